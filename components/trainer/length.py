@@ -12,7 +12,6 @@ from tfx.types import standard_component_specs
 
 from tfx_estimator.components.tfds_example_gen.properties import num_examples
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.pipeline.config.notes import stops_too_late
 from tfx_estimator.pipeline.config.section import MAX_STEPS
 from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.log import get_logger
@@ -39,7 +38,7 @@ def with_steps(
 
     Raises:
         DeclarationError: The examples are not counted, or the steps are too many, or too few for the warm-up
-            or for early stopping.
+            or for the profile.
     """
     section = settings.trainer
     if section is None or settings.declaration is None or section.train_epochs is None:
@@ -62,14 +61,6 @@ def with_steps(
             expected=f"less than {steps:,} steps of warm-up",
             todo="lower it, or train longer",
         )
-    stopping = section.early_stopping
-    if stopping is not None and stopping.min_steps >= steps:
-        raise DeclarationError(
-            f"{said}: training ends before any evaluation counts for trainer.early_stopping, whose min_steps are "
-            f"{stopping.min_steps:,}",
-            expected=f"less than {steps:,} steps",
-            todo="lower trainer.early_stopping.min_steps, or train longer",
-        )
     if section.profile is not None and section.profile.start_step >= steps:
         raise DeclarationError(
             f"{said}: training ends before the profile begins, at trainer.profile.start_step, "
@@ -78,8 +69,6 @@ def with_steps(
             todo="lower it, or train longer",
         )
     logger.info(said)
-    if late := stops_too_late(section.copy(update={"train_steps": steps})):
-        logger.warning(late)
     trainer = {**settings.declaration["trainer"], "train_steps": steps, "train_epochs": None}
     declaration = {**settings.declaration, "trainer": trainer}
     train_args = {**json.loads(exec_properties[standard_component_specs.TRAIN_ARGS_KEY]), "num_steps": steps}

@@ -16,7 +16,7 @@ from tfx_estimator.data.augmentation.moves import MOVES, move
 from tfx_estimator.data.augmentation.warps import rotate, zoom
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.config import augment
-from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
+from tfx_estimator.pipeline.errors import UserCodeError
 
 _OTHERS: dict[type, Callable[[tf.Tensor, Any, Draws], tf.Tensor]] = {
     augment.RandomRotation: rotate,
@@ -58,13 +58,6 @@ class Augmenter:
             DeclarationError: An operation does not fit the images.
         """
         images = _images(features)
-        unfit = augment.find_unfit(self.operations, *images.shape[1:3])
-        for path, value, expected in unfit:
-            raise DeclarationError(
-                f"trainer.augment.{path}: {value}, and the images have {images.shape[1]} x {images.shape[2]} pixels",
-                expected=expected,
-                todo="choose another value",
-            )
         draws = Draws(positions, self.seed, self.stream)
         declared = (options for operation in self.operations for options in operation.declared.values())
         for is_move, group in itertools.groupby(declared, lambda options: isinstance(options, MOVES)):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, Optional
 
 from pydantic.v1 import Field, confloat, conint
@@ -138,32 +137,6 @@ def long_operations(value: Any) -> Any:
     """
     longer = [_long(item) for item in value] if isinstance(value, (list, tuple)) else value
     return value if longer == value else longer
-
-
-def find_unfit(operations: Sequence[Operation], height: int, width: int) -> Iterator[tuple[str, float, str]]:
-    """Finds operations that would leave nothing of an image, or move none.
-
-    Args:
-        operations: What was declared.
-        height: Of the images, in pixels.
-        width: Likewise.
-
-    Yields:
-        The option's path below `trainer.augment`, its value, and what was expected.
-    """
-    for index, operation in enumerate(operations):
-        if operation.random_crop and operation.random_crop.padding >= min(height, width):
-            padding = operation.random_crop.padding
-            yield f"{index}.random_crop.padding", padding, f"less than {min(height, width)}"
-        if operation.cutout and operation.cutout.size > max(height, width):
-            yield f"{index}.cutout.size", operation.cutout.size, f"at most {max(height, width)}"
-        moves = operation.random_translation
-        factors = {"height_factor": height, "width_factor": width} if moves else {}
-        declared = {name: size for name, size in factors.items() if getattr(moves, name)}
-        if declared and not any(round(getattr(moves, name) * size) for name, size in declared.items()):
-            name, size = next(iter(declared.items()))
-            path, value = f"{index}.random_translation.{name}", getattr(moves, name)
-            yield path, value, f"at least {math.ceil(6_000 / size) / 10_000:g}, which is a pixel"
 
 
 def _long(item: Any) -> Any:

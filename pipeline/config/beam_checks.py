@@ -16,8 +16,6 @@ from tfx_estimator.pipeline.user_source.packages import distributions_of, is_edi
 
 _ENDPOINT = re.compile(r"[^\s:/]+:[0-9]{1,5}")
 _AN_ENDPOINT = "HOST:PORT"
-# Flags that fields say, and that Beam would take twice without a word.
-_SAID = {"--runner": "runner", **{flag: name for name, flag in PORTABLE.items()}}
 # Environment -> what `environment_config` is there.
 _CONFIGS = {
     "EXTERNAL": "HOST:PORT of the worker pool",
@@ -49,14 +47,10 @@ def check_beam(declaration: Declaration, search_paths: Sequence[str], target: st
 
 def _options(beam: BeamSection) -> Iterator[Problem]:
     for option, shown in zip(beam.options, shown_options(beam.options)):
-        flag = option.partition("=")[0]
-        name = _SAID.get(flag)
-        if not option.startswith("--") or name == "runner":
-            what = "the runner is named by beam.runner" if name == "runner" else "this is no flag"
+        is_runner = option.partition("=")[0] == "--runner"
+        if not option.startswith("--") or is_runner:
+            what = "the runner is named by beam.runner" if is_runner else "this is no flag"
             yield Problem("beam.options", what, "flags of Beam, `--name=value`", "correct or remove it", value=shown)
-        elif name is not None and getattr(beam, name) is not None:
-            what, todo = f"beam.{name} says the same", "remove one of the two"
-            yield Problem("beam.options", what, f"{flag} once", todo, value=shown, depends=(f"beam.{name}",))
         elif flag_of(option) == ("--direct_running_mode", "multi_processing"):
             expected = "in_memory or multi_threading"
             yield Problem("beam.options", known.WORKER_PROCESSES, expected, "remove it", value=shown)
@@ -155,14 +149,8 @@ def _portable(beam: BeamSection, target: str) -> Iterator[Problem]:
                 value="portable",
                 depends=("beam.environment_type", "beam.options"),
             )
-    elif kind == "LOOPBACK" and config is not None:
-        what, todo = "LOOPBACK takes none: this process works", "remove it"
-        yield Problem("beam.environment_config", what, "none", todo, value=config, depends=("beam.environment_type",))
     elif kind != "LOOPBACK" and config is None and PORTABLE["environment_config"] not in said:
         what, expected = f"{kind} needs beam.environment_config", _CONFIGS[kind]
         yield Problem(
             "beam.environment_type", what, expected, "add it", value=kind, depends=("beam.environment_config",)
         )
-    elif kind == "EXTERNAL" and config is not None and not _ENDPOINT.fullmatch(config):
-        what, todo = "this is no endpoint", "localhost:50000, for example"
-        yield Problem("beam.environment_config", what, _CONFIGS[kind], todo, value=config)

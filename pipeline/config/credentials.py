@@ -91,16 +91,6 @@ def shown_options(options: Iterable[str]) -> list[str]:
     return found
 
 
-def may_hold_one(path: str, value: object) -> bool:
-    """Tells whether a message should rather not show a value.
-
-    Args:
-        path: Dotted path in the declaration.
-        value: What stands there.
-    """
-    return bool(_CREDENTIAL.search(f"{path} {value}"))
-
-
 def _is_credential_of_code(name: str, value: str, deploy: DeploySection) -> bool:
     if not _CREDENTIAL.search(name) or _SPECIAL.fullmatch(value) or _leads_to_a_file(name, value, deploy):
         return False

@@ -14,14 +14,7 @@ from tfx_estimator.pipeline.config.draft import OVERRIDE, Draft
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.loaded import Loaded
 from tfx_estimator.pipeline.config.misplaced import find_misplaced
-from tfx_estimator.pipeline.config.notes import (
-    decays_twice,
-    ends_before_boundaries,
-    note_profile,
-    note_runtime,
-    note_techniques,
-    stops_too_late,
-)
+from tfx_estimator.pipeline.config.notes import decays_twice, note_profile, note_runtime
 from tfx_estimator.pipeline.config.overrides import parse_overrides
 from tfx_estimator.pipeline.config.paths import note_dataset
 from tfx_estimator.pipeline.config.problems import to_error
@@ -78,7 +71,6 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
         *names,
         *note_dataset(declaration),
         *note_runtime(declaration, target),
-        *note_techniques(declaration, target),
         *note_profile(declaration),
         *note_tune(declaration),
         *deployed,
@@ -124,8 +116,4 @@ def _warnings(
     found += [f"{origins[path]}  {said}" for path, said in find_misplaced(declaration, declared)]
     if twice := decays_twice(declaration.trainer.optimizer):
         found.append(f"{origins['trainer.optimizer.weight_decay']}  {twice}")
-    if unused := ends_before_boundaries(declaration.trainer.optimizer, declaration.trainer.train_steps):
-        found.append(f"{origins['trainer.optimizer.boundaries']}  {unused}")
-    if late := stops_too_late(declaration.trainer):
-        found.append(f"{origins['trainer.early_stopping.patience']}  {late}")
     return tuple(found)

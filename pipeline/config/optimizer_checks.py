@@ -30,14 +30,11 @@ def check_optimizer(declaration: Declaration) -> Iterator[Problem]:
     yield from _warmup(section, declaration.trainer.train_steps)
     yield from _piecewise(section)
     yield from _scaling(declaration)
-    yield from _end(section)
     clips = [key for key in _CLIPS if getattr(section, key) is not None]
     for key in clips[1:]:
         what = f"{_PATH}.{clips[0]} is given as well"
         todo = f"set one to null: --set {_PATH}.{clips[0]}=null"
         yield _problem(section, key, what, "at most one of " + ", ".join(_CLIPS), todo, f"{_PATH}.{clips[0]}")
-    if section.name == "lion" and section.beta_1 == 0:
-        yield _problem(section, "beta_1", "of 0, lion would be the sign of the gradient", "more than 0", "raise it")
 
 
 def _of_others(section: Optimizer, key: str, noun: str, table: dict[str, dict[str, Any]]) -> Iterator[Problem]:
@@ -97,14 +94,6 @@ def _piecewise(section: Optimizer) -> Iterator[Problem]:
     if section.learning_rate != section.__fields__["learning_rate"].default:
         what = "the schedule `piecewise` has its rates in values"
         yield _problem(section, "learning_rate", what, f"{_PATH}.values alone", "remove it", depends)
-
-
-def _end(section: Optimizer) -> Iterator[Problem]:
-    end = section.end_learning_rate
-    if end is not None and end >= section.learning_rate and section.schedule in OF_SCHEDULES["end_learning_rate"]:
-        what = "the learning rate would not fall"
-        expected = f"less than {_PATH}.learning_rate, {section.learning_rate:g}"
-        yield _problem(section, "end_learning_rate", what, expected, "lower it", f"{_PATH}.learning_rate")
 
 
 def _problem(section: Optimizer, key: str, what: str, expected: str, todo: str, *depends: str) -> Problem:

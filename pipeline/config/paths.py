@@ -30,8 +30,6 @@ _GLOB_CHARACTERS = "*?["
 OTHER_STORE = "of all object stores, TensorFlow reads and writes only Cloud Storage by itself"
 # The expectation for a path of a pipeline that runs on other machines.
 OF_THIS_MACHINE = "this is a place of this machine, and the steps run elsewhere"
-_FOLDER_OF_A_BUCKET = re.compile(r"gs://[a-z0-9][a-z0-9._-]+(/(?!\.{0,2}(/|$))[^/*?\[\]#\s]+)+/?")
-_BUCKET_OR_BELOW = re.compile(r"gs://[a-z0-9][a-z0-9._-]+[a-z0-9](/.*)?")
 NOT_REPLACED = "variables of the environment are not replaced"
 _VARIABLE = re.compile(r"\$(\w+|\{\w+\})(/|$)")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -67,10 +65,7 @@ def reject_store(address: str) -> str:
     Returns:
         The reason; an empty text for a place in Google's storage.
     """
-    if not address.startswith("gs://"):
-        return OTHER_STORE
-    named = _BUCKET_OR_BELOW.fullmatch(address)
-    return "" if named else "a bucket has a name of at least 3 of a to z, digits, `.`, `_` and `-`"
+    return "" if address.startswith("gs://") else OTHER_STORE
 
 
 def find_unresolved(values: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
@@ -202,10 +197,8 @@ def reject_folder(path: str) -> str:
             break
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             place = os.path.dirname(place)
-        except OSError as error:
-            return f"the path cannot be used: {error.strerror}"
-        except ValueError:
-            return "the path holds a zero byte"
+        except (OSError, ValueError) as error:
+            return f"the path cannot be used: {getattr(error, 'strerror', error)}"
     if not os.path.isdir(place):
         return "this is no folder" if place == path else f"{place} is no folder"
     real = os.path.realpath(place)
@@ -227,7 +220,9 @@ def check_workdir(workdir: str, option: str = "--workdir", stores: bool = False)
         DeclarationError: It is no folder, cannot be made or written, or TFX would not find its files again.
     """
     if stores and is_address(workdir):
-        _check_bucket(workdir, option)
+        if reason := reject_store(workdir):
+            expected, todo = "gs://BUCKET/FOLDER, or a path", f"name another {option}"
+            raise DeclarationError(f"{option} {one_line(workdir)}: {reason}", expected=expected, todo=todo)
         return
     reject_address(workdir, option)
     path = os.path.normpath(os.path.join(current_folder(), workdir))
@@ -243,31 +238,8 @@ def check_workdir(workdir: str, option: str = "--workdir", stores: bool = False)
             expected=f"an absolute path without any of {' '.join(_GLOB_CHARACTERS)}",
             todo=todo,
         )
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        # ML Metadata, and every component's own files, hold paths as text.
-        raise DeclarationError(
-            f"{option} {one_line(workdir)}: the path {one_line(path)} is no UTF-8",
-            expected="an absolute path in UTF-8, as TFX keeps it as text",
-            todo=todo,
-        ) from None
     if reason := reject_folder(path):
         raise DeclarationError(f"{option} {one_line(workdir)}: {one_line(reason)}", expected=expected, todo=todo)
-
-
-def _check_bucket(workdir: str, option: str) -> None:
-    what = ""
-    if not workdir.startswith("gs://"):
-        what = OTHER_STORE
-    elif not _FOLDER_OF_A_BUCKET.fullmatch(workdir):
-        what = "this is no folder of a bucket"
-    if what:
-        raise DeclarationError(
-            f"{option} {one_line(workdir)}: {what}",
-            expected="gs://BUCKET/FOLDER, without wildcards, `.` or `..`, or a path",
-            todo=f"name another {option}",
-        )
 
 
 def check_output(folder: str, names: Sequence[str]) -> str:

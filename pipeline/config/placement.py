@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Literal, Optional
 
 from pydantic.v1 import Field, conint
 
-from tfx_estimator.pipeline.config.label_checks import fits_kubernetes
-from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.section import Section
-
-_LABEL = "a label of Kubernetes, as in `kubectl get nodes --show-labels`"
 
 
 class Toleration(Section):
@@ -54,36 +49,3 @@ def placement(selector: Optional[dict[str, str]], tolerations: Optional[tuple[To
     if tolerations:
         made["tolerations"] = [each.as_kubernetes() for each in tolerations]
     return made
-
-
-def check_placement(
-    selector: Optional[dict[str, str]], tolerations: Optional[tuple[Toleration, ...]], path: str
-) -> Iterator[Problem]:
-    """Checks what is said of nodes, as a Kubernetes API server would.
-
-    Args:
-        selector: As of `placement`.
-        tolerations: Likewise.
-        path: Dotted, of its section.
-
-    Yields:
-        The problems.
-    """
-    for key, value in (selector or {}).items():
-        if not fits_kubernetes(key, value):
-            what, shown = "no node has such a label", f"{key}: {value}"
-            yield Problem(f"{path}.node_selector", what, _LABEL, "correct it", value=shown)
-    where = f"{path}.tolerations"
-    for each in tolerations or ():
-        if each.key is None and each.operator != "Exists":
-            what, expected = "a toleration without a key bears every taint", "key, or operator: Exists"
-            yield Problem(where, what, expected, "add one of the two")
-        elif not fits_kubernetes(each.key or "any", each.value or ""):
-            what, expected = "no taint is called so", "key and value as in `kubectl describe node`"
-            yield Problem(where, what, expected, "correct it", value=f"{each.key}: {each.value}")
-        if each.operator == "Exists" and each.value:
-            what, expected = "operator: Exists bears the taint whatever its value is", "no value"
-            yield Problem(where, what, expected, "remove one of the two", value=each.value)
-        if each.seconds is not None and each.effect != "NoExecute":
-            what = "only a taint NoExecute ends pods that are there, and is borne for some seconds"
-            yield Problem(where, what, "effect: NoExecute", "remove seconds, or add it", value=str(each.seconds))

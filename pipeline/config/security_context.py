@@ -90,15 +90,8 @@ def note_context(deploy: DeploySection, target: str) -> Iterator[str]:
         deploy: Typed values.
         target: Where it is to be deployed.
     """
-    context = deploy.security_context
     if "security_context" not in deploy.__fields_set__ and target in (KUBEFLOW, TFJOB):
         yield (
             f"{_PATH} is not declared: pods run as uid {_UID}, and volumes are of group {_UID}, as tfx-estimator's "
             "image wants it; an image with another user: see docs/deploy.md"
-        )
-    if context.standard == "restricted" and context.run_as_user is None and target in (KUBEFLOW, TFJOB):
-        own = ", and Argo's own containers beside each step are root's" if target == KUBEFLOW else ""
-        yield (
-            f"{_PATH}.run_as_user is null: Kubernetes starts no image that runs as root{own}, unless the cluster "
-            "chooses another user, as OpenShift does"
         )

@@ -1,4 +1,4 @@
-"""Checks of `deploy.tfjob`: what a Kubernetes API server takes without a word, and no TFJob is made of."""
+"""Checks of `deploy.tfjob`: what no TFJob is made of."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.config.placement import check_placement
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, TFJOB
 
-_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_KEY = re.compile(r"[A-Za-z0-9._-]{1,253}")
 _RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
 
 
@@ -29,9 +26,6 @@ def check_tfjob(declaration: Declaration, target: str = "") -> Iterator[Problem]
     if deploy is None:
         return
     job, path, distribution = deploy.tfjob, "deploy.tfjob", declaration.trainer.distribution
-    if job.namespace is not None and not _NAMESPACE.fullmatch(job.namespace):
-        expected = "a to z, digits and `-`, at most 63"
-        yield Problem(f"{path}.namespace", "this is no namespace", expected, "correct it", value=job.namespace)
     counts = distribution.pods
     for name, replica in job.replicas.declared():
         where = f"{path}.replicas.{name}"
@@ -46,15 +40,11 @@ def check_tfjob(declaration: Declaration, target: str = "") -> Iterator[Problem]
         if replica.accelerator is not None and not _RESOURCE.fullmatch(replica.accelerator):
             what, expected = "this is no accelerator of Kubernetes", "its resource, as nvidia.com/gpu"
             yield Problem(f"{where}.accelerator", what, expected, "correct it", value=replica.accelerator)
-        yield from check_placement(replica.node_selector, replica.tolerations, where)
     # Servers wait for more work until they are ended.
     if job.clean_pod_policy == "None" and distribution.train.asynchronous:
         what = "parameter servers never end by themselves, and would stay, and cost, after the training"
         todo = "remove the line for the default"
         yield Problem(f"{path}.clean_pod_policy", what, "Running or All", todo, value="None")
-    if job.restart_policy == "Never" and job.backoff_limit:
-        what = "with restart_policy: Never nothing is started again"
-        yield Problem(f"{path}.backoff_limit", what, "0, or another restart_policy", "remove one of the two")
     if (target == TFJOB or job.train) and counts == {"chief": 1, "evaluator": 1}:
         # TensorFlow's chief does not see it: it is not in TF_CONFIG's cluster.
         what, todo = "an evaluator beside a lone chief is not seen by it", "set it to false: the chief then evaluates"
@@ -93,7 +83,7 @@ def check_step_that_launches(deploy: DeploySection, target: str) -> Iterator[Pro
 
 
 def _travels(declaration: Declaration) -> Iterator[Problem]:
-    """Checks that module files have places of their own in a ConfigMap."""
+    """Checks that module files have names of their own in a ConfigMap."""
     files = {
         "transform.module_file": declaration.transform.module_file,
         "trainer.module_file": declaration.trainer.module_file,
@@ -103,9 +93,6 @@ def _travels(declaration: Declaration) -> Iterator[Problem]:
         if file is None:
             continue
         name = os.path.basename(file)
-        if not _KEY.fullmatch(name):
-            what, expected = "a ConfigMap has no such key", "letters, digits, `.`, `-` and `_`"
-            yield Problem(path, what, expected, todo, value=name)
         if seen.setdefault(name, file) != file:
             what, expected = "two module files of one name: both travel in one ConfigMap", "names that differ"
             yield Problem(path, what, expected, todo, value=name, depends=tuple(files))

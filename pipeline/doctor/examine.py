@@ -37,7 +37,6 @@ def examine(workdir: str, data_dir: Optional[str] = None, quick: bool = False) -
         ("data sets", functools.partial(machine.check_data_dir, data_dir)),
         ("private network", network.check_private_network),
         ("localhost", network.check_ports),
-        ("environment", packages.check_environment),
         ("TensorFlow", packages.check_tensorflow),
     ]
     if not quick:

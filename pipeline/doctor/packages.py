@@ -7,7 +7,7 @@ import json
 import subprocess
 from typing import Optional
 
-from tfx_estimator.pipeline import environment, fresh_python
+from tfx_estimator.pipeline import fresh_python
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.doctor.finding import FAILED, WARNING, Finding, ok
 from tfx_estimator.pipeline.doctor.pins import pins as tested_pins
@@ -49,19 +49,6 @@ def check_versions(pins: Optional[list[str]] = None) -> Finding:
     failed = any(name in _DECIDING for name in wrong)
     todo = "install the tested versions: docs/install.md; `tfx-estimator constraints` lists them"
     return Finding("packages", FAILED if failed else WARNING, f"{told}{more}", todo)
-
-
-def check_environment() -> list[Finding]:
-    """Names the variables with which TensorFlow or TFX could not be imported, and which are left out."""
-    return [
-        Finding(
-            "environment",
-            WARNING,
-            f"{name} is left out: {why}",
-            f"start Python without {name}" if name.startswith("-") else f"unset {name}",
-        )
-        for name, why in environment.cleared().items()
-    ]
 
 
 def check_tensorflow() -> list[Finding]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import mmap
 import os
 import resource
@@ -26,7 +25,6 @@ from typing import NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _EMPTY_SECONDS = 5.0
-_SIGSET_BYTES = 1024 // 8
 # An exit code, and a time of the clock that processes share.
 _TOLD = struct.Struct("=id")
 _LATE = b"the work of this process is done, and it did not come to its end: it was ended\n"
@@ -132,34 +130,16 @@ def _wait_for(child: int, told: mmap.mmap, watched: Collection[int]) -> int:
 def next_signal(numbers: Collection[int], seconds: float | None) -> int | None:
     """Takes the next of some blocked signals.
 
-    Python 3.10's `sigtimedwait` does not do: where this process was stopped (Ctrl-Z) and goes on after the deadline, it
-    returns a structure that nobody has filled, with the number of any signal in it.
-
     Args:
         numbers: Those signals.
-        seconds: How long to wait for one, in which a stop counts; None waits for ever.
+        seconds: How long to wait for one; None waits for ever.
 
     Returns:
         Its number; None if there was none.
     """
-    libc, found = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(_SIGSET_BYTES)
-    libc.sigemptyset(found)
-    for number in numbers:
-        libc.sigaddset(found, number)
-    deadline = None if seconds is None else time.monotonic() + seconds
-    while True:
-        left = None if deadline is None else struct.pack("@ll", *_seconds_and_nanoseconds(deadline - time.monotonic()))
-        number = libc.sigtimedwait(found, None, left)
-        if number > 0:
-            return number
-        if (why := ctypes.get_errno()) == errno.EAGAIN:
-            return None
-        if why != errno.EINTR:
-            raise OSError(why, f"sigtimedwait: {os.strerror(why)}")
-
-
-def _seconds_and_nanoseconds(seconds: float) -> tuple[int, int]:
-    return divmod(max(int(seconds * 1e9), 0), 10**9)
+    found = signal.sigwaitinfo(numbers) if seconds is None else signal.sigtimedwait(numbers, seconds)
+    # After a stop (Ctrl-Z) beyond the deadline, Python 3.10 returns what nobody has filled.
+    return found.si_signo if found and found.si_signo in numbers else None
 
 
 def end_like(status: int) -> NoReturn:

@@ -153,16 +153,9 @@ def _explain(status: int, faults: str) -> TfxEstimatorError:
     elif (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
         # C++ and the C library abort where there is no more, each in its own way.
         todo = f"see whether the memory was used up (`ulimit -v` is {limit // 1024}), and raise that; {todo}"
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGABRT and (named := _flags()):
-        todo = f"unset {named}, or mend it: TensorFlow aborts at a flag that it does not know; then {todo}"
     error = PipelineError(told, expected="a run that ends by itself", todo=todo)
     error.retryable = os.WIFSIGNALED(status)
     return error
-
-
-def _flags() -> str:
-    """The variables of XLA's flags that are set. Which flags there are, only TensorFlow knows, once it reads them."""
-    return " and ".join(name for name in ("TF_XLA_FLAGS", "XLA_FLAGS") if os.environ.get(name))
 
 
 def _show_cursor() -> None:

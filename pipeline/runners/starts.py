@@ -1,4 +1,4 @@
-"""Checks what the containers of a compiled pipeline are started with: what no machine takes, or a service changes."""
+"""Checks whether a machine can start the containers of a compiled pipeline with what they are told."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tfx_estimator.pipeline.config.replaced_checks import replaced
 from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.expansion import variables_of, words_of
 from tfx_estimator.pipeline.targets import KUBEFLOW, TFJOB
 
 # Linux takes 131,071 bytes of one argument, or variable with its name; the rest is for what is known when a step runs.
@@ -25,7 +23,7 @@ def check_starts(documents: list[dict[str, Any]], target: str) -> None:
         target: One of `targets.ALL_TARGETS`.
 
     Raises:
-        DeclarationError: One of them could not be started, or would be told something else.
+        DeclarationError: One of them could not be started.
     """
     if target == TFJOB:
         replicas = documents[-1]["spec"]["tfReplicaSpecs"]
@@ -36,31 +34,26 @@ def check_starts(documents: list[dict[str, Any]], target: str) -> None:
         for template in documents[0]["spec"]["templates"]:
             if "container" in template:
                 _check_length(f"step {template['name']}", _of_pod(template["container"]))
-                arguments = template["container"]["args"]
-                _check_text(template["name"], arguments[arguments.index("--tfx_ir") + 1], target)
     else:
-        _check_spec(documents[0], target)
+        _check_spec(documents[0])
 
 
-def _check_spec(spec: Mapping[str, Any], target: str) -> None:
+def _check_spec(spec: Mapping[str, Any]) -> None:
     for name, task in spec["root"]["dag"]["tasks"].items():
         label = spec["components"][task["componentRef"]["name"]]["executorLabel"]
         if (container := spec["deploymentSpec"]["executors"][label].get("container")) is None:
             continue  # a resolver's
         given = task.get("inputs", {}).get("parameters", {})
         told = {key: each["runtimeValue"]["constant"] for key, each in given.items() if "runtimeValue" in each}
-        for value in told.values():
-            _check_text(name, str(value), target)
         # A service puts the whole input of the step in this one's place.
         whole = json.dumps(told, ensure_ascii=False)
         _check_length(f"step {name}", [word.replace(_ALL, whole) for word in _of_pod(container)])
 
 
 def _of_pod(container: Mapping[str, Any]) -> Iterator[str]:
-    variables = variables_of(container)
-    yield from words_of(container, variables)
-    for name, value in variables.items():
-        yield f"{name}={value}"
+    yield from (*container.get("command", ()), *container.get("args", ()))
+    for each in container.get("env", ()):
+        yield f"{each['name']}={each.get('value', '')}"
 
 
 def _check_length(what: str, words: Iterable[str]) -> None:
@@ -72,13 +65,4 @@ def _check_length(what: str, words: Iterable[str]) -> None:
             expected=f"at most {MOST:,} bytes of each, which leaves room for what is known when it runs",
             todo="shorten what is long: the names of the data's classes, which the step is told all of, or "
             "trainer.params; or take --target tfjob, whose pods read them from files",
-        )
-
-
-def _check_text(name: str, text: str, target: str) -> None:
-    if found := replaced(text, target):
-        raise DeclarationError(
-            f"the step {name} would not be told the names of the data's classes as they are: {found[0]}",
-            expected=f"{found[1]} in them",
-            todo="rename the class, or what else the step is told of data",
         )

@@ -15,7 +15,6 @@ from tfx.orchestration.pipeline import Pipeline
 
 from tfx_estimator.pipeline import release
 from tfx_estimator.pipeline.config.deploy import DeploySection
-from tfx_estimator.pipeline.expansion import quoted
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed
 
@@ -68,7 +67,6 @@ def compile_workflow(
             place = arguments.index("--tfx_ir") + 1
             # The order of a map in a protocol buffer is not the same each time.
             arguments[place] = json.dumps(json.loads(arguments[place]), indent=1, sort_keys=True)
-            _quote(template["container"])
             if context := deploy.security_context.of_container():
                 template["container"]["securityContext"] = context
     # This also covers Argo's own containers, which run as root by default.
@@ -78,15 +76,6 @@ def compile_workflow(
     if deploy.service_account:
         workflow["spec"]["serviceAccountName"] = deploy.service_account
     return workflow, path
-
-
-def _quote(container: dict[str, Any]) -> None:
-    """Quotes what was declared: Kubernetes would replace `$$` and `$(NAME)` in it."""
-    for key in ("command", "args"):
-        container[key] = [quoted(word) for word in container.get(key, ())]
-    for each in container.get("env", ()):
-        if "value" in each:
-            each["value"] = quoted(each["value"])
 
 
 def _equip(step: dsl.ContainerOp, deploy: DeploySection) -> None:

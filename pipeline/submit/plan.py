@@ -13,7 +13,6 @@ from tfx_estimator.components.trainer.custom_job.plan import PLAN_KEY, Plan
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.tfjob import training as tfjob
 from tfx_estimator.components.trainer.tfjob.manifest import make_manifest
-from tfx_estimator.pipeline.expansion import expanded
 from tfx_estimator.pipeline.runners.executing.job import read_spec
 from tfx_estimator.pipeline.targets import KUBEFLOW, TFJOB, VERTEX
 
@@ -99,8 +98,7 @@ def _of_workflow(workflow: dict[str, Any]) -> Iterator[Row]:
 
 def _tfjob_of(arguments: Sequence[str]) -> Optional[dict[str, Any]]:
     """Makes the TFJob that a step will start; None of one that starts none."""
-    words = [*arguments]
-    (node,) = json.loads(expanded(words[words.index("--tfx_ir") + 1], {}))["nodes"]
+    (node,) = json.loads(arguments[arguments.index("--tfx_ir") + 1])["nodes"]
     told = node["pipelineNode"].get("parameters", {}).get("parameters", {})
     if SETTINGS_KEY not in told:
         return None

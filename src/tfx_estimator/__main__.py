@@ -132,12 +132,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str], alone: bool) -> int:
     """Runs one verb; an error becomes a message and an exit code."""
     from tfx_estimator.pipeline import environment
+    from tfx_estimator.pipeline.base.stack.stacks import KERAS
     from tfx_estimator.pipeline.errors import TfxEstimatorError, exit_code_of
     from tfx_estimator.pipeline.writing import printing
 
     # Of a process that does other things as well, the environment is not ours.
-    for name, why in environment.clear().items() if alone else ():
-        _say(f"{PROG}: {name} is left out: {why}")
+    if alone and environment.clear():
+        _say(
+            f"{PROG}: {KERAS} is left out: this project is for Keras 2: that is tf_keras where it is installed, else "
+            "keras of TensorFlow 2.15"
+        )
     try:
         code = _dispatch(arguments, alone)
         with printing("stdout"):

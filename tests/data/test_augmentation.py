@@ -294,15 +294,3 @@ def test_a_preprocessing_fn_without_images_is_refused(features, what):
     augmenter = Augmenter(TrainerSection.parse_obj({"augment": ["random_flip"]}).augment, SEED)
     with pytest.raises(UserCodeError, match=what):
         augmenter({name: tf.constant(value) for name, value in features.items()}, tf.range(2, dtype=tf.int64))
-
-
-@pytest.mark.parametrize(
-    ("operation", "what"),
-    [
-        ({"random_crop": {"padding": 9}}, "trainer.augment.1.random_crop.padding: 9, and the images have 13 x 9"),
-        ({"cutout": {"size": 14}}, "trainer.augment.1.cutout.size: 14, and the images have 13 x 9 pixels"),
-    ],
-)
-def test_what_is_larger_than_the_images_is_refused(images, operation, what):
-    with pytest.raises(DeclarationError, match=what):
-        augment(images, "random_flip", operation)

@@ -14,7 +14,6 @@ from pathlib import Path
 import yaml
 
 from tests.e2e.metadata_server import serve
-from tfx_estimator.pipeline.expansion import variables_of, words_of
 
 
 @dataclass
@@ -51,13 +50,11 @@ def containers(file: Path, folder: Path, run: str, values: Mapping[str, str]) ->
         found = []
         for name in order.static_order():
             container = templates[tasks[name]["template"]]["container"]
-            # As Kubernetes tells it of a pod, before the node expands what refers to it.
-            told = {each["name"]: f"{run}-{name}" for each in container["env"] if "value" not in each}
-            told |= variables_of(container, told)
+            # Without a value, it is what Kubernetes tells of a pod.
+            told = {each["name"]: each.get("value", f"{run}-{name}") for each in container["env"]}
             words = [*container["command"], *container["args"]]
             for parameter, value in values.items():
                 words = [word.replace(f"{{{{inputs.parameters.{parameter}}}}}", value) for word in words]
-            words = words_of({"args": words}, told)
             place = words.index("--metadata_ui_path") + 1
             words[place] = str(folder / "ui.json")
             told.update(WORKFLOW_ID=run, METADATA_GRPC_SERVICE_HOST="localhost", METADATA_GRPC_SERVICE_PORT=str(port))

@@ -237,7 +237,9 @@ def test_a_corrupt_checkpoint_is_passed_over(faulty, caplog, path, train):
     # Each asynchronous worker ends the step that it is in, before a checkpoint and at the end.
     beyond = 2 if train is ASYNCHRONOUS else 0
     assert STEPS <= model_run.get_float_custom_property("last_step") <= STEPS + beyond
-    assert INTERVAL - beyond <= model_run.get_float_custom_property("lost_steps") <= 2 * INTERVAL + beyond
+    # The others go on while a chief of parameter servers saves.
+    most = 3 * INTERVAL if train is ASYNCHRONOUS else 2 * INTERVAL
+    assert INTERVAL - beyond <= model_run.get_float_custom_property("lost_steps") <= most
     assert model_run.get_float_custom_property("restarts") == 1
     assert model_run.get_float_custom_property("eval_accuracy") > 0.9
     assert corrupted

@@ -119,7 +119,9 @@ def _check(faulty, train, model, model_run):
     assert number("extra_steps") == number("last_step") - STEPS
     assert number("restarts") <= 2
     history = json.loads(model_run.get_string_custom_property("history"))
-    assert all((restart["lost_steps"] or 0) <= INTERVAL for restart in history)
+    # The others go on while a chief of parameter servers saves.
+    most = 2 * INTERVAL if train is PS else INTERVAL
+    assert all((restart["lost_steps"] or 0) <= most for restart in history)
     assert number("eval_accuracy") > 0.9
     assert (model / "Format-Serving" / "saved_model.pb").exists()
     start, resumed = faulty.rows[-1][-2:]

@@ -20,7 +20,6 @@ from tests.store.conftest import Store, serving
 from tests.store.front import BUCKET
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.tfjob.manifest import CONFIG_FOLDER
-from tfx_estimator.pipeline.expansion import variables_of, words_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -140,8 +139,8 @@ def test_the_lone_pod_of_a_tfjob_is_killed_and_its_successor_goes_on(tmp_path, b
         declaration = tmp_path / "declaration.yaml"
         declaration.write_text(config_map["data"][declaration.name])
         (container,) = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["containers"]
-        environment = variables_of(container)
-        program, *arguments = words_of(container, environment)
+        environment = {each["name"]: each["value"] for each in container["env"]}
+        program, *arguments = container["command"]
         assert program == "tfx-estimator"
         here = [str(declaration) if each == f"{CONFIG_FOLDER}/declaration.yaml" else each for each in arguments]
         # What the operator, which sets no TF_CONFIG of a lone pod, and the manifest say.

@@ -17,7 +17,6 @@ from tfx_estimator.components.trainer.custom_job.plan import replicas
 from tfx_estimator.components.trainer.custom_job.replica import CLUSTER_SPEC
 from tfx_estimator.components.trainer.custom_job.service import CANCELLED, FAILED, SUCCEEDED, Status
 from tfx_estimator.pipeline.ending import keeper
-from tfx_estimator.pipeline.expansion import variables_of
 from tfx_estimator.pipeline.files import read_tail
 from tfx_estimator.pipeline.log import get_logger
 from tfx_estimator.pipeline.user_source.modules import package_parent
@@ -73,8 +72,8 @@ class LocalService:
             container = pools[pool]["container_spec"]
             log = os.path.join(self._folder, f"workerpool{pool}-{index}.log")
             self._logs.append(log)
-            set_by_service = variables(addresses, pool, index)
-            told = variables_of(container, set_by_service) | set_by_service
+            told = {each["name"]: each["value"] for each in container.get("env", ())}
+            told |= variables(addresses, pool, index)
             words = [*container["command"], *container["args"]]
             with open(log, "ab") as file:
                 self._processes.append(_start(words, {**os.environ, **told}, fds, file))

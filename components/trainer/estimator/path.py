@@ -14,7 +14,7 @@ from tfx.utils import io_utils, path_utils
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE as TF_CONFIG
-from tfx_estimator.components.trainer.estimator import asynchronous_saves, evaluation
+from tfx_estimator.components.trainer.estimator import evaluation
 from tfx_estimator.components.trainer.estimator.distribute import distribute
 from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
 from tfx_estimator.components.trainer.estimator.training import train_and_evaluate
@@ -44,8 +44,6 @@ class EstimatorPath:
         distribution, task, progress = context.distribution, context.task, context.progress
         train, evaluate = _sections(distribution, task)
         tensorflow_fixes.apply()
-        if train.asynchronous:
-            asynchronous_saves.apply(distribution.train.worker_count, asynchronous_saves.saved_step(task.stop_file))
         seeds.apply(context.settings.trainer, task.place)
         if task.type == REPLICA_CHECK:
             tf.config.set_visible_devices([], "GPU")

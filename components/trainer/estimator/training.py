@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.estimator import asynchronous_saves, evaluation
+from tfx_estimator.components.trainer.estimator import evaluation
 from tfx_estimator.components.trainer.estimator.checkpoints import step_of
 from tfx_estimator.components.trainer.estimator.deciding import (
     Deciding,
@@ -30,7 +30,7 @@ from tfx_estimator.components.trainer.estimator.task_hooks import (
 from tfx_estimator.components.trainer.profiling.profiler import Profiler
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError, is_over
-from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, PS, WORKER
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, PS
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.pipeline.errors import UserCodeError
 
@@ -147,10 +147,6 @@ class _Training:
             hooks.append(UnmovedStepHook(total, alone=not train.asynchronous))
         if task.type == CHIEF:
             hooks += unread_hooks(self.spec, context.settings, context.progress)
-        if task.type == WORKER and task.local and train.asynchronous:
-            interval = self.estimator.config.save_checkpoints_steps
-            wait = asynchronous_saves.wait_hook(task.stop_file, interval, train.worker_count, total)
-            hooks += [wait] if wait else []
         if _in_step(context):
             hooks.append(FailFastHook())
         if self.profiler:

@@ -25,7 +25,7 @@ from tfx_estimator.model_fn.keras_model import (
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
 from tfx_estimator.model_fn.own_methods import refuse_own_methods
 from tfx_estimator.model_fn.own_step import refuse_step_options
-from tfx_estimator.model_fn.parts import refuse_parts
+from tfx_estimator.model_fn.parts import refuse_clipped_parts
 from tfx_estimator.model_fn.precision import FLOAT16, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.probabilities import refuse_probabilities
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -87,7 +87,7 @@ class ModelMaker:
         if not is_compiled(network) or type(network).train_step is tf.keras.Model.train_step:
             require_trainable(network)
         if section.distribution.train.variable_partitioner is not None:
-            refuse_parts(network, section.model or "")
+            refuse_clipped_parts(network, section.model or "")
         if is_compiled(network):
             target, train = section.model or "", section.distribution
             check_compiled(network, target, train, section.precision, outputs)

@@ -19,7 +19,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.supervisor.cpu_time import cpu_seconds
 from tfx_estimator.pipeline import fresh_python, loopback
 from tfx_estimator.pipeline.ending.scratch import variables
-from tfx_estimator.pipeline.environment import without_hindering
+from tfx_estimator.pipeline.environment import without_other_keras
 from tfx_estimator.pipeline.files import read_tail
 from tfx_estimator.pipeline.user_source.faults import read_users_frames
 
@@ -149,8 +149,8 @@ class TaskProcess:
 
 def _inherited(task_spec: TaskSpec) -> dict[str, str]:
     """The parent's environment, with the task's threads, and without what would lead it astray."""
-    # Each task gets a TF_CONFIG of its own. The rest is left out here as well, for a task of somebody else's pipeline.
-    given = without_hindering(os.environ)
+    # Each task gets a TF_CONFIG of its own. Keras is chosen here as well, for a task of somebody else's pipeline.
+    given = without_other_keras(os.environ)
     inherited = {name: value for name, value in given.items() if name != "TF_CONFIG"}
     if task_spec.threads == 1:
         # The task runs beside those that train, or there are more tasks than cores.

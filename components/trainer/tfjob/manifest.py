@@ -10,7 +10,6 @@ from tfx_estimator.pipeline import release
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.errors import RETRYABLE
-from tfx_estimator.pipeline.expansion import quoted
 
 GROUP, VERSION, KIND, PLURAL = "kubeflow.org", "v1", "TFJob", "tfjobs"
 # Names that the training operator looks for.
@@ -144,11 +143,8 @@ def _template(
     container = {
         "name": CONTAINER,
         "image": deploy.image,
-        # Kubernetes would replace `$$` and `$(NAME)`.
-        "command": [quoted(word) for word in command],
-        "env": [
-            {"name": each, "value": quoted(value)} for each, value in sorted({**environment, **deploy.env}.items())
-        ],
+        "command": list(command),
+        "env": [{"name": each, "value": value} for each, value in sorted({**environment, **deploy.env}.items())],
         "ports": [dict(_PORT)],
         "resources": _resources(kind, deploy) or None,
         "securityContext": deploy.security_context.of_container() or None,

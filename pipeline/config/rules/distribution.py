@@ -141,16 +141,6 @@ def _idle_paces(case: Case) -> Iterator[dict[str, str]]:
             yield {"key": key}
 
 
-def _one_checkpoint(case: Case) -> Any:
-    """Has the evaluator, which evaluates checkpoints, nothing to do before the end."""
-    trainer = case.trainer
-    wanted = trainer.distribution.evaluator and trainer.distribution.train.is_cluster
-    # Epochs are steps when the examples are counted.
-    if not wanted or trainer.train_steps is None or trainer.checkpoint_steps < trainer.train_steps:
-        return None
-    return {"every": _count(trainer.checkpoint_steps, "step")}
-
-
 def _few_files(case: Case) -> Any:
     shards, workers = case.declaration.shards, case.train.worker_count
     if case.distribution.sharding != "file" or shards >= workers or case.is_open:
@@ -245,15 +235,6 @@ DISTRIBUTION = (
             "at least {train.worker_count}, one file for each worker",
             f"raise it, or set {_PATH}.sharding to element",
             (f"{_PATH}.sharding", STRATEGY, _WORKERS),
-        ),
-        Rule(
-            _EVALUATOR,
-            _one_checkpoint,
-            "the evaluator would have nothing to evaluate before the end: a checkpoint comes every {every}, and "
-            "training has {trainer.train_steps}",
-            "trainer.save_checkpoints_steps below trainer.train_steps",
-            "set trainer.save_checkpoints_steps lower, or remove the evaluator",
-            ("trainer.save_checkpoints_steps", "trainer.train_steps", STRATEGY),
         ),
     ),
 )

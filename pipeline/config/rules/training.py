@@ -121,22 +121,19 @@ def _deciding(key: str) -> tuple[Rule, ...]:
     )
 
 
-def _late(path: str, what: str) -> Rule:
-    """A step of the training that it does not come to."""
-    section, _, key = path.partition(".")
+def _begins_late(case: Case) -> bool:
+    profile, steps = case.trainer.profile, case.trainer.train_steps
+    return bool(profile is not None and steps and profile.start_step >= steps)
 
-    def find(case: Case) -> bool:
-        declared, steps = getattr(case.trainer, section), case.trainer.train_steps
-        return bool(declared is not None and steps and getattr(declared, key) >= steps)
 
-    return Rule(
-        f"trainer.{path}",
-        find,
-        f"training ends before {what}",
-        f"less than {_STEPS}, {{trainer.train_steps}}",
-        "lower it, or train longer",
-        (_STEPS,),
-    )
+_LATE_PROFILE = Rule(
+    "trainer.profile.start_step",
+    _begins_late,
+    "training ends before the profile begins",
+    f"less than {_STEPS}, {{trainer.train_steps}}",
+    "lower it, or train longer",
+    (_STEPS,),
+)
 
 
 def _few_threads(case: Case) -> Iterator[dict[str, int]]:
@@ -175,7 +172,6 @@ TRAINING = (
     *WARM_START,
     *_deciding("keep_best"),
     *_deciding("early_stopping"),
-    _late("early_stopping.min_steps", "any evaluation counts"),
-    _late("profile.start_step", "the profile begins"),
+    _LATE_PROFILE,
     *RUNTIME,
 )

@@ -20,7 +20,6 @@ from typing import Any, Optional
 from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.ending import shared_status, signals
 from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.expansion import expanded, variables_of
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.runners.executing import container, kubeflow, places, resolving
@@ -250,10 +249,8 @@ class Execution:
         file: str,
     ) -> dict[str, dict[str, Any]]:
         """Runs the task's container; returns what it says of its outputs."""
-        words, variables = _words(task, _told(inputs, parameters, outputs, file)), variables_of(task.container or {})
-        if self._is_kubeflow:
-            # Its steps are pods: what is filled in has gone through their command lines, too.
-            words = [expanded(word, variables) for word in words]
+        words = _words(task, _told(inputs, parameters, outputs, file))
+        variables = {each["name"]: each.get("value", "") for each in (task.container or {}).get("env", ())}
         command = container.Command(task.name, tuple(words), variables)
         container.start(command, self.logs, task.tries)
         return _read_output(file)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tfx_estimator.components.trainer.jobs import logs_folder
-from tfx_estimator.components.trainer.protocol.step_cell import StepCell
 from tfx_estimator.components.trainer.protocol.stop import ask_to_stop, asked_to_stop
 from tfx_estimator.pipeline.errors import TaskFailedError
 
@@ -56,7 +55,6 @@ def test_what_an_earlier_job_told_its_tasks_is_no_word_to_the_next_one(bucket, t
             assert asked_to_stop(stop) is None
             ask_to_stop(stop, step)
             assert asked_to_stop(stop) == step
-            StepCell(f"{stop}.saved").set(step)
             for name in ("job.json", "job-worker-0.json", "jobs.attempt-1.log"):
                 Path(logs, name).write_text("{}")
     assert [path.name for path in (tmp_path / "bucket/training/logs").iterdir()] == ["jobs.attempt-1.log"]

@@ -38,7 +38,6 @@ OPERATIONAL = {
     f"{TRAINER}.best.note",
     f"{TRAINER}.damage",
     f"{TRAINER}.estimator",
-    f"{TRAINER}.estimator.asynchronous_saves",
     f"{TRAINER}.estimator.checkpoints",
     f"{TRAINER}.estimator.hooks",
     f"{TRAINER}.estimator.measuring",

@@ -66,7 +66,6 @@ def test_declared_steps_stay(resolve):
     [
         (0, {"train_epochs": 1}, "do not say how many"),
         (128, {"train_epochs": 3, "optimizer": {"warmup_steps": 12}}, "are 12 steps: the warm-up"),
-        (128, {"train_epochs": 3, "early_stopping": {"min_steps": 12}}, "before any evaluation counts"),
         (128, {"train_epochs": 3, "profile": {"start_step": 12}}, "before the profile begins"),
         (10**9, {"train_epochs": 10**6, "global_batch_size": 1}, "1,000,000,000,000,000 steps"),
     ],
@@ -77,13 +76,3 @@ def test_what_cannot_be_told_in_steps_is_refused(resolve, count, trainer, text):
     assert text in caught.value.what
     assert "train_epochs" in caught.value.what
     assert caught.value.todo
-
-
-def test_a_patience_that_ends_no_training_is_told_as_soon_as_the_steps_are_known(resolve, caplog):
-    caplog.set_level("WARNING", "absl.tfx_estimator")
-    rule = {"global_batch_size": 128, "save_checkpoints_steps": 10, "early_stopping": {"patience": 2}}
-    resolve(1280, train_epochs=3, **rule)
-    assert "patience, 2, is too much to end training early: at most 3 evaluations count" in caplog.text
-    caplog.clear()
-    resolve(1280, train_epochs=4, **rule)
-    assert "patience" not in caplog.text

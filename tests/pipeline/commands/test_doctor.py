@@ -20,7 +20,7 @@ from tests.root import ROOT
 from tests.stack import HERE
 from tests.stack import pins as in_lock
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.base.stack.stacks import KERAS, LEGACY, TODAY
+from tfx_estimator.pipeline.base.stack.stacks import LEGACY, TODAY
 from tfx_estimator.pipeline.doctor import examine, machine, network, packages, training
 from tfx_estimator.pipeline.doctor.finding import FAILED, OK, WARNING
 from tfx_estimator.pipeline.doctor.pins import pins
@@ -59,18 +59,6 @@ def test_a_whole_environment_can_run(tmp_path):
     assert findings["TensorFlow"]["what"] == HERE.tensorflow
     assert findings["stack"]["what"] == HERE.words
     assert not (tmp_path / "runs").exists()
-
-
-def test_variables_with_which_tensorflow_cannot_be_imported_are_named_and_left_out(tmp_path):
-    wrong = {KERAS: "1" if HERE is LEGACY else "0", "PYTHONWARNINGS": "error"}
-    code, said = doctor("--quick", "--json", "--workdir", str(tmp_path / "runs"), **wrong)
-    findings = json.loads(said)["findings"]
-    assert code == 0, said
-    assert {each["todo"]: each["state"] for each in findings if each["name"] == "environment"} == {
-        f"unset {KERAS}": WARNING,
-        "unset PYTHONWARNINGS": WARNING,
-    }
-    assert [each["state"] for each in findings if each["name"] == "TensorFlow"] == [OK]
 
 
 def test_a_broken_environment_is_said_and_not_a_traceback(tmp_path):

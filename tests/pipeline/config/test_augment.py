@@ -83,13 +83,6 @@ def test_a_wrong_operation_is_told(problems, good, item):
     assert problem.startswith("mine.yaml:8" if item == "5" else "mine.yaml:9")
 
 
-def test_a_translation_that_moves_nothing_is_told(problems, write, good):
-    (problem,) = problems(f"{good}  augment: [{{random_translation: {{height_factor: 0, width_factor: 0.0}}}}]\n")
-    assert problem.startswith("mine.yaml:8  trainer.augment.0.random_translation: {height_factor: 0")
-    assert "of 0 both ways, it moves no image\nexpected: a height_factor or a width_factor of more than 0" in problem
-    load(write(f"{good}  augment: [{{random_translation: {{height_factor: 0}}}}, random_translation]\n"))
-
-
 def test_all_wrong_operations_are_told_at_once(problems, good):
     found = problems(
         f"{good}  augment:\n    - random_flop\n    - cutout: {{size: 0}}\n    - random_crop: {{fil: zero}}\n"
@@ -106,36 +99,6 @@ def test_a_single_operation_is_a_list_as_well(problems, good, written):
 def test_a_wrong_item_of_an_override_names_the_list(refuse, good):
     said = refuse(good, ["trainer.augment=[{cutout: {size: 0}}]"])
     assert "to do:    in --set trainer.augment=VALUE: choose another value" in said
-
-
-def test_what_is_larger_than_the_declared_images_is_told(problems, write, good):
-    text = good.replace("dataset: mnist", "dataset: mnist\n  image_size: [20, 12]")
-    fits = "  augment: [{random_crop: {padding: 11}}, {cutout: {size: 20}}]\n"
-    load(write(text + fits))
-    too_large = fits.replace("11", "12").replace("20}", "21}")
-    crop, cutout = problems(text + too_large)
-    assert "trainer.augment.0.random_crop.padding: 12\nthe images have 20 x 12 pixels\nexpected: less than 12" in crop
-    assert "trainer.augment.1.cutout.size: 21" in cutout
-    moves = "  augment: [{random_translation: {height_factor: 0.02, width_factor: 0.0}}]\n"
-    (still,) = problems(text + moves)
-    assert "trainer.augment.0.random_translation.height_factor: 0.02\nthe images have 20 x 12 pixels" in still
-    assert "expected: at least 0.03, which is a pixel" in still
-    load(write(text + moves.replace("0.02", "0.03")))
-    # A preprocessing_fn may make other images.
-    write("def own(inputs): pass\n", "own.py")
-    load(write(f"{text}{too_large}transform: {{preprocessing_fn: 'own:own'}}\n"))
-
-
-def test_the_images_of_the_presets_are_known(refuse, good):
-    told = {
-        "mnist": ["trainer.augment.0.random_crop.padding: 28", "28 x 28 pixels", "the images of mnist have 1 channel"],
-        "cifar10": ["trainer.augment.0.random_crop.padding: 32", "32 x 32 pixels", "1 problem\n"],
-    }
-    for dataset, parts in told.items():
-        padding = parts[0].rpartition(" ")[2]
-        operations = f"[{{random_crop: {{padding: {padding}}}}}, random_flip, random_saturation]"
-        said = refuse(good.replace("dataset: mnist", f"dataset: {dataset}"), [f"trainer.augment={operations}"])
-        assert all(part in said for part in parts)
 
 
 def test_a_module_file_reads_its_own_examples(problems, write, good):

@@ -187,11 +187,6 @@ REPLACED = [
     ),
     (
         "train_steps: 500",
-        "train_steps: 500\n  optimizer: {schedule: linear, learning_rate: 0.1, end_learning_rate: 0.2}",
-        ["would not fall", "less than trainer.optimizer"],
-    ),
-    (
-        "train_steps: 500",
         "train_steps: 500\n  optimizer: {clip_norm: 1, clip_value: 1}",
         ["optimizer.clip_value: 1", "clip_norm is given as well", "at most one of"],
     ),
@@ -201,7 +196,6 @@ REPLACED = [
         "train_steps: 500\n  optimizer: {clipnorm: 1}",
         ["did you mean `trainer.optimizer.clip_norm`?"],
     ),
-    ("train_steps: 500", "train_steps: 500\n  optimizer: {name: lion, beta_1: 0}", ["the sign of the gradient"]),
     ("train_steps: 500", "train_steps: 500\n  optimizer: {name: adamax, epsilon: -1}", ["epsilon: -1", "out of range"]),
     ("train_steps: 500", "train_steps: 500\n  optimizer: {name: AdamW2}", ["did you mean `adamw`?"]),
     (
@@ -265,18 +259,6 @@ APPENDED = [
         "beam: {runner: portable, job_endpoint: 'a:1', environment_type: EXTERNAL}",
         ["EXTERNAL needs beam.environment_config", "HOST:PORT of the worker pool"],
     ),
-    (
-        "beam: {runner: portable, job_endpoint: 'a:1', environment_type: EXTERNAL, environment_config: pool}",
-        ["beam.environment_config: pool", "this is no endpoint"],
-    ),
-    (
-        "beam: {runner: portable, job_endpoint: 'a:1', environment_type: LOOPBACK, environment_config: pool}",
-        ["LOOPBACK takes none"],
-    ),
-    (
-        "beam: {runner: portable, job_endpoint: 'a:1', environment_type: LOOPBACK, options: ['--job_endpoint=a:2']}",
-        ["beam.job_endpoint says the same"],
-    ),
     ("beam: {runner: multi_process}", ["1 problem", "no worker processes are started here: take portable"]),
     ("beam: {options: [--direct_running_mode=multi_processing]}", ["1 problem", "are started here: take portable"]),
     ("beam: {workers: 0}", ["beam.workers: 0", "at least 1"]),
@@ -287,18 +269,11 @@ APPENDED = [
     ),
     (
         "beam: {runner: dataflow, dataflow: {project: '12', region: europe-west4-b, temp_location: /tmp, "
-        "staging_location: 's3://a-bucket/b', sdk_container_image: tfx, num_workers: 5, max_num_workers: 2, "
-        "service_account_email: me, subnetwork: inner}}",
+        "staging_location: 's3://a-bucket/b', sdk_container_image: tfx}}",
         [
-            "9 problems",
-            "a project's id (not its number)",
-            "a region (no zone)",
+            "3 problems",
             "beam.dataflow.temp_location: /tmp",
             "Dataflow wants it in Google's storage",
-            "REGISTRY/IMAGE:TAG",
-            "beam.dataflow.max_num_workers is 2",
-            "regions/REGION/subnetworks/NAME",
-            "beam.dataflow.service_account_email: me",
             "data.data_dir: null",
         ],
     ),

@@ -67,7 +67,6 @@ def test_a_known_name_tells_which_way_it_is_better(metric, better):
         ("  keep_best: acuracy\n", "did you mean `accuracy`?"),
         ("  early_stopping: {patience: 0}\n", "the value is out of range"),
         ("  early_stopping: {min_delta: -1}\n", "the value is out of range"),
-        ("  early_stopping: {min_steps: 500}\n", "training ends before any evaluation counts"),
         (f"  keep_best: loss\n{CLUSTER % 'false'}", "processes of multi_worker_mirrored train only"),
         (f"  early_stopping: loss\n{CLUSTER % 'false'}", "trainer.distribution.evaluator: true"),
     ],
@@ -76,26 +75,6 @@ def test_what_is_refused(problems, good, declared, said):
     (problem,) = problems(good + declared)
     assert said in problem
     assert problem.startswith(("mine.yaml:8  trainer.keep_best", "mine.yaml:8  trainer.early_stopping"))
-
-
-@pytest.mark.parametrize(
-    ("rule", "counted"),
-    [
-        ("{patience: 8}", None),
-        ("{patience: 9}", "at most 10 evaluations count, one at each 100 steps"),
-        ("{patience: 7, min_steps: 101}", None),
-        ("{patience: 7, min_steps: 201}", "at most 8 evaluations count"),
-        ("{patience: 1, min_steps: 901}", "1 evaluation counts"),
-    ],
-)
-def test_a_patience_that_ends_no_training_is_told(write, good, rule, counted):
-    write(f"{good}  early_stopping: {rule}\n")
-    steps = ["trainer.train_steps=950", "trainer.save_checkpoints_steps=100"]
-    warnings = load("mine.yaml", steps).warnings
-    assert len(warnings) == bool(counted)
-    for warning in warnings:
-        assert warning.startswith("mine.yaml:8  trainer.early_stopping.patience, ")
-        assert counted in warning
 
 
 def test_a_metric_of_the_user_s_own_model_needs_a_mode_where_its_name_does_not_tell(write, good, problems):

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_TARGET, OF_TFJOB, as_sections, refused
-from tfx_estimator.pipeline.config import env_checks, load
+from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2, SPEC_TARGETS, TARGETS, TFJOB, VERTEX
+from tfx_estimator.pipeline.targets import KUBEFLOW_V2, SPEC_TARGETS, TARGETS, VERTEX
 
 pytestmark = pytest.mark.unit
 
@@ -64,44 +64,18 @@ def test_what_lies_in_a_volume_is_there():
     ("override", "target", "said"),
     [
         ("deploy.image=tfx:latest", "", "not pinned by its digest"),
-        (f"deploy.image=https://{IMAGE}", "", "this is no image's name"),
-        (f"deploy.image={IMAGE.replace('tfx', 'TFX')}", "", "this is no image's name"),
-        ("deploy.region=Europe", "", "this is no region"),
-        ("deploy.project=My Project", "", "this is no project"),
-        ("deploy.env={A-B: x}", "", "no variable's name"),
-        ('deploy.env={X: "a\\0"}', "", "a character that no variable can"),
-        (
-            "deploy.pipeline_root=gs://bucket/x?y*[z] #q",
-            "vertex",
-            "Cloud Storage only, and a folder of a bucket has no",
-        ),
-        ("deploy.pipeline_root=gs://bucket/x?y*[z] #q", "kubeflow", "no wildcards"),
-        ("deploy.pipeline_root=gs://bucket/a//b/../c", "kubeflow_v2", "no wildcards"),
-        ("data.data_dir=gs://bucket/a/*", "vertex", "no wildcards"),
-        ("pusher.destination=gs://bucket/a/..", "kubeflow", "no wildcards"),
-        ("deploy.labels={-team: x}", "", "this is no label"),
-        ("deploy.labels={team: 'a b'}", "", "this is no label"),
-        ("deploy.volumes=[{claim: A_B, path: /x}]", "", "no name of Kubernetes"),
-        ("deploy.volumes=[{claim: a, path: x}]", "", "cannot be mounted there"),
-        ("deploy.secrets=[{name: a, path: /x}, {name: b, path: /x/}]", "", "two are mounted there"),
         ("deploy.nodes.Trainer.accelerators=2", "", "the type of accelerator is missing"),
         ("deploy.nodes.Trainer.cpu=0", "", "out of range"),
         ("deploy.nodes.Triner={cpu: 1}", "", "did you mean `Trainer`?"),
         ("deploy.imge=x", "", "did you mean `image`?"),
         ("deploy.pipeline_root=s3://bucket/x", "vertex", "Cloud Storage only"),
         ("deploy.pipeline_root=s3://bucket/x", "kubeflow_v2", "only Cloud Storage"),
-        ("deploy.pipeline_root=gs://", "vertex", "Cloud Storage only"),
         ("deploy.pipeline_root=/mnt/data/../x", "kubeflow", "place of this machine"),
         ("data.data_dir=s3://bucket/x", "vertex", "only Cloud Storage"),
         ("pusher.destination=/mnt/more/x", "kubeflow", "place of this machine"),
         ("deploy.volumes=[{claim: a, path: /x, read_only: true}]", "kubeflow_v2", "mounts every volume so that"),
         ("deploy.service_account=a@b.c", "kubeflow", "no account of the target kubeflow"),
         ("deploy.service_account=a@b.c", "kubeflow_v2", "no account of the target kubeflow_v2"),
-        ("deploy.volumes=[{claim: a.b, path: /x}]", "kubeflow_v2", "which no volume may be called"),
-        ("deploy.secrets=[{name: a.b, path: /x}]", "kubeflow_v2", "which no volume may be called"),
-        ("deploy.secrets=[{name: data, path: /x}]", "kubeflow_v2", "makes one volume of both"),
-        ("deploy.volumes=[{claim: gcs-scratch, path: /x}]", "kubeflow_v2", "has a volume of that name itself"),
-        ("deploy.secrets=[{name: a, path: //gcs/}]", "kubeflow_v2", "has a volume of its own there"),
         ("deploy.service_account=trainer", "vertex", "no account of the target vertex"),
         ("beam.options=[--temp_location=/home/me/x]", "vertex", "place of this machine"),
         ("beam.options=[--s3_secret_access_key=abc]", "vertex", "for all to read"),
@@ -144,60 +118,6 @@ def test_where_vertex_ai_pulls_no_image_is_noted(name, noted):
     for target, there in (("vertex", bool(noted)), ("kubeflow", False)):
         notes = load("digits", (*COMMON, *OF_TARGET[target], pinned), target).notes
         assert any(note.startswith(noted or "deploy.image is") for note in notes) == there
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ("sdk_container_image='https://mine/image'", "sdk_container_image"),
-        ("sdk_container_image=mine/Image", "sdk_container_image"),
-        ("machine_type=N1 Standard 4", "machine_type"),
-        ("labels={Team: vision}", "labels"),
-        ("labels={team: Computer Vision}", "labels"),
-        ("dataflow_kms_key=my-key", "dataflow_kms_key"),
-        ("network='https://x y'", "network"),
-        ("network=My_Network", "network"),
-    ],
-)
-def test_what_dataflow_would_refuse(value, said):
-    beam = f"beam={{runner: dataflow, dataflow: {{{DATAFLOW}}}}}"
-    told = (beam, f"beam.dataflow.{value}", "data.data_dir=gs://mine/tfds")
-    (problem,) = refused("", *told, source="mnist")
-    assert f"beam.dataflow.{said}: " in problem
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "machine_type=n2-custom-4-16384-ext",
-        "labels={team: vision, größe: ''}",
-        "dataflow_kms_key=projects/mine-12/locations/europe-west4/keyRings/ring/cryptoKeys/key_1",
-        "network=default",
-        "network=projects/host-12/global/networks/inner",
-        "network='https://www.googleapis.com/compute/v1/projects/host-12/global/networks/inner'",
-    ],
-)
-def test_what_dataflow_takes(value):
-    beam = f"beam={{runner: dataflow, dataflow: {{{DATAFLOW}}}}}"
-    load("mnist", (beam, f"beam.dataflow.{value}", "data.data_dir=gs://mine/tfds"))
-
-
-def test_a_volumes_name_is_of_one_claim_or_secret_and_all_that_are_wrong_are_named():
-    volumes = "deploy.volumes=[{claim: a.b, path: /x}, {claim: kfp-launcher, path: /s3}, {claim: both, path: /y}]"
-    problems = refused(
-        "kubeflow_v2", *COMMON, *OF_TARGET["kubeflow_v2"], volumes, "deploy.secrets=[{name: both, path: /z}]"
-    )
-    assert len(problems) == 4
-    for each in ("a.b", "kfp-launcher", "/s3", "both"):
-        assert [problem for problem in problems if each in problem], each
-
-
-def test_one_claim_and_one_secret_may_be_mounted_twice_and_elsewhere_names_have_dots():
-    twice = "deploy.volumes=[{claim: a, path: /x}, {claim: a, path: /y}]"
-    secrets = "deploy.secrets=[{name: b, path: /z}, {name: b, path: /w}]"
-    load("digits", (*COMMON, *OF_TARGET["kubeflow_v2"], twice, secrets), "kubeflow_v2")
-    dots = (twice.replace("claim: a", "claim: a.b"), secrets.replace("name: b", "name: a.b"))
-    load("digits", (*COMMON, *OF_TARGET["kubeflow"], *dots), "kubeflow")
 
 
 FLINK = "runner: portable, job_endpoint: flink-jobs:8099, environment_type: EXTERNAL, environment_config: localhost:5"
@@ -348,20 +268,13 @@ _T4, _GPU = "accelerator: NVIDIA_TESLA_T4", "accelerator: nvidia.com/gpu"
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("TF_CONFIG", "set by the service"),
-        ("CLUSTER_SPEC", "set by Vertex AI"),
-        ("AIP_MODEL_DIR", "set by Vertex AI"),
-        ("PATH", "set by the image"),
-        ("KFP_POD_NAME", "set by Kubeflow Pipelines"),
-        ("TFX_ESTIMATOR_RETRYABLE_EXIT_CODE", "set by this project"),
-        ("TFX_ESTIMATOR_COMPILED_BY", "set by this project"),
         ("AWS_SECRET_ACCESS_KEY", "for all to read"),
         ("GITHUB_TOKEN", "for all to read"),
         ("PGPASSWORD", "for all to read"),
         ("wandb_api_key", "for all to read"),
     ],
 )
-def test_neither_a_services_variables_nor_credentials_are_taken(name, said):
+def test_no_credentials_are_taken(name, said):
     (problem,) = refused("", f"deploy.env.{name}=quite-private")
     assert "quite-private" not in problem.partition(f" deploy.env.{name} ")[2]
     assert said in problem
@@ -440,37 +353,15 @@ def test_a_networks_own_tokens_are_no_credentials(tmp_path, monkeypatch):
         ("vertex", "GOOGLE_APPLICATION_CREDENTIALS", "/secrets/key/key.json"),
         ("kubeflow", "GOOGLE_APPLICATION_CREDENTIALS", "/opt/key.json"),
         ("tfjob", "GOOGLE_APPLICATION_CREDENTIALS", "key.json"),
-        *((target, "PYTHONPATH", "/home/me/src") for target in (*TARGETS, "tfjob")),
-        ("kubeflow_v2", "PYTHONPATH", "/opt/mine:/Users/me/src"),
-        ("vertex", "MINE", "~/src"),
-        ("vertex", "MINE", '{"at": "/root/x"}'),
     ],
 )
-def test_a_variable_that_leads_to_this_machine_is_refused(target, name, value):
+def test_a_key_file_that_the_steps_do_not_have_is_refused(target, name, value):
     whole = OF_TFJOB if target == "tfjob" else (*COMMON, *OF_TARGET[target])
     (problem,) = refused(target, *whole, f"deploy.env.{name}={value!r}")
     assert f"deploy.env.{name} " in problem
-    assert any(said in problem for said in ("place of this machine", "mounts no key's file", "nothing that is mounted"))
+    assert any(said in problem for said in ("mounts no key's file", "nothing that is mounted"))
     # Nothing is refused that is to run here.
     load("digits", (*whole, f"deploy.env.{name}={value!r}"))
-
-
-def test_a_variable_may_lead_to_what_the_steps_have(tmp_path, monkeypatch):
-    values = {
-        "GOOGLE_APPLICATION_CREDENTIALS": "/secrets/key/key.json",
-        "PYTHONPATH": "/opt/mine:/usr/lib/x:/mnt/data/home/me",
-        "HUB": "https://example/home/me",
-        "APP": "/app/models",
-        "RATIO": "a/root/b",
-        "RELEASE": "~=1.2",
-        "HERE": str(tmp_path),
-    }
-    whole = (*COMMON, *OF_TARGET["kubeflow"])
-    load("digits", (*whole, *(f"deploy.env.{name}={value!r}" for name, value in values.items())), "kubeflow")
-    # What is here, in no folder that every system has.
-    monkeypatch.setattr(env_checks, "_OF_THE_SYSTEM", ("opt", "usr"))
-    (problem,) = refused("kubeflow", *whole, f"deploy.env.HERE={tmp_path}")
-    assert "place of this machine" in problem
 
 
 @pytest.mark.parametrize(
@@ -498,86 +389,11 @@ def test_a_missing_account_and_the_quota_are_told_beside_the_problems(target, sa
         ("deploy.nodes.default.memory_gb=0.0001", "kubeflow", "out of range"),
         ("deploy.tfjob.replicas.chief.cpu=0.0001", "", "out of range"),
         ("deploy.tfjob.replicas.chief.memory_gb=0.0004", "", "out of range"),
-        ("deploy.volumes=[{claim: a..b, path: /x}]", "", "no name of Kubernetes"),
-        ("deploy.volumes=[{claim: a.-b, path: /x}]", "", "no name of Kubernetes"),
-        ("deploy.volumes=[{claim: a, path: '/x:y'}]", "", "cannot be mounted there"),
-        ("deploy.volumes=[{claim: a, path: /x/..}]", "", "cannot be mounted there"),
-        ("deploy.volumes=[{claim: a, path: /mnt/work}, {claim: b, path: //mnt//work}]", "", "two are mounted there"),
-        ("deploy.volumes=[{claim: a, path: /mnt/work}, {claim: b, path: /mnt/x/../work}]", "", "two are mounted there"),
-        ("deploy.volumes=[{claim: a, path: /usr/}]", "", "hide what the image has"),
-        ("deploy.volumes=[{claim: a, path: /tmp, read_only: true}]", "", "takes nothing"),
-        ("deploy.secrets=[{name: a, path: //tmp/}]", "", "takes nothing"),
-        ("deploy.env.GREETING='hello {{workflow.name}}'", "kubeflow", "deploy.env.GREETING"),
-        ("deploy.pipeline_root='gs://example-bucket/{{x}}'", "vertex", "no `{{`"),
-        ("pusher.destination=gs://b/models", "vertex", "a bucket has a name of at least 3"),
-        ("pusher.destination=gs://b/models", "kubeflow", "a bucket has a name of at least 3"),
-        ("deploy.pipeline_root=gs://b/x", "vertex", "a bucket has a name of at least 3"),
     ],
 )
 def test_what_would_break_where_it_is_deployed_only(override, target, said):
     whole = (*COMMON, *OF_TARGET[target]) if target else ()
     assert any(said in problem for problem in refused(target, *whole, override))
-
-
-def test_as_many_labels_are_taken_as_vertex_ai_takes():
-    def labels(count: int) -> str:
-        return f"deploy.labels={{{', '.join(f'x{number}: a' for number in range(count))}}}"
-
-    whole = (*COMMON, *OF_TARGET["vertex"])
-    load("digits", (*whole, labels(60)), "vertex")
-    (problem,) = refused("vertex", *whole, labels(61))
-    assert "takes 64 labels of a job" in problem
-    load("digits", (*COMMON, *OF_TARGET["kubeflow"], labels(62)), "kubeflow")
-
-
-_OF_KUBERNETES = {
-    "kueue.x-k8s.io/queue-name": "team-a",
-    "azure.workload.identity/use": "true",
-    "app.kubernetes.io/version": "1.15.1",
-    "Team": "Vision_2",
-    "a" * 63: "b" * 63,
-    f"{'a' * 63}.b-c/team": "",
-}
-_OF_GOOGLE = {"team-": "-vision_", "équipe": "視覚"}
-
-
-@pytest.mark.parametrize(("label", "value"), [*_OF_KUBERNETES.items(), *_OF_GOOGLE.items()])
-def test_a_label_is_of_whoever_takes_it(label, value):
-    told = f"deploy.labels={{{label}: '{value}'}}"
-    load("digits", (told,))
-    google, kubernetes = label in _OF_GOOGLE or label == "a" * 63, label in _OF_KUBERNETES
-    for target in (*TARGETS, TFJOB):
-        mine = (*(OF_TFJOB if target == TFJOB else (*COMMON, *OF_TARGET[target])), told)
-        if google if target == VERTEX else kubernetes:
-            assert load("digits", mine, target).declaration.deploy.labels == {label: value}
-        else:
-            (problem,) = refused(target, *mine)
-            assert f"this is no label of the target {target}" in problem
-            assert label in problem
-    if not kubernetes:
-        assert "this is no label" in "".join(refused("", *OF_TFJOB[:4], "deploy.tfjob.train=true", told))
-
-
-@pytest.mark.parametrize(
-    ("label", "said"),
-    [
-        (f"{'a' * 64}: x", "no label"),
-        (f"x: {'a' * 64}", "no label"),
-        ("a..b/team: x", "no label"),
-        ("a.b/: x", "no label"),
-        ("a/b/c: x", "no label"),
-        ("x: -a", "no label"),
-        ("training.kubeflow.org/replica-type: x", "is set by who starts the pods"),
-        ("tfx-estimator/pipeline: x", "is set by who starts the pods"),
-    ],
-)
-def test_what_no_cluster_takes_for_a_label_is_refused(label, said):
-    (problem,) = refused(TFJOB, *OF_TFJOB, f"deploy.labels={{{label}}}")
-    assert said in problem
-
-
-def test_a_volume_to_write_may_be_at_tmp():
-    load("digits", ("deploy.volumes=[{claim: a.b-c, path: /tmp}, {claim: b, path: /mnt/x}]",))
 
 
 def _notes(*overrides: str, target: str = VERTEX) -> str:

@@ -122,23 +122,6 @@ def test_a_weight_decay_beside_that_of_adamw_is_told(write, good, optimizer, war
         assert "set that, or both" in warnings[0]
 
 
-def test_rates_that_no_step_of_training_comes_to_are_told(write, good):
-    rates = "{schedule: piecewise, boundaries: [100, 300, 499], values: [0.1, 0.05, 0.02, 0.01]}"
-    write(f"{good}  optimizer: {rates}\n")
-    # A boundary is the last step of its rate, and the last one of training is 499.
-    assert load("mine.yaml").warnings == (
-        "mine.yaml:8  trainer.optimizer.boundaries: training ends at step 500 (trainer.train_steps), not beyond 499: "
-        "of trainer.optimizer.values 0.01 is never used",
-    )
-    (warning,) = load("mine.yaml", ["trainer.train_steps=200"]).warnings
-    assert "not beyond 300, 499: of trainer.optimizer.values 0.02, 0.01 are never used" in warning
-    for override in ("trainer.train_steps=501", "trainer.optimizer={}"):
-        assert load("mine.yaml", [override]).warnings == ()
-    # How many steps epochs are is not known before the data are.
-    write(good.replace("train_steps: 500", "train_epochs: 1") + f"  optimizer: {rates}\n")
-    assert load("mine.yaml").warnings == ()
-
-
 @pytest.mark.parametrize(
     "more", ["", "tune: {ranges: {trainer.optimizer.momentum: [0.5, 0.9]}}\n"], ids=["plain", "tune"]
 )

@@ -43,7 +43,6 @@ def test_a_folder_that_can_be_made_passes_and_is_not_made(folders, name):
         ("/sys/nope", "it cannot be made: /sys cannot be written"),
         ("/proc/sys/nope", "it cannot be made: /proc/sys cannot be written"),
         ("a" * 300, "the path cannot be used: File name too long"),
-        ("a\0b", "the path holds a zero byte"),
     ],
 )
 def test_a_folder_that_cannot_be_made_is_refused(folders, name, reason):
@@ -105,8 +104,6 @@ def test_a_push_destination_that_can_be_written_or_is_remote_passes(folders, wri
         ("hdfs://nn/x", "reads and writes only Cloud Storage"),
         ("foo://x", "reads and writes only Cloud Storage"),
         ("https://x/y", "reads and writes only Cloud Storage"),
-        ("gs://B", "a bucket has a name of at least 3"),
-        ("gs://", "a bucket has a name of at least 3"),
     ],
 )
 @pytest.mark.parametrize("key", ["pusher.destination", "data.data_dir", "data.dataset"])
@@ -142,14 +139,3 @@ def test_a_folder_may_have_a_name_like_a_variable(tmp_path, monkeypatch, good):
 def test_a_workdir_that_names_no_folder_is_refused(workdir, reason):
     with pytest.raises(DeclarationError, match=reason):
         check_workdir(workdir)
-
-
-def test_a_workdir_that_is_no_text_is_refused(folders, monkeypatch):
-    here = folders / os.fsdecode(b"here\xff")
-    here.mkdir()
-    monkeypatch.chdir(here)
-    # The whole path counts: TFX makes it absolute.
-    for workdir in (str(here), "below"):
-        with pytest.raises(DeclarationError, match="is no UTF-8") as caught:
-            check_workdir(workdir)
-        str(caught.value).encode()

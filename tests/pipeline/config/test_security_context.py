@@ -70,15 +70,6 @@ def test_what_has_no_effect_is_told():
     assert "deploy.security_context.fs_group: no effect: deploy.security_context.standard is none" in warning
 
 
-def test_who_leaves_the_user_open_is_told_what_the_cluster_has_to_do():
-    said = "deploy.security_context.run_as_user=null"
-    notes = load("digits", (*COMMON, *OF_TARGET["kubeflow"], said), "kubeflow").notes
-    assert any("run_as_user is null" in note and "Argo's own containers beside each step" in note for note in notes)
-    notes = load("digits", (*OF_TFJOB, said), "tfjob").notes
-    assert any("run_as_user is null" in note and "Argo" not in note for note in notes)
-    assert not any("run_as_user" in note for note in load("digits", OF_TFJOB, "tfjob").notes)
-
-
 def test_who_declares_nothing_is_told_what_the_pods_run_as():
     for target, whole in (("kubeflow", (*COMMON, *OF_TARGET["kubeflow"])), ("tfjob", OF_TFJOB)):
         (note,) = [note for note in load("digits", whole, target).notes if "security_context" in note]

@@ -57,32 +57,6 @@ def test_as_many_files_as_workers_read_unless_declared(write, good, workers, sha
     assert load("mine.yaml").declaration.shards == files
 
 
-@pytest.mark.parametrize(
-    ("steps", "checkpoints", "said"),
-    [
-        (500, 500, "every 500 steps, and training has 500"),
-        # The default is 100 at least.
-        (60, None, "every 100 steps, and training has 60"),
-        (1, 1, "every 1 step, and training has 1"),
-        (500, 499, None),
-    ],
-)
-def test_an_evaluator_needs_a_checkpoint_before_the_last(problems, write, good, steps, checkpoints, said):
-    text = good.replace("train_steps: 500", f"train_steps: {steps}")
-    text += f"  save_checkpoints_steps: {checkpoints}\n" if checkpoints else ""
-    text += "  distribution: {train: {strategy: multi_worker_mirrored}, evaluator: true}\n"
-    if said is None:
-        write(text)
-        assert load("mine.yaml").declaration.trainer.distribution.evaluator
-        return
-    assert problems(text) == [
-        f"mine.yaml:{8 + bool(checkpoints)}  trainer.distribution.evaluator: true\n"
-        f"the evaluator would have nothing to evaluate before the end: a checkpoint comes {said}\n"
-        "expected: trainer.save_checkpoints_steps below trainer.train_steps\n"
-        "to do:    set trainer.save_checkpoints_steps lower, or remove the evaluator"
-    ]
-
-
 def test_a_module_file_has_its_own_batches_files_and_checkpoints(write, problems, tmp_path, good):
     (tmp_path / "taxi.py").write_text("def trainer_fn(fn_args, schema): ...\n")
     text = good.replace("model: mnist_cnn", "module_file: taxi.py").replace("500", "50")

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -93,30 +92,3 @@ def test_a_daemon_ends_when_its_keeper_is_asked_to_or_has_lost_its_parent(tmp_pa
     run.wait(30)
     assert is_gone(found)
     assert is_gone(keeper)
-
-
-# It waits for a signal that does not come, and was given another one before.
-WAITS = """
-import os, signal
-from tfx_estimator.pipeline.ending.keeper import next_signal
-
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGTERM})
-os.kill(os.getpid(), signal.SIGTERM)
-print(next_signal({signal.SIGUSR1, signal.SIGTERM}, 5.0), flush=True)
-print(next_signal({signal.SIGUSR1, signal.SIGTERM}, SECONDS), flush=True)
-"""
-
-
-@pytest.mark.parametrize(("seconds", "sent", "told"), [(0.5, None, "None"), (None, signal.SIGUSR1, "10")])
-def test_a_process_that_was_stopped_beyond_its_wait_has_heard_no_signal(seconds, sent, told):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    words = [sys.executable, "-c", WAITS.replace("SECONDS", str(seconds))]
-    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "15\n"
-        process.send_signal(signal.SIGSTOP)
-        time.sleep(0.8)
-        process.send_signal(signal.SIGCONT)
-        if sent:
-            time.sleep(0.2)
-            process.send_signal(sent)
-        assert process.communicate(timeout=30)[0] == f"{told}\n"

@@ -108,20 +108,7 @@ def test_where_the_memory_is_limited_an_abort_tells_of_that(monkeypatch, status)
     from tfx_estimator.pipeline.run import watcher
 
     monkeypatch.setattr(watcher.resource, "getrlimit", lambda kind: (3_000_000 * 1024, -1))
-    monkeypatch.delenv("XLA_FLAGS", raising=False)
     assert "whether the memory was used up (`ulimit -v` is 3000000)" in watcher._explain(status, "no file").todo
-
-
-@pytest.mark.parametrize(("flags", "told"), [("--abc", "unset TF_XLA_FLAGS, or mend it: "), ("", "run the same again")])
-def test_an_abort_names_the_flags_that_tensorflow_may_not_know(start, tmp_path, monkeypatch, flags, told):
-    monkeypatch.setenv("TF_XLA_FLAGS", flags)
-    folder = tmp_path / "own" / "site-packages"
-    folder.mkdir(parents=True)
-    (folder / "library.py").write_text("import os\n\n\ndef work():\n    os.abort()\n")
-    run = start("return 0", first=f"sys.path.insert(0, {str(folder)!r}); from library import work")
-    _, said = run.communicate(timeout=30)
-    assert run.returncode == 6, said
-    assert f"to do:    {told}" in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -11,7 +11,6 @@ import yaml
 
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.expansion import words_of
 from tfx_estimator.pipeline.targets import KUBEFLOW, TARGETS, VERTEX
 
 IMAGE = "registry.example/tfx-estimator@sha256:" + "0123456789abcdef" * 4
@@ -165,7 +164,7 @@ def _read_workflow(workflow: dict[str, Any]) -> dict[str, Step]:
     for template in workflow["spec"]["templates"]:
         if "container" not in template:
             continue
-        arguments = words_of({"args": template["container"]["args"]}, {})
+        arguments = template["container"]["args"]
         pipeline = json_format.Parse(arguments[arguments.index("--tfx_ir") + 1], pipeline_pb2.Pipeline())
         runtime_parameter_utils.substitute_runtime_parameter(pipeline, {"pipeline-run-id": "run", **given})
         (node,) = [each.pipeline_node for each in pipeline.nodes]

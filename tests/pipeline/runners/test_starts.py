@@ -1,4 +1,4 @@
-"""What the containers of a compiled pipeline are started with: what no machine takes, or a service changes."""
+"""What no machine could start is not compiled."""
 
 from __future__ import annotations
 
@@ -9,23 +9,11 @@ from typing import Any
 import pytest
 
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
-from tests.pipeline.runners.test_quoting import project, there
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.runners import starts
-from tfx_estimator.pipeline.runners.compiling import compile_declaration
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2, TARGETS
+from tfx_estimator.pipeline.targets import TARGETS
 
 pytestmark = pytest.mark.unit
-
-
-@pytest.mark.parametrize("name", ["$(NOTE)", "{{x}}"])
-def test_a_class_that_a_service_would_rename_is_refused(tmp_path, name):
-    file = project(tmp_path, (name, "plain"))
-    loaded = load(file, there(tmp_path, KUBEFLOW_V2), KUBEFLOW_V2)
-    with pytest.raises(DeclarationError, match="would not be told the names of the data's classes as they are"):
-        compile_declaration(loaded, KUBEFLOW_V2)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 
 from tfx_estimator.components.trainer.keras.served import stretch
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import UserCodeError
 
 NETWORK = """
 import json
@@ -37,16 +36,6 @@ def test_a_stretch_ends_at_each_checkpoint_and_is_not_short(checkpoints, reports
     assert stretch(section) == steps
     # One that divides by nothing has a shorter one before each checkpoint.
     assert checkpoints % steps == 0 or checkpoints == 503
-
-
-CONSTRAINED = """
-import tensorflow as tf
-
-def network(num_classes):
-    image = tf.keras.Input([28, 28, 1], name="image")
-    scores = tf.keras.layers.Dense(num_classes, kernel_constraint="unit_norm", name="scores")
-    return tf.keras.Model(image, scores(tf.keras.layers.Flatten(name="flat")(image)))
-"""
 
 
 # A kernel of 784 rows of 40 bytes.
@@ -83,17 +72,6 @@ def test_variables_are_cut_as_declared_and_what_is_served_is_whole(
     assert sorted(tuple(each.shape) for each in served.weights) == [(10,), (784, 10)]
     checkpoint = tf.train.load_checkpoint(run.uri)
     assert (784, 10) in map(tuple, checkpoint.get_variable_to_shape_map().values())
-
-
-@pytest.mark.cluster
-@pytest.mark.timeout(240)
-def test_a_constraint_of_a_variable_that_is_cut_is_refused(training, settings, tmp_path, monkeypatch):
-    (tmp_path / "constrained.py").write_text(CONSTRAINED)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    train = {"strategy": "parameter_server", "workers": 2, "ps": 2, "variable_partitioner": {"fixed_shards": 2}}
-    section = {"path": "keras", "model": "constrained:network", "distribution": {"train": train, "max_restarts": 0}}
-    with pytest.raises(UserCodeError, match="the constraint UnitNorm of scores/kernel: Keras applies it to each part"):
-        training.run(settings(section, path="keras"))
 
 
 @pytest.mark.long

@@ -28,7 +28,6 @@ from typing import Any, Optional
 
 from tests.components.trainer.tfjob.api_server import NAMESPACE, ApiServer, RefusedError
 from tfx_estimator.components.trainer.cluster.ports import free_ports
-from tfx_estimator.pipeline.expansion import variables_of, words_of
 
 _JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -278,9 +277,11 @@ class Operator:
         uid = waiting.pop((low, index))
         number = sum(each == pod_name for each in self.started)
         self.started.append(pod_name)
-        own = variables_of(container)
+        own = {each["name"]: each["value"] for each in container.get("env", ())}
         argv = self._argv(low, index, number) if self._argv else None
-        argv = argv or [sys.executable if each == "python" else each for each in words_of(container, own)]
+        argv = argv or [
+            sys.executable if each == "python" else each for each in (*container["command"], *container.get("args", ()))
+        ]
         stem = self._folder / f"{pod_name}.{uuid.uuid4().hex[:6]}"
         log, message = stem.with_suffix(".log"), stem.with_suffix(".message")
         distributed = sum(map(len, ports.values())) > 1

@@ -15,9 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
-from tfx_estimator.components.trainer.custom_job.processes import LocalService
 from tfx_estimator.pipeline.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 from tfx_estimator.pipeline.runners.executing.execution import Execution, rebased
@@ -227,36 +225,11 @@ def test_a_container_is_given_what_kubeflow_pipelines_2_gives_it(compiled):
     assert [each["made"]["name"] for each in again.values()] == ["3", "4"]
 
 
-def test_a_container_is_told_what_its_node_makes_of_references(compiled):
-    compiled.step("First")
-    compiled.executors["First"]["container"]["env"] += [
-        {"name": "PRICE", "value": "5$$ $(KILLED) $(OTHER)"},
-        {"name": "ALSO", "value": '{"price": "$(PRICE)"}'},
-    ]
-    for target, wanted in ((VERTEX, "a$$b $(PRICE)"), (KUBEFLOW_V2, "a$b 5$ 0 $(OTHER)")):
-        compiled.target = target
-        _, outputs = compiled.execute(greeting=f"{target} a$$b $(PRICE)")
-        # Of Vertex AI it is known of variables alone.
-        assert outputs["First"]["made"]["metadata"]["price"] == "5$ 0 $(OTHER)"
-        assert _known(outputs, "First")["arguments"] == [f"--greeting={target} {wanted}"]
-
-
 def test_an_argument_that_is_too_long_is_told(compiled):
     compiled.step("First")
     with pytest.raises(PipelineError, match="Argument list too long") as caught:
         compiled.execute(greeting="x" * 140_000)
     assert "no service can start it either" in str(caught.value)
-
-
-def test_a_replica_is_told_what_its_variables_refer_to(tmp_path):
-    code = "import os; print(os.environ['PRICE'], os.environ['PLACE'], flush=True)"
-    env = [{"name": "PRICE", "value": "5$$"}, {"name": "PLACE", "value": "$(PRICE) $(CLOUD_ML_PROJECT_ID)"}]
-    container = {"command": ["python"], "args": ["-c", code], "env": env}
-    with LocalService(str(tmp_path)) as service:
-        name = service.create({"job_spec": {"worker_pool_specs": [{"replica_count": 1, "container_spec": container}]}})
-        wait_until(lambda: service.status(name).state != "JOB_STATE_RUNNING", "the replica's end")
-        state = service.status(name).state
-    assert (state, (tmp_path / "workerpool0-0.log").read_text()) == ("JOB_STATE_SUCCEEDED", "5$ 5$ local\n")
 
 
 def test_a_property_that_kubeflow_pipelines_2_cannot_keep_is_named(compiled):

@@ -15,7 +15,6 @@ import tensorflow as tf
 from tensorflow.python.distribute import collective_util, cross_device_utils
 from tensorflow.python.training import session_manager
 
-from tfx_estimator.components.trainer.estimator import asynchronous_saves
 from tfx_estimator.components.trainer.estimator.patches import replica_fixes, tensorflow_fixes
 from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
@@ -26,7 +25,6 @@ _TEMPORARY = tempfile.TemporaryDirectory()
 FOLDER = Path(_TEMPORARY.name)
 PATCHES: tuple[Patch, ...] = (
     *tensorflow_fixes.PATCHES,
-    asynchronous_saves.make_patch(2, asynchronous_saves.saved_step(str(FOLDER / "stop"))),
     *replica_fixes.PATCHES,
 )
 v1 = tf.compat.v1
@@ -61,37 +59,6 @@ def wait_for_chief() -> list[float]:
     return slept
 
 
-class OthersGoOn(v1.train.CheckpointSaverListener):
-    """Does what other workers do during a save: more steps."""
-
-    def __init__(self, meanwhile: int) -> None:
-        self.meanwhile = meanwhile
-        self.begun: list[int] = []
-        self.ended: list[int] = []
-
-    def begin(self) -> None:
-        self.more = v1.train.get_or_create_global_step().assign_add(self.meanwhile)
-
-    def before_save(self, session: v1.Session, step: int) -> None:
-        self.begun.append(int(step))
-
-    def after_save(self, session: v1.Session, step: int) -> None:
-        # Nothing is trained yet at the first.
-        self.ended.append(int(session.run(self.more)) if len(self.begun) > 1 else int(step))
-
-
-def save_meanwhile() -> dict[str, Any]:
-    """Steps that a dead server costs before each checkpoint is whole, of 20 declared ones."""
-    at_risk = {}
-    for meanwhile in (4, 9):
-        listener = OthersGoOn(meanwhile)
-        train(FOLDER / f"saves-{meanwhile}", steps=200, save_every=20, saving_listeners=[listener])
-        at_risk[meanwhile] = [end - begun for begun, end in zip(listener.begun[1:-2], listener.ended[2:-1])]
-        noted = asynchronous_saves.saved_step(str(FOLDER / "stop")).get()
-        at_risk[f"{meanwhile} noted"] = noted == listener.begun[-1]
-    return at_risk
-
-
 def export_by_a_late_clock() -> list[str]:
     """The export that is kept, of one where an earlier one was made by a clock that was ahead, and of a new one."""
     folder, ahead = FOLDER / "exports", 4_000_000_000
@@ -104,7 +71,7 @@ def export_by_a_late_clock() -> list[str]:
     return sorted(left) if Path(exported.decode()).name in left else ["the earlier one"]
 
 
-def train(model_dir: Path, steps: int, save_every: int, **options: Any) -> tf.estimator.Estimator:
+def train(model_dir: Path, steps: int, save_every: int) -> tf.estimator.Estimator:
     def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str) -> tf.estimator.EstimatorSpec:
         if mode == tf.estimator.ModeKeys.PREDICT:
             weighted = v1.get_variable("weight", [], tf.float32) * features["x"]
@@ -116,7 +83,7 @@ def train(model_dir: Path, steps: int, save_every: int, **options: Any) -> tf.es
     estimator = tf.estimator.Estimator(
         model_fn, config=tf.estimator.RunConfig(str(model_dir), save_checkpoints_steps=save_every)
     )
-    estimator.train(lambda: tf.data.Dataset.from_tensors((tf.ones([2]), tf.ones([2]))).repeat(), steps=steps, **options)
+    estimator.train(lambda: tf.data.Dataset.from_tensors((tf.ones([2]), tf.ones([2]))).repeat(), steps=steps)
     return estimator
 
 
@@ -197,7 +164,6 @@ FAULTS: tuple[Callable[[], Any], ...] = (
     count_runs,
     wait_for_chief,
     export_by_a_late_clock,
-    save_meanwhile,
     hand_over_optimizer,
     measure_baseline,
     keep_momentum,
