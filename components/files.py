@@ -49,7 +49,6 @@ def read_json(path: str, waits: tuple[float, ...] = ()) -> Any:
     In a bucket no more of it may come at first than the old one had.
 
     Args:
-        path: The file.
         waits: Between tries to read one of this machine, in seconds.
 
     Returns:
@@ -88,7 +87,6 @@ def move_folder(source: str, target: str) -> None:
     Nor is it taken for whole from then on. What of it cannot be removed stays: it has been moved all the same.
 
     Args:
-        source: The folder.
         target: What it becomes; it must not be there, or be what an earlier move that was killed has left.
     """
     if not is_address(source) and not is_address(target) and _device(source) == _device(os.path.dirname(target)):
@@ -110,7 +108,6 @@ def copy_stored(source: str, target: str) -> None:
     """Copies the files of a folder; last those without which nobody takes it for whole.
 
     Args:
-        source: The folder.
         target: What it becomes; files that are there are replaced.
     """
     names = [

@@ -81,7 +81,6 @@ class Argument:
         """Returns the error of a value that no YAML file could hold.
 
         Args:
-            value: What was given.
             path: Where in the argument, dotted.
         """
         what = f"{self.call}{f': {path}' if path else ''} is {name_kind(value)}"
@@ -141,13 +140,6 @@ def read_section(
 
     Args:
         given: As in YAML, or typed.
-        kind: Of the section.
-        path: Of it in a declaration.
-        argument: That it is.
-        longer: Writes short forms as mappings.
-
-    Returns:
-        The section.
 
     Raises:
         DeclarationError: Something is wrong; the message lists everything that is.
@@ -164,9 +156,6 @@ def parse(values: dict[str, Any], kind: type[Typed], path: Sequence[str], argume
 
     Args:
         values: As of `plain`.
-        kind: Of the section.
-        path: Of it in a declaration.
-        argument: That they are.
 
     Raises:
         DeclarationError: Something is wrong; the message lists everything that is.
@@ -192,7 +181,6 @@ def reword(error: TfxEstimatorError, component: str = TRAINER) -> None:
 
     Args:
         error: Written for a declaration; its texts are changed.
-        component: That trains.
     """
     for pattern, call in _AS_A_CALL:
         words = call.replace("{component}", component)

@@ -33,12 +33,7 @@ _LOST = ("DataLossError", "corrupted record", "Not a valid TFRecord")
 
 
 def note(artifact: metadata_store_pb2.Artifact, type_name: str) -> None:
-    """Notes the files of an artifact that was made.
-
-    Args:
-        artifact: Of ML Metadata.
-        type_name: Of its type.
-    """
+    """Notes the files of an artifact that was made."""
     if type_name != _UNREAD:
         sizes = StoredTree(artifact.uri).sizes()
         artifact.custom_properties[FILES].string_value = json.dumps(sizes, sort_keys=True)
@@ -77,9 +72,6 @@ def _size(path: str) -> Optional[int]:
 @contextlib.contextmanager
 def whole(inputs: Artifacts) -> Iterator[None]:
     """Names the file of the inputs that is damaged: before they are read, and where reading them failed.
-
-    Args:
-        inputs: Of an execution.
 
     Raises:
         DamagedDataError: There is one.

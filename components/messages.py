@@ -25,8 +25,6 @@ def read_message(given: Any, kind: type[Kind], argument: Argument) -> Optional[K
 
     Args:
         given: By the user; None is nothing.
-        kind: Of the message.
-        argument: That it is.
 
     Returns:
         The message; None where nothing is given, or a value is known at run time only.

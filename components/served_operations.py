@@ -22,9 +22,6 @@ class Operations:
     """The operations of a graph, with those of the functions that it calls.
 
     A model that TensorFlow 2 saved has but a call at its signature: what computes is in its library.
-
-    Args:
-        graph: Of a SavedModel.
     """
 
     def __init__(self, graph: graph_pb2.GraphDef) -> None:

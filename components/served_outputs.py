@@ -25,7 +25,6 @@ class Output:
     """An output of a signature.
 
     Args:
-        name: Its name.
         dtype: A value of TensorFlow's DataType.
         shape: Of a batch; None where a dimension is not known, or all of it.
         operation: The kind of TensorFlow operation that computes it, see `Operations`; empty if that is not known.
@@ -42,7 +41,6 @@ class Scores:
     """The output that holds the scores of the classes.
 
     Args:
-        key: Its name.
         from_logits: Are they logits, not probabilities.
         of_two: Is it one score an example, that of the second of two classes.
     """
@@ -54,13 +52,6 @@ class Scores:
 
 def read_outputs(saved_model: str, signature: str = "serving_default") -> list[Output]:
     """Reads the outputs of a signature, sorted by name.
-
-    Args:
-        saved_model: Folder of the SavedModel.
-        signature: Its name.
-
-    Returns:
-        The outputs.
 
     Raises:
         UserCodeError: There is no such signature.
@@ -86,7 +77,6 @@ def choose_scores(outputs: Sequence[Output], declared: Optional[str], num_classe
     """Finds the scores among a signature's outputs.
 
     Args:
-        outputs: Of the signature.
         declared: The output that the declaration names; None leaves it open.
         num_classes: Of the data; None if it is not known.
 

@@ -44,7 +44,6 @@ def unkeyed_property(node: Optional[pipeline_pb2.PipelineNode], exec_properties:
     Args:
         node: `pipeline_node` of the executor's context; None where a runner has none, and so no driver either.
         exec_properties: What the executor was given.
-        name: Of the property.
     """
     if node is None:
         return str(exec_properties.get(name) or "")

@@ -23,7 +23,6 @@ def resident_windows(index: RecordIndex, start: int | tf.Tensor) -> tf.data.Data
     """Reads all records once; each window is an epoch.
 
     Args:
-        index: The files.
         start: Position of the first example that is wanted: so many come before it, over all epochs.
 
     Returns:
@@ -43,9 +42,7 @@ def streamed_windows(index: RecordIndex, start: int | tf.Tensor, seed: int, wind
     """Reads the blocks over and over, in another order each time; begins with the block that is needed first.
 
     Args:
-        index: The files.
         start: As for `resident_windows`.
-        seed: Of the order of blocks.
         window: Records that are shuffled together; as many are read ahead.
 
     Returns:
@@ -87,7 +84,6 @@ def hand_out(
         start: As for these.
         seed: Of the order within the windows; None leaves it as it is.
         context: Which of how many input pipelines this is; None is the only one.
-        chunk: Examples in an element.
         numbered: Tell the position of each example too.
 
     Returns:

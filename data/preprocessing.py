@@ -18,7 +18,6 @@ def decode_images(image_bytes: tf.Tensor, image_shape: tuple[int, int, int]) -> 
 
     Args:
         image_bytes: string, [batch] or [batch, 1]; each height * width * channels bytes.
-        image_shape: (height, width, channels).
 
     Returns:
         uint8, [batch, height, width, channels].

@@ -32,7 +32,6 @@ class RecordIndex:
     """The records of some files, in blocks that are read in one go.
 
     Args:
-        files: Paths.
         blocks: Of each block: the number of its file, its first byte there, its length in bytes, its records.
     """
 
@@ -49,7 +48,6 @@ def index_records(files: Sequence[str], block: int, folder: Optional[str] = None
     """Finds the records of files: reads every record's length, once.
 
     Args:
-        files: Paths of uncompressed TFRecord files.
         block: Records in a block; a file's last block has fewer. There are more in a block where a data set is huge.
         folder: Keeps what was found, for the next start and for the other tasks of a cluster; None keeps nothing.
 

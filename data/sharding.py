@@ -32,7 +32,6 @@ def per_replica_batch_size(global_batch_size: int, key: str, context: Optional[t
     """Splits a global batch evenly among the replicas.
 
     Args:
-        global_batch_size: In examples.
         key: Path of the batch size in the declaration.
         context: Knows how many replicas there are; None is one.
 
@@ -75,8 +74,6 @@ def batch_sizes(dataset: tf.data.Dataset, batch_size: int, replicas: int) -> Uni
 
     Args:
         dataset: What is batched; it is read once more, to count it, where there are several replicas.
-        batch_size: Of one replica, in elements.
-        replicas: They take the batches in turn.
 
     Returns:
         The size of all batches; or int64 [batches], the size of each.
@@ -117,7 +114,6 @@ def own_files(files: Sequence[str], context: Optional[tf.distribute.InputContext
     """Gives each input pipeline files of its own.
 
     Args:
-        files: All files, in any order.
         context: Which of how many input pipelines this is; None is the only one.
 
     Returns:

@@ -64,13 +64,9 @@ def in_turn(compute: Callable[[Part], Computed], features: Features, labels: tf.
     is no variable in which the gradients are gathered: under central_storage it would be silently wrong.
 
     Args:
-        compute: Computes a part.
         features: Of the replica's batch, each [batch, ...].
         labels: int64, [batch].
         parts: How many; one is the batch itself.
-
-    Returns:
-        The sums.
 
     Raises:
         UserCodeError: A part would have no example: averages of normalisation would be no numbers.
@@ -141,12 +137,8 @@ def part_penalties(
     """Returns a part's penalties: those of all parts are together those of the whole batch.
 
     Args:
-        part: The part.
         of_the_call: What Keras lists after the network was called: of weights, or means over the part's examples.
         of_the_weights: What depends on no example.
-
-    Returns:
-        Scalars.
     """
     if part.share is None:
         return [*of_the_call, *of_the_weights]
@@ -158,7 +150,6 @@ def refuse_accumulation(parts: int, target: str, brings: str) -> None:
     """Refuses parts where the step is not ours.
 
     Args:
-        parts: As declared.
         target: `trainer.model`.
         brings: What it is instead of a network.
 
@@ -178,7 +169,6 @@ def add(total: Optional[Computed], more: Computed) -> Computed:
 
     Args:
         total: Of the parts before it; None if there are none.
-        more: Of the part.
     """
     if total is None:
         # Rows that a part does not touch may be of another's.

@@ -24,7 +24,6 @@ class Averaging:
 
     Args:
         model: Compiled with a `keras_optimizers.DeclaredOptimizer`, with all its variables.
-        strategy: That trains.
         every: Steps between two averagings.
         outer_momentum: In heavy-ball form, of the averaged change; 0 is the mean alone.
 

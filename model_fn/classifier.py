@@ -200,18 +200,13 @@ class _Step:
     """A training step of an Estimator's graph.
 
     Args:
-        model: The network.
-        params: Of the model_fn.
         division: Where the network's layers are; None is on one device.
         divided: The declared trainer, where it puts layers on several devices.
-        objective: What is minimised.
-        section: The declared optimizer.
         rate: The learning rate of this step.
         global_step: The variable that counts steps.
         parts: Of a batch: see `accumulation.in_turn`.
         parallel: Parts of each of these: see `parallel_parts.in_parallel`.
         compiled: What XLA compiles: the whole step, what computes each part of a batch, or nothing.
-        compiler: Compiles it.
         losses_of_earlier_calls: Losses that the network lists, and that are of no call of this step; each call adds
             its own.
     """

@@ -34,7 +34,6 @@ def clip(
     """Clips one gradient as declared.
 
     Args:
-        gradient: Of the global batch, dense.
         scale: Of `global_scale`.
         options: `Optimizer.resolved()`.
         parts: The gradients of all parts of the variable, this one among them, where several servers have one each:

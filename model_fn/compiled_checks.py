@@ -24,10 +24,7 @@ def check_compiled(
     """Refuses what would fail after the training, or have no effect.
 
     Args:
-        model: Compiled, and built.
         target: `trainer.model`.
-        distribution: As declared.
-        precision: Likewise.
         outputs: What it puts out of a batch.
 
     Raises:
@@ -110,7 +107,6 @@ def refuse_option(target: str, option: str) -> None:
 
     Args:
         target: `trainer.model`.
-        option: Dotted path in the declaration.
 
     Raises:
         UserCodeError: Always.

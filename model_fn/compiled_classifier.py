@@ -39,8 +39,6 @@ class CompiledClassifier(tf.keras.Model):
 
     Args:
         own: The compiled model, built.
-        section: The declared trainer.
-        num_classes: Of the data.
     """
 
     def __init__(self, own: tf.keras.Model, section: TrainerSection, num_classes: int) -> None:
@@ -88,10 +86,6 @@ class CompiledClassifier(tf.keras.Model):
 
         Args:
             features: What its inputs are named after, or `image`.
-            training: As of any Keras model.
-
-        Returns:
-            Its outputs.
         """
         return self.own(inputs_of(self.own, features), training=training)
 

@@ -28,14 +28,7 @@ _tried_for: list[int] = []
 
 @contextlib.contextmanager
 def tried_for(replicas: int) -> Iterator[None]:
-    """Compiles nothing inside that could not be compiled for the training which is tried with fewer replicas.
-
-    Args:
-        replicas: Of that training.
-
-    Yields:
-        Nothing.
-    """
+    """Compiles nothing inside that could not be compiled for the training which is tried with fewer replicas."""
     # Of the process, since an Estimator trains in threads of its own.
     _tried_for.append(replicas)
     try:
@@ -56,11 +49,7 @@ def takes_step(parts: int) -> bool:
 
 
 class Compiler:
-    """Compiles the functions of one training, each of them once, however often the code around it is traced.
-
-    Args:
-        network: That they compute.
-    """
+    """Compiles the functions of one training, each of them once, however often the code around it is traced."""
 
     def __init__(self, network: tf.keras.Model) -> None:
         self._network = network
@@ -142,7 +131,6 @@ def refuse_xla(xla: bool, target: str, brings: str) -> None:
     """Refuses to compile a step that is not ours.
 
     Args:
-        xla: As declared.
         target: `trainer.model`.
         brings: What it is instead of a network.
 

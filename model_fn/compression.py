@@ -46,9 +46,7 @@ def restore(gradient: Any, kind: str, dtype: tf.DType) -> Any:
     """Casts a sum of `compress` back.
 
     Args:
-        gradient: The sum over the replicas.
         kind: As of `compress`.
-        dtype: Of the variable.
 
     Returns:
         The gradient in `dtype`; itself where it was not compressed.

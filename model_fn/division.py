@@ -27,11 +27,7 @@ _WHOLE = contextvars.ContextVar("whole_network", default=False)
 
 @contextlib.contextmanager
 def whole_network() -> Iterator[None]:
-    """Has networks that are made inside be on one device, as what is exported must be, whatever is declared.
-
-    Yields:
-        Nothing.
-    """
+    """Has networks that are made inside be on one device, as what is exported must be, whatever is declared."""
     token = _WHOLE.set(True)
     try:
         yield
@@ -51,7 +47,6 @@ class Division:
     Args:
         placement: The devices of the layers.
         stages: Of a pipeline, the names of each one's layers; none where layers are only put somewhere.
-        devices: Of the stages.
         parts: Of a batch, in a pipeline.
     """
 
@@ -75,7 +70,6 @@ class Division:
 
         Args:
             model: Called, so that it has all its variables.
-            section: The declared trainer.
             **own: Further fields of `Pipeline`.
 
         Raises:
@@ -113,7 +107,6 @@ def find_division(
     """Finds out where the layers of the declared network are to be.
 
     Args:
-        section: The declared trainer.
         make: Makes the network; it is made again afterwards.
         features: Of one example, [1, ...].
 
@@ -135,7 +128,6 @@ def refuse_division(section: TrainerSection, target: str, brings: str) -> None:
     """Refuses to put layers anywhere where the step is not ours.
 
     Args:
-        section: The declared trainer.
         target: `trainer.model`.
         brings: What it is instead of a network.
 

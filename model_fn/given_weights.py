@@ -87,11 +87,7 @@ class Made:
         self._made: dict[int, tuple[tf.Variable, Optional[bytes]]] = {}
 
     def add(self, variable: tf.Variable) -> None:
-        """Remembers a variable.
-
-        Args:
-            variable: That was made just now.
-        """
+        """Remembers a variable."""
         self._made[id(variable)] = variable, _digest(variable)
 
     def changed(self) -> set[int]:
@@ -101,11 +97,7 @@ class Made:
 
 @contextlib.contextmanager
 def watching() -> Iterator[Made]:
-    """Watches what variables are made, outside of a graph.
-
-    Yields:
-        What was made.
-    """
+    """Watches what variables are made, outside of a graph."""
     made = Made()
 
     def create(make: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:

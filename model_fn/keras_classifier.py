@@ -60,7 +60,6 @@ class KerasClassifier(tf.keras.Model):
 
         Args:
             features: With `image`, or what the network's inputs are named after.
-            training: As of any Keras model.
 
         Returns:
             float, [batch, num_classes].

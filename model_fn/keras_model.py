@@ -184,20 +184,12 @@ def require_trainable(model: tf.keras.Model) -> None:
 
 
 def reductions(model: tf.keras.Model) -> set[str]:
-    """Returns how the losses of a compiled model make one number of those of the examples; `auto` where they don't say.
-
-    Args:
-        model: Compiled.
-    """
+    """How the losses of a compiled model reduce those of the examples to one number; `auto` where they don't say."""
     return {getattr(each, "reduction", "auto") for each in tf.nest.flatten(model.loss) if each is not None}
 
 
 def output_names(model: tf.keras.Model, count: int) -> list[str]:
     """Returns what a model's outputs are called, in the order in which TensorFlow flattens them.
-
-    Args:
-        model: Called.
-        count: How many there are.
 
     Returns:
         The keys of a functional model's dict of outputs; else the names of its last layers. Of a class of its own that
@@ -209,12 +201,7 @@ def output_names(model: tf.keras.Model, count: int) -> list[str]:
 
 
 def class_scores(outputs: Any, num_classes: int) -> Optional[tf.Tensor]:
-    """Returns the only output of a model if it is a score for each class, float [batch, num_classes]; else None.
-
-    Args:
-        outputs: Of a model.
-        num_classes: Of the data.
-    """
+    """Returns the only output of a model if it is a score for each class, float [batch, num_classes]; else None."""
     flat = tf.nest.flatten(outputs)
     if len(flat) != 1 or flat[0].shape.rank != 2 or flat[0].shape[-1] != num_classes or num_classes < 2:
         return None
@@ -229,7 +216,6 @@ def served(
     Args:
         outputs: Of a model; several by their names.
         probabilities: Whether these are probabilities, or logits.
-        num_classes: Of the data.
         label_names: The classes, in the order of their labels; none are not served.
 
     Returns:

@@ -27,8 +27,6 @@ def make_keras_optimizer(
     over the replicas.
 
     Args:
-        section: The declared optimizer.
-        train_steps: Step at which the schedule ends.
         compression: Of gradients between replicas: see `compression`.
         loss_scale: Where the network computes in float16; the gradients are then those of the unscaled loss.
 
@@ -61,9 +59,7 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
     Args:
         section: The declared optimizer, or what `get_config` wrote of it.
         train_steps: Step at which the schedule ends.
-        replicas: In sync.
         compression: Of gradients between replicas: see `compression`.
-        name: Of the optimizer.
         loss_scale: As of `make_keras_optimizer`.
     """
 
@@ -115,9 +111,6 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         Args:
             grads_and_vars: As of `apply_gradients`.
             beside: Numbers of this replica; in another dtype than the gradients they are sent by themselves.
-
-        Returns:
-            Their sum over the replicas.
         """
         if tf.distribute.get_replica_context().num_replicas_in_sync == 1:
             self.apply_gradients(grads_and_vars)

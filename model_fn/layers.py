@@ -313,9 +313,6 @@ def _mix(values: tf.Tensor) -> tf.Tensor:
 
     Source: Appleby, MurmurHash3, 2011 (`fmix32`).
 
-    Args:
-        values: Integers of any shape.
-
     Returns:
         uint32, of that shape.
     """

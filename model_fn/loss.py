@@ -61,8 +61,6 @@ def weight_decay(variables: Iterable[tf.Variable], factor: float, beside: bool =
     """The L2 penalties of a network's kernels.
 
     Args:
-        variables: What is trained.
-        factor: As declared.
         beside: Compute each on the device of its variable; else TensorFlow chooses.
 
     Returns:

@@ -20,7 +20,6 @@ class Objective:
 
     Args:
         loss_options: Of `classification_loss`.
-        weight_decay: As declared.
         global_batch_size: Examples of a step, over all replicas.
         beside: See `loss.weight_decay`.
         scale: By which the loss is multiplied before it is differentiated, in float16; None in other precisions.
@@ -38,13 +37,8 @@ class Objective:
         """Computes a part's share of the global loss.
 
         Args:
-            part: The part.
             logits: Of its examples, float [part, classes].
             of_the_call: The losses that the network's layers brought when it was called.
-            variables: What is trained.
-
-        Returns:
-            Scalar.
         """
         per_example = classification_loss(part.labels, logits, **self.loss_options)
         of_the_weights = weight_decay(variables, self.weight_decay, self.beside)
@@ -69,9 +63,5 @@ def count_hits(logits: tf.Tensor, labels: tf.Tensor, dtype: tf.DType) -> tf.Tens
     Args:
         logits: Float, [batch, classes].
         labels: int64, [batch].
-        dtype: Of the count.
-
-    Returns:
-        Scalar.
     """
     return tf.reduce_sum(tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), dtype))

@@ -26,7 +26,6 @@ def make_optimizer(
     """Builds the optimizer. The classes of v1 are the ones that work in an Estimator under every strategy.
 
     Args:
-        section: The declared optimizer.
         rate: Learning rate, float32 scalar.
         step: Updates that were done, int64 scalar.
         compression: Of gradients between replicas: see `compression`.
@@ -42,7 +41,6 @@ class DeclaredOptimizer(tf.compat.v1.train.Optimizer):
     """Any of `update_rules.RULES`.
 
     Args:
-        section: The declared optimizer.
         rate: Learning rate, float32 scalar.
         step: Updates that were done, int64 scalar.
         compression: Of gradients between replicas: see `compression`.

@@ -13,7 +13,6 @@ def refuse_step_options(section: TrainerSection, brings: str) -> None:
     """Refuses what only the built-in step can do: parts of a batch, layers on several devices, a compiled step.
 
     Args:
-        section: The declared trainer.
         brings: What `trainer.model` is instead of a network.
 
     Raises:

@@ -27,7 +27,6 @@ def in_parallel(compute: Callable[[Part], Computed], parts: int) -> Callable[[Pa
     """Cuts what is computed into parts of equal size, to within one example, which wait for nothing of each other.
 
     Args:
-        compute: Computes a part.
         parts: How many; one is the whole.
 
     Returns:
@@ -48,12 +47,7 @@ def in_parallel(compute: Callable[[Part], Computed], parts: int) -> Callable[[Pa
 
 
 def refuse_state(parts: int, network: tf.keras.Model) -> UserCodeError:
-    """Returns the error of a network whose step assigns something: it would follow parts of batches, in any order.
-
-    Args:
-        parts: At the same time.
-        network: Built.
-    """
+    """Returns the error of a network whose step assigns something: it would follow parts of batches, in any order."""
     layers = [each for each in network._flatten_layers() if each.trainable]
     states = [each for each in layers if each._non_trainable_weights and not isinstance(each, _ADAPTED)]
     follows = [*(each for each in layers if isinstance(each, BY_BATCH)), *states]
@@ -69,7 +63,6 @@ def refuse_parallel(section: TrainerSection, target: str, brings: str) -> None:
     """Refuses parts where the step is not ours; `auto` makes none there.
 
     Args:
-        section: The declared trainer.
         target: `trainer.model`.
         brings: What it is instead of a network.
 

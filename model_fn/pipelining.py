@@ -33,7 +33,6 @@ class Stage:
 
     Args:
         device: TensorFlow's name of it.
-        links: The layers.
         variables: What of them is trained.
     """
 
@@ -55,12 +54,7 @@ class Work(NamedTuple):
 
 
 def schedule(stages: int, parts: int) -> list[Work]:
-    """Returns all that is done in a step, each after what it needs; what a stage does is in the stage's own order.
-
-    Args:
-        stages: How many.
-        parts: Of the batch.
-    """
+    """Returns all that is done in a step, each after what it needs; what a stage does is in the stage's own order."""
     queues = []
     for stage in range(stages):
         ahead = min(stages - 1 - stage, parts)
@@ -101,13 +95,10 @@ class Pipeline:
     """Computes the loss and the gradients of a batch in stages.
 
     Args:
-        stages: Of the network.
         variables: What is trained: those of all stages.
         parts: Of a batch; of equal size, to within one example.
         feed: Returns what the first layer is called with, of a batch's features.
-        global_batch_size: As declared.
         loss_options: Of `classification_loss`.
-        weight_decay: As declared.
         seed: Of `StatelessDropout`.
         step: The global step, for the same; None is that of an Estimator's graph.
         scaled: Returns the loss to differentiate: see `LossScale`.

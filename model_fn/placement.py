@@ -64,9 +64,6 @@ class Placement:
 
         Args:
             model: Whose layers are meant; None while it is made, when those of a functional model are called.
-
-        Yields:
-            Nothing.
         """
         wanted = None if model is None else {id(layer) for layer in model.layers}
         # What is called inside of a layer is a part of it.
@@ -128,13 +125,7 @@ def device_name(declared: str) -> str:
 
 
 def no_such_layer(option: str, pattern: str, names: Sequence[str]) -> UserCodeError:
-    """Returns the error of a name that is no layer's.
-
-    Args:
-        option: Dotted path in the declaration.
-        pattern: The name.
-        names: Of the network's layers.
-    """
+    """Returns the error of a name that is no layer's."""
     return UserCodeError(
         f"{option}: the network has no layer {pattern!r}",
         expected=f"its layers, or patterns of them: {', '.join(names)}",

@@ -55,7 +55,6 @@ def use(precision: str, trains: bool = True) -> None:
     Not for the length of a call: under several replicas the calls of a model_fn are interleaved.
 
     Args:
-        precision: As declared.
         trains: Whether they are trained; others compute in float32.
     """
     one_copy = isinstance(tf.distribute.get_strategy(), _ONE_COPY)
@@ -76,8 +75,6 @@ def require_declared(precision: str, network: tf.keras.Model, trains: bool = Tru
     is declared sets it for evaluations too: there its layers are made to compute in float32.
 
     Args:
-        precision: As declared.
-        network: What the function returned.
         trains: As of `use`.
 
     Raises:
@@ -134,11 +131,7 @@ def output_dtype() -> str:
 
 
 def stored(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
-    """Returns the variables themselves, in place of Keras's wrappers, which a strategy's Estimator does not know.
-
-    Args:
-        variables: Of a model.
-    """
+    """Returns the variables themselves, in place of Keras's wrappers, which a strategy's Estimator does not know."""
     return [each._variable if type(each).__name__.startswith("AutoCast") else each for each in variables]
 
 
@@ -160,11 +153,7 @@ class LossScale(tf.Module):
         self.skipped = _variable("skipped_steps", 0, tf.int64)
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """Returns the loss to differentiate.
-
-        Args:
-            loss: Scalar.
-        """
+        """Returns the loss to differentiate."""
         return loss * tf.cast(self.value, loss.dtype)
 
     def unscaled(self, gradients: Sequence[Any]) -> list[Any]:
@@ -201,11 +190,7 @@ class LossScale(tf.Module):
 
 
 def all_finite(gradients: Sequence[Any]) -> tf.Tensor:
-    """Tells whether each number is one, bool scalar.
-
-    Args:
-        gradients: Of the global batch.
-    """
+    """Tells whether each number is one, bool scalar."""
     return tf.reduce_all([tf.reduce_all(tf.math.is_finite(tf.convert_to_tensor(each))) for each in gradients])
 
 

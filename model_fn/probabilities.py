@@ -96,11 +96,7 @@ def _is_looked_before(model: tf.keras.Model) -> bool:
 
 
 def told_by_loss(model: tf.keras.Model) -> Optional[bool]:
-    """Tells whether a compiled model's loss is of probabilities; None if it does not say, as a function of the user's.
-
-    Args:
-        model: Compiled.
-    """
+    """Is a compiled model's loss of probabilities; None if it does not say, as a function of the user's."""
     loss = _only_loss(model)
     kwargs = getattr(loss, "_fn_kwargs", None)
     found = kwargs.get("from_logits") if isinstance(kwargs, dict) else getattr(loss, "from_logits", None)
@@ -117,11 +113,7 @@ def _only_loss(model: tf.keras.Model) -> Any:
 
 
 def mismatch(model: tf.keras.Model) -> str:
-    """Says how a compiled model's loss does not fit the activation that it ends with; empty where it does.
-
-    Args:
-        model: Compiled, and built.
-    """
+    """Says how a compiled model's loss does not fit the activation that it ends with; empty where it does."""
     if _is_looked_before(model):
         activation = _last_activation(model)
         return (
@@ -141,11 +133,7 @@ def mismatch(model: tf.keras.Model) -> str:
 
 
 def assumed(model: tf.keras.Model) -> str:
-    """Says what a compiled model's outputs are taken for, if its loss does not tell; empty where it does.
-
-    Args:
-        model: Compiled.
-    """
+    """Says what a compiled model's outputs are taken for, if its loss does not tell; empty where it does."""
     shape = getattr(model, "output_shape", None) if not is_subclassed(model) and model.built else None
     # Of one number, or of several outputs, nothing is made.
     if told_by_loss(model) is not None or (shape is not None and not (isinstance(shape, tuple) and shape[-1] != 1)):

@@ -73,12 +73,8 @@ def cifar_resnet(num_classes: int, synchronized: bool = False) -> tf.keras.Model
     Source: He et al., Identity Mappings in Deep Residual Networks, 2016, https://arxiv.org/abs/1603.05027.
 
     Args:
-        num_classes: Number of logits.
         synchronized: Normalise by the global batch, so that training with several replicas is training on one device;
             else each replica normalises its own part of the batch, which costs less and trains differently.
-
-    Returns:
-        An unbuilt model.
     """
     layers = tf.keras.layers
     stack: list[tf.keras.layers.Layer] = [_conv(16, 3, 1, "stem")]
@@ -106,7 +102,6 @@ def cifar_resnet9(num_classes: int, width: int = 16, synchronized: bool = False)
     normalisation as in its part 8.
 
     Args:
-        num_classes: Number of logits.
         width: Channels of the first convolution; the last ones have 8 times as many. 64 is the source's.
         synchronized: As of `cifar_resnet`.
 

@@ -9,15 +9,7 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
 def make_run_config(section: TrainerSection, model_dir: str) -> tf.estimator.RunConfig:
-    """Builds the RunConfig; the strategies are added to whichever RunConfig a trainer_fn builds.
-
-    Args:
-        section: The declared trainer.
-        model_dir: Folder of checkpoints and TensorBoard events.
-
-    Returns:
-        The RunConfig.
-    """
+    """Builds the RunConfig; the strategies are added to whichever RunConfig a trainer_fn builds."""
     return tf.estimator.RunConfig(
         model_dir=model_dir,
         tf_random_seed=section.seed,

@@ -25,10 +25,8 @@ def learning_rate(section: Optimizer, train_steps: int, global_step: tf.Tensor, 
     Topin, Super-Convergence, 2018, https://arxiv.org/abs/1708.07120, with the numbers of PyTorch's `OneCycleLR`.
 
     Args:
-        section: The declared optimizer.
         train_steps: Step at which the schedules end that `ends_with_training`.
         global_step: int64 scalar.
-        replicas: In sync.
 
     Returns:
         float32 scalar.

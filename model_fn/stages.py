@@ -24,7 +24,6 @@ class Link:
     """A layer of a chain.
 
     Args:
-        layer: Of Keras.
         node: Its call in a functional model, whose further arguments belong to it.
     """
 
@@ -32,12 +31,7 @@ class Link:
     node: Optional[Any] = None
 
     def __call__(self, inputs: tf.Tensor, training: bool) -> tf.Tensor:
-        """Calls the layer as the network does.
-
-        Args:
-            inputs: Of the layer before it.
-            training: As of any Keras layer.
-        """
+        """Calls the layer as the network does."""
         arguments: tuple[Any, ...] = (inputs,)
         named: dict[str, Any] = {}
         if self.node is not None:
@@ -92,7 +86,6 @@ def uncuttable(model: tf.keras.Model, why: str) -> UserCodeError:
     """Returns the error of a network that cannot be cut.
 
     Args:
-        model: The network.
         why: It cannot.
     """
     return UserCodeError(
@@ -107,7 +100,6 @@ def numbers_of(names: Sequence[str], declared: Sequence[Sequence[str]]) -> list[
     """Returns the stage of each layer, where stages are declared by their layers.
 
     Args:
-        names: Of the layers, in their order.
         declared: Names, or patterns of them, of each stage.
 
     Returns:
@@ -163,7 +155,6 @@ def balanced(costs: Sequence[int], count: int) -> list[int]:
 
     Args:
         costs: Of each layer.
-        count: Of the stages.
 
     Returns:
         The stage of each layer, from 0; each has one at least.

@@ -21,7 +21,6 @@ def configure_devices(*sections: Strategy, cpus: int = 1) -> None:
     """Splits the CPU into the logical devices that are needed. Must run before any TensorFlow op.
 
     Args:
-        *sections: The strategies of one task.
         cpus: How many the layers of its network need.
     """
     used = (max(section.devices.indices) if section.devices.cpu else 0 for section in sections)
@@ -33,9 +32,6 @@ def configure_devices(*sections: Strategy, cpus: int = 1) -> None:
 
 def make_strategy(section: Strategy) -> Optional[tf.distribute.Strategy]:
     """Builds the declared strategy. Must run before any TensorFlow op, with TF_CONFIG set if it is a cluster's.
-
-    Args:
-        section: What was declared.
 
     Returns:
         The strategy; None if TensorFlow chooses the one device by itself, which costs 7 % less than a strategy that

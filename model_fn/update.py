@@ -81,14 +81,9 @@ def update(
     """Makes the op that trains one step.
 
     Args:
-        gradients: Of this replica, one a variable.
-        variables: What is trained.
         optimizer: Sums the gradients over the replicas, and applies them.
         step: The global step, int64 scalar; it grows by 1.
         before: Ops that belong to the step, such as moving averages of batch normalisation.
-
-    Returns:
-        The op.
     """
     with tf.control_dependencies(before):
         return optimizer.apply_gradients(list(zip(gradients, variables)), global_step=step)

@@ -21,7 +21,6 @@ class Change:
     """One update of one variable, on its device.
 
     Args:
-        variable: What is trained.
         gradient: Of the global batch, dense, of the variable's shape and dtype.
         slots: What the optimizer remembers of the variable, by name.
         rate: Learning rate, scalar of the variable's dtype.
@@ -64,12 +63,7 @@ def change_variable(rule: Rule, change: Change, finite: Optional[tf.Tensor] = No
     """Makes the operation of one update, with the decoupled weight decay before it.
 
     Args:
-        rule: The optimizer.
-        change: The update.
         finite: Whether there is to be one, bool scalar: see `precision.LossScale`; None where there always is.
-
-    Returns:
-        The operation.
     """
     if finite is None:
         return _changed(rule, change)

@@ -127,8 +127,6 @@ def _check_patterns(patterns: Sequence[str], names: Sequence[str], there: Iterab
     """Refuses a pattern that is of no variable: the one that was meant would be taken after all.
 
     Args:
-        patterns: Declared.
-        names: Of the model's variables.
         there: Of the checkpoint's; what only that has is left out in any case.
     """
     own = _own_scope(names)
@@ -169,7 +167,6 @@ def warm_keras(model: tf.keras.Model, prefix: str, exclude: Sequence[str]) -> Ma
     """Gives a Keras model the weights; under a strategy all replicas get them.
 
     Args:
-        model: With all its variables.
         prefix: As of `match`.
         exclude: As of `match`.
 
@@ -190,10 +187,6 @@ def warm_keras(model: tf.keras.Model, prefix: str, exclude: Sequence[str]) -> Ma
 
 def of_graph(variables: Sequence[Any], trainable: Sequence[Any]) -> dict[str, list[Any]]:
     """The variables of a model in a TF1 graph, by name: without an optimizer's slots, and without the step.
-
-    Args:
-        variables: All that there are.
-        trainable: Those of them that are trained.
 
     Returns:
         The parts of each variable, as the layers of TensorFlow's canned Estimators of TF1 are cut into; most have one.

@@ -13,20 +13,12 @@ _TRUE = ("1", "true", "True")
 
 
 def without_other_keras(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns an environment in which TensorFlow takes Keras 2.
-
-    Args:
-        environment: The given one.
-    """
+    """Returns an environment in which TensorFlow takes Keras 2."""
     return {name: value for name, value in environment.items() if name != KERAS or _is_of_keras_2(value)}
 
 
 def clear() -> bool:
-    """Leaves another choice of Keras out of this process's environment, and so of its children's.
-
-    Returns:
-        Whether there was one.
-    """
+    """Leaves another choice of Keras out of this process's environment, and so of its children's."""
     if found := not _is_of_keras_2(os.environ.get(KERAS)):
         del os.environ[KERAS]
     choose_keras()

@@ -75,11 +75,7 @@ def make_dated(parent: Union[str, os.PathLike[str]]) -> str:
 
 
 def names_in(folder: Union[str, os.PathLike[str]]) -> list[str]:
-    """Lists a folder, for suggestions: one that is not there, or may not be listed, is empty.
-
-    Args:
-        folder: The folder.
-    """
+    """Lists a folder, for suggestions: one that is not there, or may not be listed, is empty."""
     try:
         return sorted(os.listdir(folder))
     except OSError:
@@ -134,7 +130,6 @@ def write_json(path: Union[str, os.PathLike[str]], value: Any, **options: Any) -
 
     Args:
         path: As of `write_whole`.
-        value: What JSON can hold.
         **options: Of `json.dumps`.
 
     Raises:

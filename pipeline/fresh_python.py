@@ -15,9 +15,6 @@ def words(statements: str) -> list[str]:
     Not `-m`, which puts the current folder first: a user's own `numpy.py` or `tfx.py` there would hide the real one.
     Nor may our folder be in front: where it is site-packages, a stray `models` or `data` there would hide the user's.
     And PYTHONPATH can hold no folder with a colon in its name.
-
-    Args:
-        statements: What to run.
     """
     own = loader.users_folders()
     others = [folder for folder in _folders() if folder not in own]

@@ -53,9 +53,7 @@ def held(path: str, what: str, seconds: float = 120.0) -> Iterator[None]:
     """Waits until nobody else holds a file, and holds it; the file is there only as long as somebody does.
 
     Args:
-        path: The file.
         what: Each holds it for, a `push` say.
-        seconds: To wait.
 
     Raises:
         PipelineError: Somebody held it for too long.
@@ -98,12 +96,7 @@ def take(path: str) -> Optional[int]:
 
 
 def give_back(path: str, fd: int) -> None:
-    """Removes and closes a file that was taken; what was done under it is done, whatever the file system says.
-
-    Args:
-        path: The file.
-        fd: It, open.
-    """
+    """Removes and closes a file that was taken; what was done under it is done, whatever the file system says."""
     # While it is held: nobody else's.
     with contextlib.suppress(OSError):
         os.remove(path)
@@ -119,8 +112,6 @@ def take_for_run(attempt: Callable[[], Optional[int]], path: str, folder: str) -
 
     Args:
         attempt: Locks the file, and returns it open; None if somebody else holds it.
-        path: The file.
-        folder: What it keeps others out of.
 
     Returns:
         As `attempt`.

@@ -14,7 +14,6 @@ def no_proxy(environment: Mapping[str, str], hosts: Iterable[str] = ()) -> dict[
 
     Args:
         environment: That the process would have; what it keeps from the proxy is kept on.
-        hosts: Other names of this machine.
 
     Source: https://github.com/grpc/grpc/blob/master/doc/environment_variables.md; tensorflow#24887.
     """

@@ -84,7 +84,6 @@ def uris_here(database: str, home: str) -> dict[str, str]:
 
     Args:
         database: As of `name_artifacts_here`.
-        home: Likewise.
 
     Returns:
         Where they lie, by the URI that ML Metadata knows; without those that it knows where they are.
@@ -102,7 +101,6 @@ def former_home(uri: str, place: str, home: str) -> str:
     Args:
         uri: Where it lay then.
         place: A regular expression of where it lies in a pipeline's folder.
-        home: The pipeline's folder now.
 
     Returns:
         The other folder; empty if it is this one, by whatever name, or something else altogether.

@@ -9,9 +9,6 @@ _TAB = " " * 4
 def printable(text: str) -> str:
     """Escapes what is no printable character: control characters, such that turn the reading direction, surrogates.
 
-    Args:
-        text: Lines of text.
-
     Returns:
         The same lines; a tab becomes spaces.
     """
@@ -20,32 +17,17 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same where one line is meant, as of a name: line breaks and tabs are escaped too.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        One line of printable characters.
-    """
+    """The same where one line is meant, as of a name: line breaks and tabs are escaped too."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of what an error says; its name if it says nothing.
-
-    Args:
-        error: Of anybody.
-    """
+    """Returns the first line of what an error says; its name if it says nothing."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def duration(seconds: float) -> str:
-    """Writes a duration as a person says it: `0.4 s`, `42 s`, `3 min 05 s`, `2 h 10 min`.
-
-    Args:
-        seconds: The duration.
-    """
+    """Writes a duration as a person says it: `0.4 s`, `42 s`, `3 min 05 s`, `2 h 10 min`."""
     if seconds < 1:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), _SECONDS_A_MINUTE)

@@ -24,7 +24,6 @@ def travelling_declaration(declaration: Declaration, target: str) -> dict[str, A
     all of the key, it holds nothing that another step is for: that would train anew.
 
     Args:
-        declaration: The declaration.
         target: As of `create_pipeline`.
     """
     values: dict[str, Any] = json.loads(declaration.to_json())
@@ -42,9 +41,6 @@ def travelling_declaration(declaration: Declaration, target: str) -> dict[str, A
 
 def travelling_function(section: TrainerSection) -> dict[str, str]:
     """Returns what TFX's Trainer is told to call elsewhere: a module file's function by its dotted path.
-
-    Args:
-        section: What to train.
 
     Raises:
         DeclarationError: The module file's text does not tell which function it has.
@@ -65,7 +61,6 @@ def preprocessing_fn(section: TransformSection, target: str) -> Optional[str]:
     """Returns the dotted path of the preprocessing_fn; None where TFX takes the module file.
 
     Args:
-        section: Which one Transform runs.
         target: As of `create_pipeline`.
     """
     if section.module_file is None:
@@ -78,9 +73,6 @@ def user_targets(declaration: Declaration) -> dict[str, list[str]]:
 
     A step is told of its own alone: on a service the wheel's name is part of the key, and a change of the model must
     not ingest the data anew.
-
-    Args:
-        declaration: The declaration.
     """
     builder, prepared, trained = (
         [code for path, code in named_code(declaration).items() if path.startswith(section)]

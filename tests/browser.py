@@ -35,7 +35,6 @@ class Browser:
     """One tab.
 
     Args:
-        process: Chromium.
         to_it: Where it reads commands.
         from_it: Where it writes answers and events.
     """

@@ -154,11 +154,7 @@ class Clock:
 
 @pytest.fixture
 def clock() -> Iterator[Clock]:
-    """Puts a clock that stands still in the place of `time.monotonic`.
-
-    Yields:
-        The clock.
-    """
+    """Puts a clock that stands still in the place of `time.monotonic`."""
     made = Clock()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: made.now)

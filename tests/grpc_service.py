@@ -16,7 +16,6 @@ class FakeService:
 
     Args:
         name: As clients ask for it, with its package.
-        methods: By their names.
         workers: How many requests it answers at a time.
         tls: Credentials of the server, as gRPC has them; None is none.
     """

@@ -17,9 +17,7 @@ def wait_until(
     """Returns the first true value of a condition; one that can come true no more raises by itself.
 
     Args:
-        condition: Is asked again and again.
         what: Is waited for, as a test that fails is to say it; or what says so then.
-        seconds: After which it is given up.
         every: Seconds between two questions.
 
     Raises:

@@ -23,7 +23,6 @@ def write_comparable(model: types.Artifact, examples: Sequence[types.Artifact], 
     """Writes down, on a trained model, what it can be compared with.
 
     Args:
-        model: The model artifact.
         examples: The examples that it was trained on.
         outputs: Names of the outputs of its serving signature.
     """
@@ -40,10 +39,6 @@ def write_comparable(model: types.Artifact, examples: Sequence[types.Artifact], 
 
 def why_no_baseline(model: types.Artifact, candidate: types.Artifact) -> str:
     """Tells why a candidate cannot be compared with a model that some resolver found.
-
-    Args:
-        model: That model.
-        candidate: The model to evaluate.
 
     Returns:
         What a person reads; empty if it is another model, and comparable.

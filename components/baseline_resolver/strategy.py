@@ -32,7 +32,6 @@ class BaselineStrategy(LatestBlessedModelStrategy):
         """Resolves the baseline.
 
         Args:
-            store: ML Metadata store.
             input_dict: `model`: all models; `model_blessing`: all blessings; `candidate`: the model to evaluate.
 
         Returns:

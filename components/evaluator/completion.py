@@ -25,7 +25,6 @@ def complete(config: tfma.EvalConfig, candidate: Scores, baseline: Optional[Scor
     """Completes a configuration, in place.
 
     Args:
-        config: With one model spec.
         candidate: The scores of the model that is evaluated.
         baseline: The scores of the one that it is compared with, if there is one.
 

@@ -42,8 +42,6 @@ class Executor(tfx_executor.Executor):
 
         Args:
             input_dict: As of `tfx.components.Evaluator`.
-            output_dict: As there.
-            exec_properties: As there.
 
         Raises:
             UserCodeError: No output of a model holds scores; or several may, and the `eval_config` names none; or there

@@ -142,8 +142,6 @@ def check_features(config: tfma.EvalConfig, raw: Sequence[str], returned: Mappin
     """Checks that slices are by features that there are, of one value or of any number of them, and means of numbers.
 
     Args:
-        config: The slices and metrics.
-        raw: The features that the examples have.
         returned: Those of the preprocessing_fn, as TensorFlow parses them.
 
     Returns:

@@ -31,7 +31,6 @@ def try_metrics(config: tfma.EvalConfig, num_classes: int) -> None:
 
     Args:
         config: The metrics; what it says of models and slices is passed over.
-        num_classes: Of the data.
 
     Raises:
         DeclarationError: TFMA cannot make or measure a metric, or not rightly; two have one name in the results; or a
@@ -83,11 +82,6 @@ def _try(config: tfma.EvalConfig, num_classes: int, seen: set[tuple[str, Any]]) 
 
 def try_signature(saved_model: str, config: tfma.EvalConfig, serialized: Sequence[bytes]) -> None:
     """Calls a model's signature as TFMA does: with the features that its inputs are named after, or the tf.Examples.
-
-    Args:
-        saved_model: Its folder.
-        config: With one model spec.
-        serialized: The tf.Examples.
 
     Raises:
         UserCodeError: It cannot be called so.

@@ -28,10 +28,6 @@ _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 def push(model: Tree, base: str) -> str:
     """Makes a model the newest version.
 
-    Args:
-        model: What to push.
-        base: Folder of the versions.
-
     Returns:
         The version: a new one, or the newest if it is that model already.
 
@@ -115,8 +111,6 @@ def _publish(draft: str, base: str, compared: str) -> str:
     """Makes a draft a version, in one step.
 
     Args:
-        draft: Folder of the whole model.
-        base: Folder of the versions.
         compared: The version that is known to be another model.
     """
     with lock.held(os.path.join(base, _LOCK), "push"):

@@ -33,11 +33,7 @@ GONE = (FileNotFoundError, fileio.NotFoundError, tf.errors.NotFoundError)
 
 
 class StoredTree:
-    """A folder that TFX's file systems know.
-
-    Args:
-        folder: Its path.
-    """
+    """A folder that TFX's file systems know."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -74,10 +70,6 @@ class StoredTree:
 
 def push(model: Tree, base: str) -> str:
     """Makes a model the newest version.
-
-    Args:
-        model: What to push.
-        base: Address of the versions.
 
     Returns:
         The version: a new one, or the newest if it is that model already.

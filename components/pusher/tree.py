@@ -10,11 +10,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class Tree(Protocol):
-    """A folder of files, on this machine or elsewhere.
-
-    Attributes:
-        folder: Its path.
-    """
+    """A folder of files, on this machine or elsewhere."""
 
     folder: str
 
@@ -29,11 +25,7 @@ class Tree(Protocol):
 
 
 class LocalTree:
-    """A folder of this machine.
-
-    Args:
-        folder: Its path.
-    """
+    """A folder of this machine."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

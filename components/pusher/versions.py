@@ -45,7 +45,6 @@ def is_over(draft: str, written: float) -> bool:
     """Tells, where nothing can be locked, whether a push has died.
 
     Args:
-        draft: Its name.
         written: `time.time()` of the last writing to it; 0 if nothing is in it, or not any more.
     """
     place, pid, begun, *_ = [*draft.removeprefix(_DRAFT).split("-"), "", ""]

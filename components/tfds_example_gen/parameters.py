@@ -23,12 +23,7 @@ class Driver(UnkeyedDriver):
 
 
 def to_properties(data: DataSection, fingerprint: str) -> dict[str, str]:
-    """Returns the execution properties of a `data` section.
-
-    Args:
-        data: What to ingest.
-        fingerprint: Hash of the data.
-    """
+    """Returns the execution properties of a `data` section."""
     exclude: dict[Union[int, str], Any] = dict.fromkeys(_LOCATION, True)
     if data.splits.test is None:
         # What earlier versions wrote, without it, is still there.

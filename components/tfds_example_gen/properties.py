@@ -31,11 +31,7 @@ def write_properties(
     """Writes them.
 
     Args:
-        examples: The Examples artifact.
-        info: What the source says.
-        fingerprint: Hash of the data.
         counts: Number of examples of each split.
-        splits: The declared ones.
     """
     values = {
         DATASET: info.name,

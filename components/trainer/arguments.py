@@ -105,8 +105,6 @@ def check_lengths(train_args: Any, eval_args: Any, component: str = TRAINER) -> 
 
     Args:
         train_args: As they are given: a message, a dict, JSON, or what is known at run time only.
-        eval_args: Likewise.
-        component: That is given them.
 
     Raises:
         DeclarationError: One of them is none.
@@ -131,8 +129,6 @@ def read_arguments(
     """Types and checks what a component was given beyond TFX's own parameters.
 
     Args:
-        contract: What it calls.
-        settings: As they were given.
         distribution: As the section `trainer.distribution`; None is none.
         runtime: `threads`, `gpu`, `onednn`, `profile`: None is the default.
         warm_start: As the section `trainer.warm_start`; None is none.

@@ -28,7 +28,6 @@ def with_weights(settings: Settings, count: Callable[[], Mapping[int, int]]) -> 
     """Puts the weights of balanced classes in the place of the word, where that is declared.
 
     Args:
-        settings: As the Trainer is told them.
         count: Counts the labels to train on: see `count_labels`. It is called only if they are wanted.
 
     Returns:
@@ -62,10 +61,6 @@ def with_weights(settings: Settings, count: Callable[[], Mapping[int, int]]) -> 
 
 def balanced(counts: Mapping[int, int], classes: int) -> tuple[float, ...]:
     """Returns the weight of each label, by which each class counts as much as another, and the examples as many.
-
-    Args:
-        counts: Examples by label.
-        classes: How many there are.
 
     Returns:
         Examples / (classes that occur * examples of the class); 1 of a class that does not occur.

@@ -54,14 +54,8 @@ def find_contract(
 
     Args:
         module_file: Of the Trainer, as the next two; text, a RuntimeParameter or None.
-        run_fn: Dotted path.
-        trainer_fn: Dotted path.
         executor: `custom_executor_spec`.
         own: This Trainer's executor, which calls either.
-        component: That is given them.
-
-    Returns:
-        The contract.
 
     Raises:
         DeclarationError: A function is not named by a dotted path; the executor is none of TFX's, or calls what is not

@@ -32,8 +32,6 @@ def refuse_entries(given: Mapping[str, Any], settings: Settings, component: str 
 
     Args:
         given: Arguments by name that the component has no parameters of; those that ask for nothing are taken.
-        settings: As they were given.
-        component: That was given them.
 
     Raises:
         DeclarationError: There are such entries; the message lists each with the reason.

@@ -35,9 +35,6 @@ class DeclaredInput:
     def require(self, *names: str) -> None:
         """Refuses a preprocessing_fn that does not return what is trained with.
 
-        Args:
-            *names: Of transformed features, beside the label.
-
         Raises:
             UserCodeError: Something is missing.
         """
@@ -55,8 +52,6 @@ def declared_input(fn_args: FnArgs, section: TrainerSection, start_step: Callabl
     """Makes the input of a declaration.
 
     Args:
-        fn_args: TFX's arguments.
-        section: The declared trainer.
         start_step: Returns the global step that training starts from.
     """
     transform_output = tft.TFTransformOutput(fn_args.transform_output)

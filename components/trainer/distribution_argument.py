@@ -30,11 +30,7 @@ def read_distribution(
 
     Args:
         given: As in YAML, `{"train": {"strategy": "multi_worker_mirrored", "workers": 2}}`; or typed.
-        component: That was given it.
         argument: That it is, if it is not the component's `distribution`.
-
-    Returns:
-        The section.
 
     Raises:
         DeclarationError: Something is wrong; the message lists everything that is.
@@ -48,11 +44,6 @@ def read_distribution(
 
 def check_contract(distribution: Distribution, contract: Contract, component: str = TRAINER) -> None:
     """Checks what the user's function makes of the distribution.
-
-    Args:
-        distribution: What was declared.
-        contract: What is called.
-        component: That was given it.
 
     Raises:
         DeclarationError: It is a run_fn, and cannot be given that; or there are two functions that could be meant.

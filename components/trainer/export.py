@@ -24,7 +24,6 @@ def adopt(saved_model: str, target: str) -> None:
     """Copies a SavedModel to where it belongs; the target is there whole or not at all.
 
     Args:
-        saved_model: Folder that an exporter wrote.
         target: Folder to make; an earlier one is replaced.
     """
     if is_address(target):
@@ -45,9 +44,6 @@ def adopt(saved_model: str, target: str) -> None:
 def newest_version(*folders: str) -> Optional[str]:
     """Finds the newest of the SavedModels that an Estimator's exporters wrote, each in a folder named by its time.
 
-    Args:
-        *folders: The exporters' folders.
-
     Returns:
         A SavedModel's folder; None if there is none.
     """
@@ -65,9 +61,6 @@ def rename_signatures(saved_model: str) -> None:
     """Gives the alternative inputs' signatures the plain names of their inputs.
 
     An Estimator names them `images:serving_default`; a client asks for `images`.
-
-    Args:
-        saved_model: Folder of a SavedModel.
     """
     path = os.path.join(saved_model, "saved_model.pb")
     proto = saved_model_pb2.SavedModel()
@@ -86,9 +79,6 @@ def rename_signatures(saved_model: str) -> None:
 
 def check(saved_model: str) -> list[str]:
     """Checks that a SavedModel is there and whole.
-
-    Args:
-        saved_model: Its folder.
 
     Returns:
         Names of the outputs of `serving_default`, sorted.
@@ -120,7 +110,6 @@ def publish(exports: str, model_uri: str) -> list[str]:
 
     Args:
         exports: The job's `exports_dir`.
-        model_uri: The model artifact's folder.
 
     Returns:
         Names of the outputs of `serving_default`, sorted.

@@ -51,12 +51,7 @@ def make_job(
         inputs: `examples`, and where given `schema`, `transform_graph`, `base_model`, `hyperparameters`.
         outputs: `model` and `model_run`.
         exec_properties: As of `tfx.components.Trainer`.
-        settings: Steps and weights of classes counted.
-        training_dir: Folder of checkpoints, events and logs.
         exports: Is a model wanted at its end.
-
-    Returns:
-        The job.
 
     Raises:
         DeclarationError: Its run_fn cannot do what is declared, and the constructor could not know.
@@ -108,13 +103,7 @@ def with_counts(
     """Puts in what follows from the number of examples: steps of epochs, weights of balanced classes.
 
     Args:
-        settings: As the Trainer is told them.
-        exec_properties: The execution's properties.
-        examples: The examples to train on.
         count: Tells their labels, where they are counted already; None counts them.
-
-    Returns:
-        Both.
 
     Raises:
         DeclarationError: See `with_steps` and `with_weights`.

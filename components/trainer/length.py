@@ -29,12 +29,7 @@ def with_steps(
     Nothing that comes later knows of epochs: learning rate, intervals and `fn_args.train_steps` follow from the steps.
 
     Args:
-        settings: As the Trainer is told them.
         exec_properties: The execution's properties; `train_args` among them.
-        examples: The examples to train on.
-
-    Returns:
-        Both, with the steps.
 
     Raises:
         DeclarationError: The examples are not counted, or the steps are too many, or too few for the warm-up

@@ -42,9 +42,6 @@ def names_of_module(exec_properties: dict[str, Any]) -> Names:
 def target_of(exec_properties: dict[str, Any]) -> Iterator[str]:
     """Finds the text of an execution's function: as `fingerprint_source` takes it, empty if it is elsewhere.
 
-    Args:
-        exec_properties: Of the execution.
-
     Yields:
         `package.module:function`; or a module file, unpacked for as long as it is looked at.
     """

@@ -33,7 +33,6 @@ def note(folder: str, model_run_uri: str) -> None:
     """Notes what a training is about to become.
 
     Args:
-        folder: The training folder.
         model_run_uri: The `model_run` artifact.
     """
     write_whole(folder + ENDING, json.dumps({"model_run": model_run_uri, "at": time.time()}))
@@ -49,7 +48,6 @@ def became(folder: str, model_run_uri: str) -> str:
     """Returns the `model_run` that a training became without being published; empty if there is none.
 
     Args:
-        folder: The training folder.
         model_run_uri: That of this execution: what has become that is not published.
     """
     told = read_json(folder + ENDING) or {}
@@ -66,12 +64,7 @@ def _is_rest(folder: str) -> bool:
 
 
 def look_back(root: str, handle: metadata.Metadata) -> None:
-    """Has a run's executor know which trainings of earlier runs were not published.
-
-    Args:
-        root: Folder of the training folders.
-        handle: Of ML Metadata.
-    """
+    """Has a run's executor know which trainings of earlier runs were not published."""
     paths = [path for path in paths_in(root) if path.endswith(ENDING)]
     if not paths:
         return

@@ -20,8 +20,6 @@ def read_runtime(given: dict[str, Any], settings: Settings, component: str = TRA
 
     Args:
         given: By parameter; None is the default.
-        settings: With the distribution.
-        component: That was given it.
 
     Returns:
         As `Settings.runtime_section`; None where nothing is given.
@@ -44,11 +42,6 @@ def read_runtime(given: dict[str, Any], settings: Settings, component: str = TRA
 
 def check_profiled(settings: Settings, path: str, component: str = TRAINER) -> None:
     """Checks that somebody knows when the profiled steps begin.
-
-    Args:
-        settings: With what was given.
-        path: Of training.
-        component: That was given it.
 
     Raises:
         DeclarationError: A run_fn's steps are its own.

@@ -61,9 +61,6 @@ def go_on(section: TrainerSection, model: tf.keras.Model, step: int, worker: int
     restart it would be that of the first steps again.
 
     Args:
-        section: The declared trainer.
-        model: Restored.
-        step: That it goes on from.
         worker: Place of this process in its cluster: see `TaskSpec.place`. At step 0 nothing is changed for the chief.
     """
     if not step and not worker:

@@ -73,7 +73,6 @@ def deciding_code(path: str, built_in: bool = False) -> list[str]:
 
     Args:
         path: As `Settings.path`; empty is any.
-        built_in: Whether the built-in trainer_fn trains.
     """
     # The Keras paths are those of a declaration, which always names its own.
     names: Sequence[str] = _OWN[path] if path else [*_OWN[ESTIMATOR], *_OWN[RUN_FN]]
@@ -81,11 +80,7 @@ def deciding_code(path: str, built_in: bool = False) -> list[str]:
 
 
 def declared_code(section: TrainerSection) -> list[str]:
-    """Returns all that decides the model of a declaration, as `fingerprint_source` takes it.
-
-    Args:
-        section: What to train.
-    """
+    """Returns all that decides the model of a declaration, as `fingerprint_source` takes it."""
     if section.module_file is not None:
         trains = [section.module_file, *deciding_code(path_of(functions_of(section.module_file)))]
     else:

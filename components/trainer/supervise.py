@@ -24,12 +24,8 @@ def supervise(job: Job, logs: str, enough: Optional[Callable[[], bool]] = None) 
     """Trains a job in supervised tasks.
 
     Args:
-        job: What to train.
         logs: Local folder for the tasks' files.
         enough: Says that training has gone on long enough: see Supervisor.
-
-    Returns:
-        What the training came to.
 
     Raises:
         TrainingError: See Supervisor.

@@ -71,7 +71,6 @@ def locate(model_run_uri: str, inputs: Artifacts, exec_properties: dict[str, Any
 
     Args:
         model_run_uri: Where the execution's `model_run` artifact lies; the folder lies beside all of those.
-        inputs: The execution's input artifacts.
         exec_properties: The execution's properties; they hold the declaration and the fingerprint of the source.
         root: Where training folders lie instead.
     """
@@ -104,7 +103,6 @@ def prepare(folder: TrainingFolder, model_run_uri: str, exports: str, takes_over
     """Makes the folder: of one that was not published, or of a training of another length, where there is one.
 
     Args:
-        folder: The folder.
         model_run_uri: As for `locate`.
         exports: Folder in it, for what training exports.
         takes_over: Whether to look for a training of another length.
@@ -143,10 +141,6 @@ def prepare(folder: TrainingFolder, model_run_uri: str, exports: str, takes_over
 def wait(folder: TrainingFolder, seconds: float) -> None:
     """Waits until the chief of somebody else's cluster has prepared the folder.
 
-    Args:
-        folder: The folder.
-        seconds: At most.
-
     Raises:
         TaskStalledError: It has not in time.
     """
@@ -168,7 +162,6 @@ def is_taken(earlier: Earlier, steps: int) -> bool:
     """Tells whether a training of so many steps goes on with an earlier one.
 
     Args:
-        earlier: What is there.
         steps: That are wanted now; 0 if the data end it.
     """
     # Asynchronous workers do a few more than they were to.
@@ -179,7 +172,6 @@ def publish(folder: TrainingFolder, model_run_uri: str) -> None:
     """Makes a finished training the `model_run` artifact, so that a kill leaves it here or there.
 
     Args:
-        folder: Of the training.
         model_run_uri: Of the artifact; what an earlier try left there goes.
     """
     published.note(folder.uri, model_run_uri)

@@ -20,10 +20,6 @@ _RUNNER = "KubeflowV2DagRunner"
 def with_training_root(settings: Settings, given: Optional[str]) -> Settings:
     """Returns the settings with what a Trainer is given; says so where the next job would not find its checkpoints.
 
-    Args:
-        settings: Of the Trainer.
-        given: Its parameter.
-
     Raises:
         DeclarationError: It is no text.
     """

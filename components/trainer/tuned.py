@@ -36,12 +36,8 @@ def with_hyperparameters(
     """Puts tuned values in the place of the declared ones; what else there is, is in `fn_args.hyperparameters`.
 
     Args:
-        settings: As the Trainer is told them.
         exec_properties: The execution's properties; `train_args` among them.
         hyperparameters: Of a Tuner; none where there is none.
-
-    Returns:
-        Both, with the values.
 
     Raises:
         DeclarationError: They do not go together, or have no place in this declaration.
@@ -78,11 +74,7 @@ def with_length(exec_properties: Mapping[str, Any], steps: int) -> dict[str, Any
 
 
 def read_values(uri: str) -> dict[str, Any]:
-    """Reads the values out of a HyperParameters artifact.
-
-    Args:
-        uri: Its folder.
-    """
+    """Reads the values out of a HyperParameters artifact."""
     # Whatever its name: there is one, as TFX reads it.
     (name,) = fileio.listdir(uri)
     with fileio.open(os.path.join(uri, name)) as file:
@@ -93,7 +85,6 @@ def write_config(uri: str, config: Mapping[str, Any]) -> None:
     """Writes a HyperParameters artifact.
 
     Args:
-        uri: Its folder.
         config: As `keras_tuner.HyperParameters.get_config` returns it.
     """
     fileio.makedirs(uri)

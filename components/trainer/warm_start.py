@@ -49,7 +49,6 @@ def tell(context: TaskContext, matched: Matched) -> None:
 
     Args:
         context: Of the task; of several the chief reports.
-        matched: What was found.
     """
     if context.task.type == CHIEF:
         context.progress.write(Event.WARMED, text=matched.said)

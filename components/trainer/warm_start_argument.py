@@ -29,8 +29,6 @@ def read_warm_start(
 
     Args:
         given: As in YAML, `{"checkpoint": "runs/before"}`; or typed. Paths are relative to the current folder.
-        settings: With the distribution.
-        component: That was given it.
 
     Returns:
         The section, with absolute paths.
@@ -51,11 +49,6 @@ def read_warm_start(
 
 def check_begun(settings: Settings, path: str, component: str = TRAINER) -> None:
     """Checks that somebody else than the user's code makes the model.
-
-    Args:
-        settings: With what was given.
-        path: Of training.
-        component: That was given it.
 
     Raises:
         DeclarationError: It is a run_fn.

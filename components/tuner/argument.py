@@ -25,9 +25,6 @@ def read_tune(given: Union[Mapping[str, Any], TuneSection]) -> TuneSection:
     Args:
         given: As in YAML, `{"max_trials": 10, "ranges": {"learning_rate": {"min": 1e-4, "max": 0.1}}}`; or typed.
 
-    Returns:
-        The section.
-
     Raises:
         DeclarationError: Something is wrong; the message lists everything that is.
     """

@@ -44,7 +44,6 @@ class Executor(base_executor.BaseExecutor):
         """Tunes.
 
         Args:
-            input_dict: As of the Trainer.
             output_dict: `best_hyperparameters` and `tuner_results`.
             exec_properties: As of the Trainer, and the section: see `argument.py`.
 
@@ -158,11 +157,6 @@ def _write(uri: str, section: TuneSection, found: list[Result], best: Result, fo
 
 def lines(results: Sequence[Result], section: TuneSection, best: Result) -> list[str]:
     """Lays out the table.
-
-    Args:
-        results: Of the trials.
-        section: What was tuned.
-        best: Of them.
 
     Returns:
         A head, and a line for each trial.

@@ -91,11 +91,7 @@ def _values(section: TuneSection, proposed: keras_tuner.HyperParameters) -> dict
 
 
 def first_values(section: TuneSection) -> dict[str, Any]:
-    """Returns the first value of each range, as `HyperParameters.get_config` does, but as they were declared.
-
-    Args:
-        section: With the ranges.
-    """
+    """Returns the first value of each range, as `HyperParameters.get_config` does, but as they were declared."""
     space = make_space(section)
     return {**space.get_config(), "values": _values(section, space)}
 
@@ -126,11 +122,7 @@ def _make_oracle(section: TuneSection, steps: Optional[int]) -> oracle_module.Or
 
 
 def make_space(section: TuneSection) -> keras_tuner.HyperParameters:
-    """Returns the ranges as keras-tuner has them.
-
-    Args:
-        section: With the ranges.
-    """
+    """Returns the ranges as keras-tuner has them."""
     space = keras_tuner.HyperParameters()
     for name, each in section.ranges.items():
         _add(space, name, each)

@@ -32,7 +32,6 @@ class Search:
 
     Args:
         section: What to vary, how.
-        proposals: Of its trials.
         run: Trains a trial, or returns what is known of it; it is called in a thread of its own.
         hear: Is told of each trial that begins, with None, and of what came of it.
     """

@@ -50,7 +50,6 @@ class Trials:
         inputs: The execution's input artifacts.
         exec_properties: As of a Trainer.
         settings: As of a Trainer.
-        section: What is tuned.
         enough: Says that no trial is wanted any more: those that train are ended.
     """
 
@@ -72,9 +71,6 @@ class Trials:
 
     def run(self, trial: Trial) -> Result:
         """Trains with the values of a trial, unless that was done before.
-
-        Args:
-            trial: The values.
 
         Returns:
             What came of it; that it failed, and why, is a result too.
@@ -184,12 +180,7 @@ class Trials:
 
 
 def copy_training(source: str, target: str) -> None:
-    """Copies what a training goes on from, once: what a copy that was ended has left is not gone on from.
-
-    Args:
-        source: A training's folder.
-        target: The other one's.
-    """
+    """Copies what a training goes on from, once: what a copy that was ended has left is not gone on from."""
     copied = f"{target}.{_COPIED}"
     if fileio.exists(copied):
         return
@@ -201,13 +192,7 @@ def copy_training(source: str, target: str) -> None:
 
 
 def steps_of(settings: Settings, exec_properties: dict[str, Any], examples: list[types.Artifact]) -> Optional[int]:
-    """Returns the steps that the Trainer will do, epochs counted; None where its data end it.
-
-    Args:
-        settings: As of the Trainer.
-        exec_properties: As of the Trainer.
-        examples: To train on.
-    """
+    """Returns the steps that the Trainer will do, epochs counted; None where its data end it."""
     _, properties = with_steps(settings, exec_properties, examples)
     return json.loads(properties[standard_component_specs.TRAIN_ARGS_KEY]).get("num_steps") or None
 

@@ -25,7 +25,6 @@ class Trial:
 
     Args:
         number: From 1.
-        values: By name.
         config: All of keras-tuner's, as `HyperParameters.get_config` returns it.
         steps: To train in all; None where the declaration says it.
         parent: The trial whose checkpoint it goes on from; None if it begins at step 0.
@@ -43,15 +42,11 @@ class Result:
     """What came of a trial.
 
     Args:
-        number: Of the trial.
-        values: Of the trial.
         status: `completed` or `failed`.
         score: The objective; None if it failed.
         metrics: Of its evaluation, by name.
         steps: That it came to; None if that is not known.
         seconds: Wall time, start of its processes included.
-        reason: Why it failed.
-        parent: As of Trial.
     """
 
     number: int
@@ -103,7 +98,6 @@ def best_of(results: list[Result], better: str) -> Optional[Result]:
     """Returns the best of the completed trials, of equal ones the first; None if there is none.
 
     Args:
-        results: Of the trials.
         better: `max` or `min`.
     """
     sign = 1 if better == "max" else -1

@@ -35,7 +35,6 @@ class Augmenter:
 
     Args:
         operations: The declared ones, at least one.
-        seed: Of the training.
         stream: Tells apart examples of equal position, where each input pipeline counts its own.
     """
 

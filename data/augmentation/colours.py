@@ -17,8 +17,6 @@ def brighten(images: tf.Tensor, options: RandomBrightness, draws: Draws) -> tf.T
 
     Args:
         images: float, [batch, height, width, channels].
-        options: The largest number, of either sign.
-        draws: Of these examples.
 
     Returns:
         As `images`.
@@ -32,7 +30,6 @@ def contrast(images: tf.Tensor, options: RandomContrast, draws: Draws) -> tf.Ten
     Args:
         images: float, [batch, height, width, channels].
         options: How far from 1 the factor is at most.
-        draws: Of these examples.
 
     Returns:
         As `images`.
@@ -49,7 +46,6 @@ def saturate(images: tf.Tensor, options: RandomSaturation, draws: Draws) -> tf.T
     Args:
         images: float, [batch, height, width, 3].
         options: How far from 1 the factor is at most.
-        draws: Of these examples.
 
     Returns:
         As `images`.

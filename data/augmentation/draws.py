@@ -24,7 +24,6 @@ class Draws:
 
     Args:
         positions: int64, [batch]: how many examples come before it in training, over all epochs.
-        seed: Of the training.
         stream: Tells apart examples of equal position.
     """
 

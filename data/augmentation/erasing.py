@@ -16,7 +16,6 @@ def cut_out(images: tf.Tensor, options: Cutout, draws: Draws) -> tf.Tensor:
     Args:
         images: float, [batch, height, width, channels].
         options: The square's size; its centre is any pixel.
-        draws: Of these examples.
 
     Returns:
         As `images`.
@@ -34,8 +33,6 @@ def add_noise(images: tf.Tensor, options: GaussianNoise, draws: Draws) -> tf.Ten
 
     Args:
         images: float, [batch, height, width, channels].
-        options: The standard deviation.
-        draws: Of these examples.
 
     Returns:
         As `images`.

@@ -24,8 +24,6 @@ def move(images: tf.Tensor, moves: Sequence[Move], draws: Draws) -> tf.Tensor:
 
     Args:
         images: [batch, height, width, channels]; all but the first dimension are known.
-        moves: Their options.
-        draws: Of these examples.
 
     Returns:
         As `images`.

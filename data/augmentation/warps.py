@@ -18,8 +18,6 @@ def rotate(images: tf.Tensor, options: RandomRotation, draws: Draws) -> tf.Tenso
 
     Args:
         images: float, [batch, height, width, channels].
-        options: The largest angle.
-        draws: Of these examples.
 
     Returns:
         As `images`.
@@ -34,7 +32,6 @@ def zoom(images: tf.Tensor, options: RandomZoom, draws: Draws) -> tf.Tensor:
     Args:
         images: float, [batch, height, width, channels].
         options: How far from 1 the factor is at most.
-        draws: Of these examples.
 
     Returns:
         As `images`.

@@ -19,7 +19,6 @@ def remember(cls: type, folder: Any) -> None:
     """Writes the fingerprint of a builder's source beside the data that it prepared.
 
     Args:
-        cls: The builder's class.
         folder: `epath.Path` of the version.
     """
     if source := _fingerprint(cls):
@@ -33,7 +32,6 @@ def notes(cls: type, folder: Any) -> tuple[str, ...]:
     """Returns a note where the source was edited since and the version stayed.
 
     Args:
-        cls: The builder's class.
         folder: `epath.Path` of the version.
     """
     try:

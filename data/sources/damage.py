@@ -25,7 +25,6 @@ def reading(path: Any, todo: str = _TODO) -> Iterator[None]:
 
     Args:
         path: The file, for messages.
-        todo: What to do next.
 
     Raises:
         DamagedDataError: Reading it failed in the context.

@@ -26,7 +26,6 @@ class ExampleFile:
 
     Args:
         path: `epath.Path` of the images.
-        count: number of examples.
         label_path: `epath.Path` of the labels, where they have a file of their own.
     """
 

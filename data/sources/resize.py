@@ -13,7 +13,6 @@ def resize_uint8(images: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
 
     Args:
         images: (H, W, C) or (batch, H, W, C) uint8.
-        size: (height, width).
 
     Returns:
         uint8, of that size.

@@ -96,10 +96,6 @@ def cut(ranges: Sequence[ExampleRange], parts: int) -> tuple[tuple[ExampleRange,
     """Cuts ranges, laid end to end, into `parts` pieces whose sizes differ by one at most.
 
     Each example is in exactly one piece, and the pieces keep the order.
-
-    Args:
-        ranges: Of examples.
-        parts: How many pieces.
     """
     total = sum(len(examples) for examples in ranges)
     pieces = []

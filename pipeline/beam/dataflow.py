@@ -49,7 +49,6 @@ def bring_package(options: PipelineOptions, folder: str) -> None:
     """Has the workers install this package, without a network.
 
     Args:
-        options: Beam's, which are told so.
         folder: For the package, until the job is created.
     """
     setup = options.view_as(SetupOptions)
@@ -86,15 +85,6 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 
     def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions, *args: Any, **kwargs: Any) -> Any:
         """Runs it to its end.
-
-        Args:
-            pipeline: What to run.
-            options: Beam's.
-            *args: As Beam has them.
-            **kwargs: As Beam has them.
-
-        Returns:
-            Beam's result.
 
         Raises:
             SignalledError: A signal came; the job was cancelled.
@@ -163,9 +153,6 @@ def build_sdist(folder: str) -> str:
 
     Args:
         folder: Where to.
-
-    Returns:
-        Its path.
     """
     version = importlib.metadata.version("tfx-estimator")
     name = f"tfx_estimator-{version}"

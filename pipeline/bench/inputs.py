@@ -30,7 +30,6 @@ class TrainerInputs:
 
     Args:
         artifacts: Its input artifacts, as TFX writes them in JSON.
-        exec_properties: Its properties.
     """
 
     artifacts: str
@@ -40,7 +39,6 @@ class TrainerInputs:
         """Makes the job of one training.
 
         Args:
-            declaration: What to train.
             folder: Where; nothing is kept.
 
         Returns:
@@ -79,7 +77,6 @@ def prepare_inputs(loaded: Loaded, folders: PipelineFolders, listener: Optional[
     """Runs the declared pipeline up to the Trainer; what is there already comes from TFX's cache.
 
     Args:
-        loaded: The validated declaration.
         folders: Where the pipeline keeps its things: those of `tfx-estimator run` with the same work folder.
         listener: Is told how each component goes.
 

@@ -29,7 +29,6 @@ class Measurement:
     """What one training came to, between the end of the warm-up and the last step that counts.
 
     Args:
-        strategy: Name and count.
         round: From 1.
         constant_input: Was it on one batch that stays in memory.
         cores: Logical CPUs that its tasks ran on.
@@ -93,10 +92,7 @@ def measure(
     """Trains, and measures.
 
     Args:
-        run: The strategy, and on which input.
-        plan: Steps and warm-up.
         inputs: What TFX would give to the Trainer.
-        declaration: The user's.
         folder: For the tasks' logs; checkpoints lie there too, but not for long.
 
     Returns:
@@ -138,12 +134,8 @@ def summed(run: Run, cores: int, tasks: Sequence[TaskMeasurement]) -> Measuremen
     """Sums up what the tasks measured.
 
     Args:
-        run: The strategy, and on which input.
         cores: Logical CPUs that the tasks ran on.
         tasks: What each measured; one is `chief-0`.
-
-    Returns:
-        The measurement.
 
     Raises:
         UserCodeError: It cannot be known how many examples a step trained with.

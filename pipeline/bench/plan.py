@@ -20,7 +20,6 @@ class Run:
     """One training that is measured.
 
     Args:
-        contender: The strategy.
         round: From 1.
         constant_input: On one batch that stays in memory.
     """

@@ -16,14 +16,7 @@ _DPI = 150
 
 
 def to_png(comparison: Comparison) -> bytes:
-    """Draws examples/s, CPU per example and memory, a bar for each strategy and a dot for each round.
-
-    Args:
-        comparison: What was found.
-
-    Returns:
-        The PNG file.
-    """
+    """Draws examples/s, CPU per example and memory, a bar for each strategy and a dot for each round."""
     results = comparison.results()
     figure = Figure(figsize=(12, 1.8 + 0.5 * len(results)), layout="constrained")
     FigureCanvasAgg(figure)

@@ -75,7 +75,6 @@ def show(comparison: Comparison, console: Console) -> None:
     """Prints the table, and under it which strategy pays.
 
     Args:
-        comparison: What was found.
         console: Where to.
     """
     table = Table(box=None, pad_edge=False)
@@ -101,10 +100,6 @@ def show(comparison: Comparison, console: Console) -> None:
 
 def to_html(comparison: Comparison, plot: bytes) -> str:
     """Writes the table, the answer and the plot into one page.
-
-    Args:
-        comparison: What was found.
-        plot: A PNG.
 
     Returns:
         HTML that refers to nothing outside of it.

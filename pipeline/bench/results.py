@@ -22,7 +22,6 @@ class Result:
     """What one strategy came to; medians over the rounds.
 
     Args:
-        strategy: Name and count.
         cores: Logical CPUs that its tasks ran on.
         examples_per_step: Of all tasks together, counted.
         examples_per_second: Of all tasks together: the speedup, times the median of the base's, both without what other
@@ -73,7 +72,6 @@ class Comparison:
 
     Args:
         base: Name of the strategy that efficiencies refer to.
-        measurements: All single ones.
         failures: Why a strategy could not be measured, by its name.
         facts: When, on which machine, what was declared.
         ended: Why it is not whole; empty if it is.
@@ -145,11 +143,7 @@ class Comparison:
         }
 
     def real(self, strategy: str) -> list[Measurement]:
-        """The measurements of a strategy on the declared input.
-
-        Args:
-            strategy: Name and count.
-        """
+        """The measurements of a strategy on the declared input."""
         return [each for each in self.measurements if each.strategy == strategy and not each.constant_input]
 
     def _result(self, strategy: str) -> Result:

@@ -31,8 +31,6 @@ def bench_strategies(choice: Choice, plan: Plan, workdir: str, output: Optional[
     """Compares strategies on this machine.
 
     Args:
-        choice: The validated declarations.
-        plan: What to measure.
         workdir: Folder of all runs; the inputs are those of the pipeline's runs there.
         output: Folder for the results; None is a new one under the work folder.
 

@@ -61,9 +61,6 @@ class Contender:
     def cores(self, available: Sequence[int]) -> tuple[int, ...]:
         """Chooses the logical CPUs that its tasks run on.
 
-        Args:
-            available: Those that this process may use.
-
         Returns:
             One for `one_core`, all for `one_device`; else as many as devices or workers, as far as there are so many.
         """
@@ -81,10 +78,6 @@ class Contender:
 
     def declare(self, declaration: Declaration, steps: int) -> Declaration:
         """Changes a declaration to this strategy.
-
-        Args:
-            declaration: The user's.
-            steps: To train.
 
         Returns:
             Another one: of the strategy's options it keeps those that were declared for it, it writes no checkpoint in
@@ -168,11 +161,7 @@ class Choice:
     refused: Mapping[str, str]
 
     def inputs_like(self, variation: Variation) -> Variation:
-        """Returns the first variation whose Trainer is given the same as that of another.
-
-        Args:
-            variation: The other.
-        """
+        """Returns the first variation whose Trainer is given the same as that of another."""
         return next(each for each in self.loaded if self._given(each) == self._given(variation))
 
     def _given(self, variation: Variation) -> tuple[Any, ...]:
@@ -241,7 +230,6 @@ def check_contender(contender: Contender, loaded: Loaded) -> None:
     """Checks that the declaration can be trained with a strategy.
 
     Args:
-        contender: The strategy.
         loaded: The user's declaration, under the contender's variation.
 
     Raises:

@@ -31,7 +31,6 @@ class Model:
     """The model of a candidate.
 
     Args:
-        candidate: Which.
         outputs: What its components made, by component and output.
         split: The one that is evaluated.
         cached: Was it trained before.
@@ -89,13 +88,8 @@ def answer(model: Model, folder: str, log: str, metrics: Sequence[Mapping[str, A
     """Predicts all evaluation examples with the exported model, in a fresh process.
 
     Args:
-        model: The candidate's.
         folder: For the files in between.
         log: Where what the process prints goes: this one's stdout.
-        metrics: To measure, as declared.
-
-    Returns:
-        The answers.
 
     Raises:
         DeclarationError: The model serves nothing that can be compared.

@@ -30,7 +30,6 @@ class Candidate:
         name: No two have the same.
         source: A preset, a file or a folder, as the user named it.
         loaded: The declaration to train.
-        run: The finished run.
     """
 
     name: str
@@ -60,7 +59,6 @@ def find_candidates(sources: Sequence[str], overrides: Sequence[str], vary: Sequ
     """Finds what is to be compared.
 
     Args:
-        sources: Presets, files, and folders of runs.
         overrides: Of every declaration: `key.path=value`.
         vary: `key.path=value,value`: one declaration is compared under each, or under each combination.
 

@@ -136,12 +136,7 @@ def _notes(results: Sequence[Result], answers: Sequence[Answers]) -> list[str]:
 
 
 def digests(data: DataSet, split: str) -> list[bytes]:
-    """Returns a digest of the image and the label of each example, in the order of the files.
-
-    Args:
-        data: The examples.
-        split: Of them.
-    """
+    """Returns a digest of the image and the label of each example, in the order of the files."""
     return [
         hashlib.blake2b(image + int(label).to_bytes(8, "little", signed=True), digest_size=16).digest()
         for _, images, labels in batches(data, split, -1)
@@ -151,10 +146,6 @@ def digests(data: DataSet, split: str) -> list[bytes]:
 
 def match(first: Sequence[bytes], second: Sequence[bytes]) -> np.ndarray | None:
     """Finds the examples of one run among those of another.
-
-    Args:
-        first: Digests.
-        second: The other's.
 
     Returns:
         For each of the first its place in the second, int64 [examples]; equal examples are paired in their order. None

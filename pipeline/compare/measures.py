@@ -21,11 +21,7 @@ _BUILT_IN = ("sparse_categorical_accuracy", "sparse_categorical_crossentropy", "
 
 
 def declared_metrics(candidates: Sequence[Candidate]) -> list[Mapping[str, Any]]:
-    """Returns the metrics that any of the candidates declares, without thresholds.
-
-    Args:
-        candidates: Those that are compared.
-    """
+    """Returns the metrics that any of the candidates declares, without thresholds."""
     found: list[Mapping[str, Any]] = []
     for candidate in candidates:
         for metric in long_metrics(candidate.values.get(_METRICS) or ()):
@@ -41,7 +37,6 @@ def measure_all(
     """Measures what fits a model: one metric may be made for another candidate's outputs.
 
     Args:
-        metrics: As declared.
         labels: As of `measure`.
         probabilities: As of `measure`.
         *rest: As of `measure`.
@@ -74,7 +69,6 @@ def measure(
     """Measures, in this process.
 
     Args:
-        metrics: As declared.
         labels: int64 [examples].
         probabilities: float32 [examples, classes].
         label_names: The classes, in the order of their labels.

@@ -30,8 +30,6 @@ class Disagreement:
 
     Args:
         position: In the split, in the order of the first candidate's files.
-        image: A data URI.
-        truth: Its class.
         predicted: Of each candidate its class, and the probability that it gave it.
     """
 
@@ -50,10 +48,8 @@ def to_html(
     """Writes the page.
 
     Args:
-        comparison: What was found.
         trainings: Of each candidate its curves.
         values: Of each candidate what was declared, by dotted path.
-        disagreements: Some examples.
 
     Returns:
         HTML that refers to nothing outside of it.
@@ -78,7 +74,6 @@ def find_disagreements(data: DataSet, split: str, answers: Sequence[Answers]) ->
 
     Args:
         data: The examples of the first candidate.
-        split: Of them.
         answers: Of each candidate, in the order of those.
     """
     from tfx_estimator.pipeline.report.pictures import to_data_uri

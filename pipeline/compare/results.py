@@ -44,10 +44,8 @@ class Result:
     """What one candidate came to.
 
     Args:
-        name: Of the candidate.
         source: A preset, a file or a folder.
         accuracy: 0 to 1.
-        loss: Mean cross-entropy.
         ece: Expected calibration error.
         output: The served output that was read.
         model_bytes: Of the SavedModel's files.
@@ -75,8 +73,6 @@ class ClassDifference:
     """How often a class is recognised by both of a pair.
 
     Args:
-        label: Its name.
-        count: Examples of it.
         base: Recall of the first candidate.
         other: Recall of the other.
         difference: By how much the other's is higher.
@@ -94,15 +90,11 @@ class Pair:
     """A candidate beside the first one.
 
     Args:
-        name: Of the candidate.
         accuracy: By how much its accuracy is higher.
         loss: By how much its loss is higher, of the same examples.
         mcnemar: Whether both are right equally often; the first of the test is the base.
         p: Of that test, corrected for the number of candidates as Holm does.
         agreement: Share of the examples that both take for the same class.
-        kappa: Cohen's.
-        both_right: Examples.
-        both_wrong: Examples.
         classes: Those that have examples.
     """
 
@@ -126,7 +118,6 @@ class Comparison:
         results: Of each candidate; the first is the base.
         pairs: Each other one beside it.
         examples: How many were predicted.
-        split: Theirs.
         facts: When, on which machine, which data.
         failures: Why a candidate has no result, by its name.
         notes: What the reader must know; a sentence each.
@@ -206,11 +197,9 @@ def pair_up(
     """Puts each candidate beside the first.
 
     Args:
-        names: Of the candidates.
         labels: The true classes; int64 [examples].
         predicted: Of each candidate the predicted classes; int64 [examples].
         lost: Of each candidate the cross-entropy; float64 [examples].
-        classes: Names of the classes.
 
     Returns:
         One for each candidate but the first.

@@ -19,7 +19,6 @@ class Interval:
     """A value that was estimated.
 
     Args:
-        value: The estimate.
         low: Lower end of its 95 % confidence interval.
         high: Upper end.
     """
@@ -61,7 +60,6 @@ def wilson(right: int, count: int) -> Interval:
     Source: Wilson, Probable Inference, the Law of Succession, and Statistical Inference, 1927.
 
     Args:
-        right: Examples that count.
         count: All examples; at least one.
     """
     found = stats.binomtest(right, count).proportion_ci(CONFIDENCE, "wilson")
@@ -124,7 +122,6 @@ def kappa(first: np.ndarray, second: np.ndarray) -> float:
 
     Args:
         first: Predicted classes; int64 [examples].
-        second: The other's.
     """
     classes = int(max(first.max(), second.max())) + 1
     shares = [np.bincount(each, minlength=classes) / len(each) for each in (first, second)]

@@ -58,7 +58,6 @@ def show(comparison: Comparison, console: Console) -> None:
     """Prints the tables, and under them what they say.
 
     Args:
-        comparison: What was found.
         console: Where to.
     """
     names = [one_line(each.name) for each in comparison.results]

@@ -21,12 +21,8 @@ def train(loaded: Loaded, folders: PipelineFolders, view: View) -> Outputs:
     """Trains; what was done before, the examples of another candidate for one, comes from TFX's cache.
 
     Args:
-        loaded: The declaration.
         folders: Where the first of the candidates keeps its things; all are trained under its name.
         view: Is told how each component goes.
-
-    Returns:
-        What the components made.
 
     Raises:
         TfxEstimatorError: A component failed.

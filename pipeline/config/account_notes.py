@@ -19,7 +19,6 @@ def note_accounts(declaration: Declaration, target: str) -> Iterator[str]:
     """Says what accounts have to be allowed.
 
     Args:
-        declaration: Typed values.
         target: Where it is to be deployed.
 
     Yields:

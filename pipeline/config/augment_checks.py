@@ -12,14 +12,7 @@ _PATH = "trainer.augment"
 
 
 def check_augment(declaration: Declaration) -> Iterator[Problem]:
-    """Checks that there are images to vary, by one operation after the other.
-
-    Args:
-        declaration: Typed values.
-
-    Yields:
-        The problems.
-    """
+    """Checks that there are images to vary, by one operation after the other."""
     trainer = declaration.trainer
     for index, operation in enumerate(trainer.augment):
         names = list(operation.declared)

@@ -28,12 +28,8 @@ def check_beam(declaration: Declaration, search_paths: Sequence[str], target: st
     """Checks the section.
 
     Args:
-        declaration: Typed values.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
         target: Where the pipeline is to be deployed; empty if it runs on this machine.
-
-    Yields:
-        The problems.
     """
     beam = declaration.beam
     yield from _options(beam)
@@ -70,7 +66,6 @@ def note_beam(declaration: Declaration, search_paths: Sequence[str], target: str
     """Says what workers elsewhere must have, so that they can read the data.
 
     Args:
-        declaration: Typed values, checked.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
         target: Where the pipeline is to be deployed; empty if it runs on this machine.
     """

@@ -20,11 +20,7 @@ def check_deployed_beam(beam: BeamSection, deploy: DeploySection) -> Iterator[Pr
     """Finds what a step of a deployed pipeline would look for in its own container, in vain.
 
     Args:
-        beam: The section.
         deploy: Where the pipeline runs.
-
-    Yields:
-        The problems.
     """
     # A worker pool may well be on the machine of those who ask it: Flink's task managers do.
     for name in ("job_endpoint", "artifact_endpoint"):

@@ -21,12 +21,7 @@ _PREFIX = "tfx_estimator."
 
 
 def expand(path: str, name: str) -> str:
-    """Returns the `package.module:function` that a value means: the built-in one of that name, or itself.
-
-    Args:
-        path: Dotted path in the declaration.
-        name: What stands there.
-    """
+    """Returns the `package.module:function` that a value means: the built-in one of that name, or itself."""
     return SHORT_NAMES[path].get(name, name)
 
 
@@ -37,8 +32,6 @@ def modern_name(path: str, name: str, search_paths: Sequence[str]) -> str:
     there is one, it is meant.
 
     Args:
-        path: Dotted path in the declaration.
-        name: What stands there.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
     """
     module = name.partition(":")[0].removeprefix(_PREFIX)

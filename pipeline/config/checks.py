@@ -39,12 +39,8 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
     """Runs every check.
 
     Args:
-        declaration: Typed values.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
         target: Where the pipeline is to be deployed; empty if it runs on this machine.
-
-    Returns:
-        The problems.
     """
     return [
         *_data(declaration),

@@ -32,7 +32,6 @@ def weights_by_label(weights: Weights, label_names: Sequence[str]) -> tuple[floa
     """Returns the weight of each label; a class that is not named has 1.
 
     Args:
-        weights: As declared.
         label_names: The classes, in the order of their labels.
 
     Raises:
@@ -47,14 +46,7 @@ def weights_by_label(weights: Weights, label_names: Sequence[str]) -> tuple[floa
 
 
 def check_class_weights(declaration: Declaration) -> Iterator[Problem]:
-    """Checks the values, and against the classes where they can be told without the data.
-
-    Args:
-        declaration: Typed values.
-
-    Yields:
-        The problems.
-    """
+    """Checks the values, and against the classes where they can be told without the data."""
     weights = declaration.trainer.class_weights
     if weights is None or isinstance(weights, str):
         return

@@ -13,11 +13,7 @@ def in_form(name: str) -> str:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Returns the classes in the order of their labels: that of the numbers where all are numbers, else alphabetical.
-
-    Args:
-        names: In any order and form.
-    """
+    """The classes in the order of their labels: by number where all are numbers, else alphabetical."""
     found = sorted(set(map(in_form, names)))
     return sorted(found, key=lambda name: (len(_digits(name)), _digits(name))) if all(map(_is_number, found)) else found
 

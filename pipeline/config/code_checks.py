@@ -20,13 +20,8 @@ def check_target(path: str, target: str, search_paths: Sequence[str], what: str 
     """Checks `package.module:function`.
 
     Args:
-        path: Dotted path in the declaration.
-        target: What stands there.
         search_paths: Folders to look in before `sys.path`.
         what: What the name stands for: `function` or `class`.
-
-    Returns:
-        The problems.
     """
     form = f"`package.module:{what}`"
     built_in = SHORT_NAMES.get(path, {})
@@ -61,13 +56,8 @@ def check_module_file(path: str, file: str, wanted: Sequence[str], search_paths:
     """Checks a TFX module file.
 
     Args:
-        path: Dotted path in the declaration.
-        file: The file.
         wanted: Function names, one of which it must define.
         search_paths: Folders where the modules that it imports are looked for.
-
-    Returns:
-        The problems.
     """
     expected = f"a Python file that defines {' or '.join(wanted)}"
     place = Path(file)

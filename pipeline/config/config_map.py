@@ -21,7 +21,6 @@ def contents(declaration: Declaration, modules: Optional[Packed]) -> tuple[dict[
 
     Args:
         declaration: What to run; its module files are there.
-        modules: The user's own.
     """
     data: dict[str, str] = {}
     binary: dict[str, str] = {}

@@ -47,9 +47,6 @@ def check_credentials(params: Mapping[str, Any], options: tuple[str, ...], deplo
         params: `trainer.params`.
         options: `beam.options`.
         deploy: Where the steps run.
-
-    Yields:
-        The problems, without the values.
     """
     expected = "an account, or a Secret's file"
     entries = _texts(("trainer", "params"), params)

@@ -14,7 +14,6 @@ def note_data(declaration: Declaration, target: str) -> Iterator[str]:
     """Says where the machine that compiles does not see the data: their files are not in the fingerprint then.
 
     Args:
-        declaration: Typed values.
         target: Where it is to be deployed.
     """
     folder = declaration.data.data_dir

@@ -18,11 +18,7 @@ def check_dataflow(declaration: Declaration, target: str = "") -> Iterator[Probl
     """Checks a declaration whose Beam runs on Dataflow.
 
     Args:
-        declaration: Typed values.
         target: Where the pipeline is to be deployed; empty if it runs on this machine.
-
-    Yields:
-        The problems.
     """
     section = declaration.beam.dataflow
     if section is None:

@@ -99,12 +99,6 @@ class Declaration(Section):
     def from_json(cls, text: str) -> Declaration:
         """Reads what `to_json` wrote.
 
-        Args:
-            text: JSON.
-
-        Returns:
-            The declaration.
-
         Raises:
             DeclarationError: The text is no JSON, or no declaration.
         """

@@ -59,7 +59,6 @@ def check_deploy(declaration: Declaration, target: str = "") -> Iterator[Problem
     """Checks what holds wherever it is deployed, in the words of the target if there is one.
 
     Args:
-        declaration: Typed values.
         target: One of `targets.ALL_TARGETS`; empty if it runs on this machine.
     """
     deploy = declaration.deploy
@@ -82,7 +81,6 @@ def check_deployment(declaration: Declaration, target: str) -> Iterator[Problem]
     """Finds everything that is missing, or stays behind, when the pipeline runs somewhere else.
 
     Args:
-        declaration: Typed values.
         target: One of `targets.ALL_TARGETS`.
 
     Yields:
@@ -111,8 +109,6 @@ def find_idle(declaration: Declaration, declared: Sequence[str], target: str) ->
     """Finds what is said of steps, and reaches none, or one that does nothing with it.
 
     Args:
-        declaration: Typed values.
-        declared: Dotted paths of what was declared.
         target: Where it is to be deployed; empty if it runs on this machine.
 
     Yields:
@@ -143,7 +139,6 @@ def note_deployment(declaration: Declaration, target: str) -> Iterator[str]:
     """Says what is right, and should be known before it is deployed.
 
     Args:
-        declaration: Typed values.
         target: Where it is to be deployed; empty if it runs on this machine.
     """
     if target:

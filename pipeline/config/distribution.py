@@ -292,7 +292,6 @@ class Distribution(Section):
 
         Args:
             workers: Processes that train, the chief among them.
-            ps: Parameter servers.
         """
         train, sizes = self.train, {}
         if train.takes("workers"):

@@ -15,9 +15,6 @@ _KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 def check_env(deploy: DeploySection) -> Iterator[Problem]:
     """Finds variables that nobody else should read.
 
-    Args:
-        deploy: The section.
-
     Yields:
         The problems, which leave the values out.
     """
@@ -31,7 +28,6 @@ def check_key_file(deploy: DeploySection, target: str) -> Iterator[Problem]:
     """Checks whether the steps have the key file that a variable of Google's leads to.
 
     Args:
-        deploy: The section.
         target: One of `targets.ALL_TARGETS`.
 
     Yields:

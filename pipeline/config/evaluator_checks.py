@@ -18,14 +18,7 @@ _IMAGE, _LABEL = "image", "label"
 
 
 def check_evaluator(declaration: Declaration) -> Iterator[Problem]:
-    """Checks the section.
-
-    Args:
-        declaration: Typed values.
-
-    Yields:
-        The problems.
-    """
+    """Checks the section."""
     section, transform = declaration.evaluator, declaration.transform
     # The features that the user's preprocessing_fn returns are not known here; the dry run and the Evaluator check
     # them.

@@ -25,11 +25,7 @@ def explain(error: Mapping[str, Any], values: Mapping[str, Any], where: Where) -
 
     Args:
         error: An item of `ValidationError.errors()`.
-        values: The declaration's values.
         where: Says where a path's value stands.
-
-    Returns:
-        The problem.
     """
     path = tuple(str(part) for part in error["loc"])
     dotted = ".".join(path)

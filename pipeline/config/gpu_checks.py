@@ -39,7 +39,6 @@ def check_gpus(declaration: Declaration, target: str = "") -> Iterator[Problem]:
     """Checks, before hours are spent on the steps before it, that training finds its GPUs.
 
     Args:
-        declaration: Typed values.
         target: Where the pipeline is to be deployed; empty if it runs on this machine.
     """
     distribution = declaration.trainer.distribution
@@ -75,7 +74,6 @@ def note_gpu(declaration: Declaration, target: str) -> Optional[str]:
     """Says that `trainer.gpu` reaches no GPU where training is deployed.
 
     Args:
-        declaration: Typed values.
         target: Where the pipeline is to be deployed; empty if it runs on this machine.
 
     Returns:
@@ -120,7 +118,6 @@ def note_machines(declaration: Declaration, target: str) -> Iterator[str]:
     """Says what becomes of a cluster, and of accelerators, where that is less than it seems.
 
     Args:
-        declaration: Typed values.
         target: Where the pipeline is to be deployed.
     """
     deploy, distribution = declaration.deploy or DeploySection(), declaration.trainer.distribution

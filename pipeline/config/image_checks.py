@@ -15,11 +15,7 @@ _PULLED = re.compile(r"([a-z0-9-]+[.])+pkg[.]dev|([a-z]+[.])?gcr[.]io|((registry
 
 
 def check_image(image: str) -> Iterator[Problem]:
-    """Checks `deploy.image`.
-
-    Args:
-        image: What was declared.
-    """
+    """Checks `deploy.image`."""
     path = "deploy.image"
     if not _PINNED.fullmatch(image):
         what = "the image is not pinned by its digest: what a tag names changes"

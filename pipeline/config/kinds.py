@@ -20,10 +20,6 @@ def reject(value: Any, annotation: Any) -> str:
 
     Bounds and choices are left to pydantic.
 
-    Args:
-        value: What the declaration holds.
-        annotation: The field's type, without its Optional.
-
     Returns:
         The reason, or an empty text where the kind is right.
     """

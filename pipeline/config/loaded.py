@@ -59,7 +59,6 @@ class Loaded:
         """Checks the declaration once more, when it is known how many tasks there are.
 
         Args:
-            distribution: The declared one, resolved.
             joins: Whether this process is a task of somebody else's cluster.
 
         Raises:

@@ -17,7 +17,6 @@ def find_misplaced(declaration: Declaration, declared: Iterable[str]) -> Iterato
     """Finds what has no effect. What is not the default is refused by the checks in most cases, and is not seen here.
 
     Args:
-        declaration: Typed values.
         declared: Dotted paths of those that are written down, not defaults.
 
     Yields:

@@ -25,9 +25,6 @@ def check_network(declaration: Declaration, search_paths: Sequence[str]) -> list
     Args:
         declaration: Typed values; without `trainer.model` there is nothing to check.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
-
-    Returns:
-        The problems.
     """
     target = declaration.trainer.model
     arguments = find_arguments(expand("trainer.model", target), search_paths) if target else None

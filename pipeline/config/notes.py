@@ -14,11 +14,7 @@ _OPTIMIZER = "trainer.optimizer"
 
 
 def note_profile(declaration: Declaration) -> Iterator[str]:
-    """Yields what the user should know of what is not profiled.
-
-    Args:
-        declaration: Typed values.
-    """
+    """Yields what the user should know of what is not profiled."""
     trainer = declaration.trainer
     train = trainer.distribution.train
     if trainer.profile is not None and trainer.path != "estimator" and train.asynchronous:
@@ -33,7 +29,6 @@ def note_runtime(declaration: Declaration, target: str = "") -> Iterator[str]:
     """Yields what the user should know of the sections.
 
     Args:
-        declaration: Typed values.
         target: Where it is to be deployed; empty if it runs on this machine.
     """
     if not declaration.trainer.gpu.is_declared:
@@ -47,9 +42,6 @@ def note_runtime(declaration: Declaration, target: str = "") -> Iterator[str]:
 
 def decays_twice(section: Optimizer) -> Optional[str]:
     """Says that adamw decays the weights twice, where `weight_decay` is written as Keras calls the other one.
-
-    Args:
-        section: Typed values.
 
     Returns:
         None where it does not, or where both are declared.

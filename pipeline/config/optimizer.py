@@ -125,18 +125,11 @@ class Optimizer(Section):
 
         Source of `linear`: Goyal et al., Accurate, Large Minibatch SGD, 2017, https://arxiv.org/abs/1706.02677; of
         `sqrt`: Krizhevsky, One Weird Trick, 2014, https://arxiv.org/abs/1404.5997.
-
-        Args:
-            replicas: In sync.
         """
         return {"none": 1.0, "linear": float(replicas), "sqrt": math.sqrt(replicas)}[self.scaling]
 
     def word_scaled(self, replicas: int) -> str:
-        """Says which learning rate that is, for example `0.1 (0.05 times 2 replicas)`.
-
-        Args:
-            replicas: In sync.
-        """
+        """Says which learning rate that is, for example `0.1 (0.05 times 2 replicas)`."""
         peak = max(self.values or (self.learning_rate,)) if self.schedule == "piecewise" else self.learning_rate
         of_root = "the root of " if self.scaling == "sqrt" else ""
         count = f"{of_root}{replicas} replica{'s' * (replicas != 1)}"

@@ -16,14 +16,7 @@ _CLIPS = ("clip_norm", "global_clip_norm", "clip_value")
 
 
 def check_optimizer(declaration: Declaration) -> Iterator[Problem]:
-    """Checks the section.
-
-    Args:
-        declaration: Typed values.
-
-    Yields:
-        The problems.
-    """
+    """Checks the section."""
     section = declaration.trainer.optimizer
     yield from _of_others(section, "name", "optimizer", OF_OPTIMIZERS)
     yield from _of_others(section, "schedule", "schedule", OF_SCHEDULES)

@@ -18,7 +18,6 @@ class Override:
 
     Args:
         path: Where the value goes.
-        value: What it is.
         text: What the user wrote.
     """
 
@@ -65,7 +64,6 @@ def apply_override(values: dict[str, Any], override: Override) -> Problem | None
     """Puts an override's value into nested values, in place.
 
     Args:
-        values: The declaration's values.
         override: What to put where.
 
     Returns:

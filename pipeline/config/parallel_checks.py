@@ -21,11 +21,7 @@ def check_parallel(declaration: Declaration, search_paths: Sequence[str]) -> Ite
     That the layers are there is seen when the network is made: see `validate --deep`.
 
     Args:
-        declaration: Typed values.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
-
-    Yields:
-        The problems.
     """
     trainer = declaration.trainer
     model, pipeline = trainer.model_parallel, trainer.pipeline_parallel

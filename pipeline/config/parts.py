@@ -22,9 +22,6 @@ _MOST, _LEAST_EXAMPLES = 8, 16
 def parts_at_once(section: TrainerSection) -> int:
     """Returns how many parts of a replica's batch a task of this machine computes at the same time.
 
-    Args:
-        section: The declared trainer.
-
     Returns:
         What is declared; `auto` is as many as there are CPUs for each replica of the task, or ops at the same time,
         where it is known that the result is the same.
@@ -42,11 +39,7 @@ def parts_at_once(section: TrainerSection) -> int:
 
 
 def keep_cpus_busy(section: TrainerSection) -> bool:
-    """Tells whether the parts keep the CPUs at work, so that each op needs one thread.
-
-    Args:
-        section: The declared trainer.
-    """
+    """Tells whether the parts keep the CPUs at work, so that each op needs one thread."""
     parts = parts_at_once(section) * section.distribution.train.devices.count
     # What the user has exported goes first.
     told = "TF_NUM_INTRAOP_THREADS" in os.environ

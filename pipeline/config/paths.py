@@ -59,9 +59,6 @@ def current_folder() -> str:
 def reject_store(address: str) -> str:
     """Says why nothing is read from an address, or written there.
 
-    Args:
-        address: What the user named.
-
     Returns:
         The reason; an empty text for a place in Google's storage.
     """
@@ -70,9 +67,6 @@ def reject_store(address: str) -> str:
 
 def find_unresolved(values: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
     """Finds paths of which nobody knows where they lead. Expects them as they were written.
-
-    Args:
-        values: The declaration's values.
 
     Yields:
         The path in the declaration, the value, and what is wrong with it.
@@ -90,7 +84,6 @@ def find_variables(values: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
     Args:
         values: The declaration's values, or a part of them.
-        path: Of the part.
 
     Yields:
         The path in the declaration, and the text.
@@ -107,7 +100,6 @@ def reject_address(path: str, option: str) -> None:
     """Refuses an address where this version needs a folder or file of this machine.
 
     Args:
-        path: What the user named.
         option: Where, for example `--workdir`.
 
     Raises:
@@ -148,11 +140,7 @@ def resolve_paths(values: dict[str, Any], bases: dict[Path, str]) -> set[Path]:
     """Makes paths absolute, in place.
 
     Args:
-        values: The declaration's values.
         bases: The folder that each path's value is relative to: the declaration file's, or the current one.
-
-    Returns:
-        The paths whose value changed.
     """
     changed = set()
     here = current_folder()
@@ -247,7 +235,6 @@ def check_output(folder: str, names: Sequence[str]) -> str:
 
     Args:
         folder: The folder; it need not be there yet.
-        names: Of the results.
 
     Returns:
         Its absolute path.

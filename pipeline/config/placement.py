@@ -41,7 +41,6 @@ def placement(selector: Optional[dict[str, str]], tolerations: Optional[tuple[To
 
     Args:
         selector: Labels that the node must have.
-        tolerations: Its taints that are borne.
     """
     made: dict[str, Any] = {}
     if selector:

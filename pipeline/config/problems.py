@@ -28,7 +28,6 @@ class Problem:
 
     Args:
         path: Dotted path in the declaration; empty where the whole file is meant.
-        what: What was wrong.
         expected: What was expected instead.
         todo: What to do next.
         where: `file:line`, or the override.
@@ -71,10 +70,8 @@ def to_error(problems: Sequence[Problem], source: str, target: str = "", notes: 
     """Makes one error of all problems.
 
     Args:
-        problems: At least one.
         source: The preset or file, as the user named it.
         target: Where the pipeline is to be deployed; empty if it runs on this machine.
-        notes: What the user should know besides.
     """
     count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
     text = "\n\n".join(f"  {line}".replace("\n", "\n  ") for line in map(str, problems))

@@ -21,7 +21,6 @@ def put(values: Mapping[str, Any], tuned: Mapping[str, Any]) -> tuple[dict[str, 
 
     Args:
         values: Nested values; they are left as they are.
-        tuned: By dotted path.
 
     Returns:
         The new values; and the problem of each that has no place there.

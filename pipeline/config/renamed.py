@@ -14,11 +14,7 @@ def rename(values: dict[str, Any], lines: dict[Path, int]) -> bool:
     """Writes the new key in the place of the old one, in place; not beside a new one, which is a mistake to tell.
 
     Args:
-        values: The declaration's values.
         lines: The line of each key, by its path.
-
-    Returns:
-        Was it written.
     """
     trainer = values.get(OLD[0])
     if not isinstance(trainer, dict) or trainer.get(OLD[1]) is None:

@@ -16,7 +16,6 @@ def render(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) 
     """Writes a declaration's values as block YAML, one value a line.
 
     Args:
-        values: Nested values.
         origins: Where each value came from, by dotted path; becomes aligned comments.
 
     Returns:

@@ -65,12 +65,7 @@ class Section(BaseModel):
 
 
 def allow_short(schema: dict[str, Any], short: dict[str, Any]) -> None:
-    """Tells editors of a short form of a section, in place.
-
-    Args:
-        schema: Of the section, as JSON Schema.
-        short: What will do alone.
-    """
+    """Tells editors of a short form of a section, in place."""
     # Under `python -OO` there are no descriptions.
     head: dict[str, Any] = {key: schema.pop(key) for key in ("title", "description") if key in schema}
     mapping = dict(schema)

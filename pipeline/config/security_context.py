@@ -67,8 +67,6 @@ def find_idle_context(deploy: DeploySection, declared: Sequence[str], target: st
     """Finds what is said of pods, and reaches none.
 
     Args:
-        deploy: Typed values.
-        declared: Dotted paths of what was declared.
         target: Where it is to be deployed.
 
     Yields:
@@ -87,7 +85,6 @@ def note_context(deploy: DeploySection, target: str) -> Iterator[str]:
     """Says what the pods need of the cluster.
 
     Args:
-        deploy: Typed values.
         target: Where it is to be deployed.
     """
     if "security_context" not in deploy.__fields_set__ and target in (KUBEFLOW, TFJOB):

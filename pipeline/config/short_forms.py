@@ -53,7 +53,6 @@ def expand(values: dict[str, Any], lines: dict[Path, int]) -> None:
     """Writes the long forms in the place of the short ones, in place.
 
     Args:
-        values: The declaration's values.
         lines: The line of each key, by its path; those of the long forms are added.
     """
     trainer, section = _find(values, _TRAINER), _find(values, _SECTION)

@@ -39,11 +39,7 @@ class Slice:
 
 
 def parse_slice(item: Any) -> Slice:
-    """Reads an item of the declaration.
-
-    Args:
-        item: A SliceItem.
-    """
+    """Reads an item of the declaration."""
     if isinstance(item, str):
         return Slice((item,))
     if isinstance(item, Mapping):
@@ -66,7 +62,6 @@ def find_wrong(item: Any, held: bool = False) -> tuple[str, str]:
     """Finds what is wrong with an item, but for the names of its features.
 
     Args:
-        item: A SliceItem.
         held: Is it one that thresholds hold for.
 
     Returns:

@@ -45,7 +45,6 @@ def suggest_splits(names: Sequence[str], test: bool = False) -> str:
     """Returns what to write for a data set with these splits.
 
     Args:
-        names: At least one.
         test: Whether to name a third one for the Evaluator.
     """
     train = "train" if "train" in names else names[0]
@@ -69,7 +68,6 @@ def find_overlap(one: str, other: str) -> str:
 
     Args:
         one: For example `train[:80%]`; no expression that `reject_split` refuses.
-        other: Likewise.
 
     Returns:
         A split expression, such as `train[70%:80%]`, or an empty text.

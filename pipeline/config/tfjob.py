@@ -93,7 +93,6 @@ def note_restarts(job: TfJob, target: str) -> Iterator[str]:
     """Says who counts restarts, where the operator does not.
 
     Args:
-        job: Typed values.
         target: Where it is to be deployed.
     """
     if target == TFJOB and job.restart_policy == "ExitCode" and job.active_deadline_seconds is None:

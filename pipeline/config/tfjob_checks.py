@@ -19,7 +19,6 @@ def check_tfjob(declaration: Declaration, target: str = "") -> Iterator[Problem]
     """Checks what holds wherever a TFJob is meant.
 
     Args:
-        declaration: Typed values.
         target: Where the pipeline is to be deployed.
     """
     deploy = declaration.deploy
@@ -59,7 +58,6 @@ def check_step_that_launches(deploy: DeploySection, target: str) -> Iterator[Pro
     """Checks whether the Trainer's step of a compiled pipeline can train in a TFJob.
 
     Args:
-        deploy: Of the declaration.
         target: Where the pipeline is to be deployed.
     """
     path, root = "deploy.tfjob.train", deploy.pipeline_root

@@ -241,11 +241,7 @@ class TrainerSection(Section):
         return {"label_smoothing": self.label_smoothing, "class_weights": tuple(self.class_weights or ())}
 
     def steps_of(self, examples: int) -> int:
-        """Returns the number of steps that `train_epochs` are, the last of which may begin another epoch.
-
-        Args:
-            examples: To train on.
-        """
+        """Returns the number of steps that `train_epochs` are, the last of which may begin another epoch."""
         # Exactly, as it is written: 0.1 is a tenth here.
         return math.ceil(Fraction(str(self.train_epochs)) * examples / self.global_batch_size)
 

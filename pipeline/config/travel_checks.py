@@ -17,11 +17,7 @@ from tfx_estimator.pipeline.user_source.packages import distributions_of, is_of_
 
 
 def named_code(declaration: Declaration) -> dict[str, str]:
-    """Returns the code that a declaration names, as `pack` takes it, by where it is named.
-
-    Args:
-        declaration: Typed values.
-    """
+    """Returns the code that a declaration names, as `pack` takes it, by where it is named."""
     data, transform, trainer = declaration.data, declaration.transform, declaration.trainer
     # After a colon, TFDS's names have a version: `mnist:3.0.1`.
     is_module = data.dataset.partition(":")[2].isidentifier()
@@ -37,7 +33,6 @@ def check_travel(declaration: Declaration, search_paths: Sequence[str], target: 
     """Finds what of the user's own code cannot travel to where the pipeline, or its training, runs.
 
     Args:
-        declaration: Typed values.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
         target: Where the pipeline is to be deployed; empty if it runs on this machine.
     """
@@ -67,7 +62,6 @@ def note_travel(declaration: Declaration, search_paths: Sequence[str], target: s
     """Says what the image must have beside this project, and what no text tells.
 
     Args:
-        declaration: Typed values, checked.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
         target: Where the pipeline is to be deployed; empty if it runs on this machine.
     """

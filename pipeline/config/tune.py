@@ -89,20 +89,12 @@ class Hyperband(Section):
     )
 
     def begun(self, steps: int) -> int:
-        """Returns how many different trials there are that go on from no other one.
-
-        Args:
-            steps: Of the longest trials.
-        """
+        """Returns how many different trials there are that go on from no other one."""
         rounds = self.rounds(steps)
         return sum(math.ceil(rounds / (bracket + 1) * self.factor**bracket) for bracket in range(rounds))
 
     def rounds(self, steps: int) -> int:
-        """Returns how often the best can be told from the others, the last time included, at least 1.
-
-        Args:
-            steps: Of the longest trials.
-        """
+        """Returns how often the best can be told from the others, the last time included, at least 1."""
         least = self.min_steps or max(steps // self.factor**2, 1)
         rounds = 1
         while least * self.factor**rounds <= steps:
@@ -110,11 +102,7 @@ class Hyperband(Section):
         return rounds
 
     def shortest(self, steps: int) -> int:
-        """Returns the steps of the shortest trials.
-
-        Args:
-            steps: Of the longest ones.
-        """
+        """Returns the steps of the shortest trials."""
         return max(round(steps / self.factor ** (self.rounds(steps) - 1)), 1)
 
 

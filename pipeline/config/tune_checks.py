@@ -57,11 +57,7 @@ def check_tune(declaration: Declaration, search_paths: Sequence[str]) -> list[Pr
     """Checks the section: values of each range, and some of all ranges together, by the declaration's own checks.
 
     Args:
-        declaration: Typed values.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
-
-    Returns:
-        The problems.
     """
     tune = declaration.tune
     if tune is None:
@@ -275,11 +271,7 @@ def _too_short(declaration: Declaration, trial: Declaration, search_paths: Seque
 
 
 def note_tune(declaration: Declaration) -> Iterator[str]:
-    """Says what the user should know of the section.
-
-    Args:
-        declaration: Typed values.
-    """
+    """Says what the user should know of the section."""
     tune = declaration.tune
     if tune is None:
         return

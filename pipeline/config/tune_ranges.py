@@ -25,14 +25,7 @@ _FEW, _PARTS = 16, 4
 
 
 def check_section(tune: TuneSection) -> Iterator[Problem]:
-    """Checks what needs nothing but the section.
-
-    Args:
-        tune: Typed values.
-
-    Yields:
-        The problems.
-    """
+    """Checks what needs nothing but the section."""
     if not tune.ranges:
         expected = f"{{name: [value, value]}} or {{name: {{min, max}}}}, each name {EXPECTED}"
         yield Problem(RANGES, "there is nothing to vary", expected, "add a range")
@@ -67,15 +60,7 @@ def check_section(tune: TuneSection) -> Iterator[Problem]:
 
 
 def check_range(name: str, each: Range) -> Iterator[Problem]:
-    """Checks what needs nothing but the range.
-
-    Args:
-        name: Of what is varied.
-        each: Its values.
-
-    Yields:
-        The problems.
-    """
+    """Checks what needs nothing but the range."""
     path = f"{RANGES}.{name}"
     ends = [key for key in ("min", "max") if getattr(each, key) is not None]
     form = "[value, value], or {min, max}"
@@ -134,9 +119,6 @@ def by_text(each: Range) -> dict[str, Any]:
 
     It knows numbers, texts, or true and false, all of one kind.
 
-    Args:
-        each: Any range.
-
     Returns:
         The values as JSON gives them back; none where keras-tuner has such values itself.
     """
@@ -151,22 +133,13 @@ def _as_text(value: Any) -> str:
 
 
 def combinations(ranges: Mapping[str, Range]) -> Optional[int]:
-    """Returns how many different trials there are; None where a range has no steps.
-
-    Args:
-        ranges: By name.
-    """
+    """Returns how many different trials there are; None where a range has no steps."""
     counts = [_count(each, is_whole(name, each)) for name, each in ranges.items()]
     return math.prod(count for count in counts if count) if all(counts) else None
 
 
 def is_whole(name: str, each: Range) -> bool:
-    """Tells whether a range between two numbers is of whole ones: those of a declared whole number are.
-
-    Args:
-        name: Of what is varied.
-        each: Its values.
-    """
+    """Tells whether a range between two numbers is of whole ones: those of a declared whole number are."""
     if is_class(_kind(name), float):
         return False
     numbers = [number for number in (each.min, each.max, each.step) if number is not None]
@@ -211,7 +184,6 @@ def count_steps(each: Range, whole: bool = False) -> int:
 
     Args:
         each: With both ends; without a step it is of whole numbers.
-        whole: Is it of those.
     """
     assert each.min is not None
     assert each.max is not None
@@ -224,11 +196,7 @@ def count_steps(each: Range, whole: bool = False) -> int:
 
 
 def stepped_values(each: Range) -> list[float]:
-    """Returns the values of a linear range with a step, as one would write them: 0.3, and no 0.30000000000000004.
-
-    Args:
-        each: With both ends and a step.
-    """
+    """Returns the values of a linear range with a step, as one would write them: 0.3, and no 0.30000000000000004."""
     low, step = (decimal.Decimal(str(number)) for number in (each.min, each.step))
     return [float(low + index * step) for index in range(count_steps(each) + 1)]
 
@@ -237,7 +205,6 @@ def checked_values(name: str, each: Range) -> tuple[Any, ...]:
     """Returns what is tried of a range before a tuning: all of a list, or of a few values; else both ends and others.
 
     Args:
-        name: Of what is varied.
         each: Its values, about which `check_range` has nothing to say.
     """
     whole = is_whole(name, each)

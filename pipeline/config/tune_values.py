@@ -42,9 +42,6 @@ def check_values(declaration: Declaration, name: str, each: Range, search_paths:
     """Checks a declaration that has one of the values of a range, each of those that are tried.
 
     Args:
-        declaration: Of a trial.
-        name: What is varied.
-        each: Its range.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
 
     Yields:
@@ -78,7 +75,6 @@ def check_together(
     """Checks values of all ranges together: some of the combinations, or all where there are few.
 
     Args:
-        declaration: Of a trial.
         ranges: By name, each without a problem of its own.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
 
@@ -102,12 +98,7 @@ def check_together(
 
 
 def note_together(declaration: Declaration, ranges: Mapping[str, Range]) -> Iterator[str]:
-    """Says that some of the combinations cannot be trained.
-
-    Args:
-        declaration: Of a trial.
-        ranges: By name.
-    """
+    """Says that some of the combinations cannot be trained."""
     tried = _together(declaration, ranges, ())
     failing = [(values, problem) for values, problem in tried if problem is not None]
     if failing:
@@ -154,8 +145,6 @@ def problems_with(
     """Returns what is wrong with a declaration that has other values.
 
     Args:
-        declaration: Typed values.
-        tuned: By dotted path.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
         known: What is wrong without them; None is found out.
     """
@@ -175,8 +164,6 @@ def new_problems(
     """Returns what is wrong with a declaration, and was not with another.
 
     Args:
-        before: The other.
-        after: The one.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
         known: What is wrong with the other; None is found out.
     """

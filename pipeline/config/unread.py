@@ -17,9 +17,6 @@ _OF_THE_LOSS = ("label_smoothing", "class_weights")
 def keys_of(path: str) -> Keys:
     """Returns the keys in a model_fn's `params` of a value: `trainer.optimizer.name` is `("optimizer", "name")`.
 
-    Args:
-        path: Dotted path in the declaration.
-
     Returns:
         The keys; none for what is not handed on.
     """
@@ -36,7 +33,6 @@ def find_unread(declaration: Declaration, declared: Iterable[str], search_paths:
     """Finds what has no effect.
 
     Args:
-        declaration: Typed values.
         declared: Dotted paths of those that are written down, not defaults.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
 
@@ -58,12 +54,7 @@ def find_unread(declaration: Declaration, declared: Iterable[str], search_paths:
 
 
 def word_unread(trainer: TrainerSection, paths: Sequence[str]) -> str:
-    """Says that values have no effect, and why.
-
-    Args:
-        trainer: Typed values.
-        paths: Dotted paths, at least one.
-    """
+    """Says that values have no effect, and why."""
     which = ", ".join(map(inline, paths))
     verb, them = ("has", "it") if len(paths) == 1 else ("have", "them")
     if trainer.module_file is not None:

@@ -90,7 +90,6 @@ def reworded(error: DeclarationError, variation: Variation) -> DeclarationError:
 
     Args:
         error: As `load` raises it.
-        variation: Under which it was loaded.
     """
     if not variation.overrides:
         return error

@@ -69,11 +69,7 @@ class VertexJob(Section):
     )
 
     def machines(self, distribution: Distribution) -> dict[str, tuple[int, Machine]]:
-        """Returns how many replicas of each role there are, and on which machine; roles without one are left out.
-
-        Args:
-            distribution: What was declared.
-        """
+        """Returns how many replicas of each role there are, and on which machine; roles without one are left out."""
         return {role: (count, self._of(role)) for role, count in distribution.pods.items()}
 
     def _of(self, role: str) -> Machine:
@@ -88,7 +84,6 @@ def check_vertex_job(job: VertexJob, distribution: Distribution) -> Iterator[Pro
     """Checks the section against the cluster that is declared.
 
     Args:
-        job: The section.
         distribution: `trainer.distribution`.
     """
     there = job.machines(distribution)

@@ -24,7 +24,6 @@ def find_own(trainer: TrainerSection, search_paths: Sequence[str]) -> str:
     """Returns whose network and step are not the declaration's, to begin a sentence with; empty where they are.
 
     Args:
-        trainer: Typed values.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
     """
     if trainer.module_file is not None:

@@ -87,10 +87,6 @@ class Document:
 def read_yaml(text: str, source: str) -> Document:
     """Reads one YAML document. Never raises on what the text holds.
 
-    Args:
-        text: YAML.
-        source: Names the text in problems.
-
     Returns:
         The document; where it has problems, as much of it as could be read.
     """

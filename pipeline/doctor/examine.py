@@ -17,12 +17,7 @@ def examine(workdir: str, data_dir: Optional[str] = None, quick: bool = False) -
     """Examines this machine.
 
     Args:
-        workdir: Folder of all runs.
         data_dir: Of TFDS; None is TFDS's own.
-        quick: Leave the training out.
-
-    Yields:
-        What was found, in turn.
     """
     checks: list[tuple[str, _Check]] = [
         ("stack", machine.check_stack),

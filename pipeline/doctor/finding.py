@@ -14,7 +14,6 @@ class Finding:
     Args:
         name: What was looked at.
         state: `ok`; `warning`, if a run works, but not all that it may be told; `failed`, if none does.
-        what: What is there.
         todo: What to do about it; nothing if it is ok.
     """
 

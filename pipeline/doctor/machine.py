@@ -102,8 +102,6 @@ def check_folder(name: str, path: str, option: str) -> Finding:
 
     Args:
         name: What it is for.
-        path: The folder.
-        option: How to name another one.
     """
     if not path or path.startswith("~"):
         what = f"there is no user {path[1:].partition(os.sep)[0]!r}" if path else "it names no folder"

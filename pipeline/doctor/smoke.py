@@ -85,7 +85,6 @@ def main(folder: str, parent: str) -> int:
 
     Args:
         folder: For all that is written.
-        parent: Its process id.
 
     Returns:
         The exit code of the error; 0 if there is none.

@@ -24,12 +24,7 @@ _END_SECONDS = 10.0
 
 
 def check_training(seconds: float = 240.0, environment: Mapping[str, str] = os.environ) -> Finding:
-    """Trains for some steps, as the Trainer does: supervised, two processes, up to the exported model.
-
-    Args:
-        seconds: Deadline.
-        environment: Of the training.
-    """
+    """Trains for some steps, as the Trainer does: supervised, two processes, up to the exported model."""
     own = {name: value for name, value in environment.items() if not name.startswith(_CLUSTERS)}
     own["PYTHONPATH"] = os.pathsep.join(filter(None, (str(package_parent()), own.get("PYTHONPATH"))))
     started = time.monotonic()

@@ -35,7 +35,6 @@ def die_with(parent: int, number: int = signal.SIGKILL) -> None:
 
     Args:
         parent: Its id; where it has died already, this process ends.
-        number: The signal.
     """
     _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
@@ -43,11 +42,7 @@ def die_with(parent: int, number: int = signal.SIGKILL) -> None:
 
 
 def dying_with_this(words: Sequence[str]) -> list[str]:
-    """Returns a command that becomes another one, which the kernel kills when this process dies.
-
-    Args:
-        words: The other one.
-    """
+    """Returns a command that becomes another one, which the kernel kills when this process dies."""
     return [sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *words]
 
 
@@ -81,9 +76,6 @@ def keep(parent: int) -> Callable[[int, float], None]:
 
     The keeper ends with the child, by the same code or signal; or kills it, at SIGTERM or when its own parent dies.
     Either way nothing that the child started is left then.
-
-    Args:
-        parent: Id of this process's parent.
 
     Returns:
         Says that the work is done: the exit code, and the seconds for the child's end. A child that takes longer, in
@@ -131,7 +123,6 @@ def next_signal(numbers: Collection[int], seconds: float | None) -> int | None:
     """Takes the next of some blocked signals.
 
     Args:
-        numbers: Those signals.
         seconds: How long to wait for one; None waits for ever.
 
     Returns:
@@ -161,9 +152,6 @@ def end_like(status: int) -> NoReturn:
 
 def reap(child: int) -> int | None:
     """Reaps all children that have ended.
-
-    Args:
-        child: One of them.
 
     Returns:
         Its status, if it has.

@@ -30,7 +30,6 @@ def leave_within(seconds: float, code: int, tell: Optional[Callable[[str], None]
 
     Args:
         seconds: For what is left to end by itself.
-        code: The exit code.
         tell: Is told as well, from a thread, what was not waited for.
     """
     # Of the code's own, which was not to come so late.

@@ -118,7 +118,6 @@ def note(name: str, text: str) -> None:
     """Notes something for whoever writes the summary of this run; does nothing where there is no run.
 
     Args:
-        name: Of the note.
         text: What to note; empty takes it away.
     """
     if folder := of_this_run():
@@ -127,12 +126,7 @@ def note(name: str, text: str) -> None:
 
 
 def noted(folder: str, name: str) -> str:
-    """Returns what was noted; empty without a note.
-
-    Args:
-        folder: Of the run.
-        name: Of the note.
-    """
+    """Returns what was noted; empty without a note."""
     try:
         with open(os.path.join(folder, f"{name}.note"), encoding="utf-8") as file:
             return file.read()

@@ -22,11 +22,7 @@ _waiting: Optional[int] = None
 
 
 class SignalledError(BaseException):
-    """A signal ended the run; no Exception, so that nobody takes it for an error that can be borne.
-
-    Args:
-        number: Which.
-    """
+    """A signal ended the run; no Exception, so that nobody takes it for an error that can be borne."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)

@@ -25,12 +25,10 @@ class Memory:
     Args:
         weights: Of the model's variables.
         gradients: Of those that are trained.
-        slots: Of the optimizer.
         activations: What a step holds beside those at its peak: its batch, what layers put out, copies of oneDNN.
         input: Batches that are made ready.
         data: Training files that are kept in memory; None where the data set is not there yet.
         runtime: Of a process before it trains.
-        replicas: In one process.
         held_by_servers: Are slots, and the weights, on parameter servers.
         one_copy: Do the replicas of the process share one copy of the weights and of the slots.
     """
@@ -66,8 +64,6 @@ class Device:
     Args:
         name: As declared, or its number.
         weights: As of Memory, of what is there.
-        gradients: Likewise.
-        slots: Likewise.
         activations: Likewise, with what others send it.
     """
 
@@ -88,9 +84,6 @@ class Estimate:
     """What a training costs.
 
     Args:
-        name: Of the declaration.
-        model: That is trained.
-        strategy: Its name.
         replicas: Parts that a global batch is split into.
         batch: Examples of a replica's step.
         parameters: Numbers that are trained.
@@ -170,9 +163,6 @@ class Estimate:
 def check_estimable(declaration: Declaration) -> None:
     """Refuses what nothing can be said of.
 
-    Args:
-        declaration: The user's.
-
     Raises:
         DeclarationError: A module file makes its own model and input.
     """
@@ -189,7 +179,6 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
     """Makes the estimate of a declaration.
 
     Args:
-        declaration: What is declared.
         found: What the task found, by the names of `components.trainer.dry_run.costs.Costs`.
     """
     trainer = declaration.trainer

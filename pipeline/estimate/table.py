@@ -11,11 +11,7 @@ _THOUSANDS = ("", "k", "M", "G", "T", "P")
 
 
 def lines(found: Estimate) -> list[str]:
-    """Returns the lines that are printed.
-
-    Args:
-        found: The estimate.
-    """
+    """Returns the lines that are printed."""
     memory, wire = found.memory, found.wire
     spread = f"{found.replicas} replicas" if found.replicas > 1 else "1 replica"
     kept = "unknown" if memory.data is None else size(memory.data)
@@ -76,11 +72,7 @@ def size(number: float) -> str:
 
 
 def count(number: float) -> str:
-    """Writes a large number as a person does: `2.3 M`.
-
-    Args:
-        number: A count.
-    """
+    """Writes a large number as a person does: `2.3 M`."""
     for unit in _THOUSANDS[:-1]:
         # 999.6 is shown as 1,000.
         if number < 999.5:

@@ -40,7 +40,6 @@ def wire_of(
     """Counts the bytes of one step.
 
     Args:
-        train: The declared strategy, its counts known.
         weights: Bytes of the variables.
         gradients: Bytes of the gradients, before they are compressed.
         slots: Bytes of the optimizer's slots.

@@ -22,7 +22,6 @@ class Output:
     """One artifact.
 
     Args:
-        uri: Its folder.
         properties: What it says of itself: numbers and text by name.
     """
 
@@ -75,11 +74,6 @@ def read_outputs(database: str, components: Iterable[Mapping[str, Any]]) -> Outp
 
 def need(outputs: Outputs, node: str, name: str) -> Output:
     """Returns an artifact that is still there.
-
-    Args:
-        outputs: Of the run.
-        node: The component.
-        name: Of its output.
 
     Raises:
         LeftOutError: The component did not get that far, or its files have gone since.

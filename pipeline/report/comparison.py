@@ -24,10 +24,6 @@ Row = tuple[str, list[str]]
 def write_comparison(runs: Sequence[Run], path: str) -> None:
     """Writes the page of several runs.
 
-    Args:
-        runs: At least two.
-        path: The page.
-
     Raises:
         OSError: It cannot be written.
     """

@@ -32,16 +32,12 @@ class Evaluation:
         examples: How many were predicted.
         mistakes: How many were wrong.
         accuracy: 0 to 1.
-        loss: Mean cross-entropy.
-        output: The served output.
         notes: What to know; a sentence each.
         scores: Of each class.
         matrix: Rows of a confusion matrix: `name` and `cells` of (count, share for its colour, is it right); empty
             where it is drawn.
         drawing: The matrix drawn; empty where it has rows.
         pairs: (true class, predicted class, count, share of the true class).
-        calibration: In numbers.
-        reliability: Drawn.
         worst: The worst mistakes: `image`, `truth`, `predicted`, and numbers.
     """
 
@@ -61,12 +57,7 @@ class Evaluation:
 
 
 def evaluate(data: DataSet, predictions: Predictions) -> Evaluation:
-    """Scores predictions.
-
-    Args:
-        data: The examples.
-        predictions: Of the evaluation split.
-    """
+    """Scores predictions."""
     labels, probabilities, names = predictions.labels, predictions.probabilities, data.names
     matrix = confusion(labels, probabilities.argmax(axis=1), len(names))
     calibration = calibrate(labels, probabilities)
@@ -109,7 +100,6 @@ class DataPart:
     Args:
         splits: `name`, `examples` and `counted` of each, and by channel `mean`, `deviation`, and `low`, `high`.
         classes: `name`, `counts` by split, `shares` of the largest class by split, `images`.
-        pixels: Drawn.
         pictured: How many classes have pictures.
     """
 
@@ -123,7 +113,6 @@ def describe(data: DataSet, statistics: dict[str, Statistics]) -> DataPart:
     """Describes the data.
 
     Args:
-        data: The examples.
         statistics: Of each split; pictures are of the first.
     """
     splits = [

@@ -21,7 +21,6 @@ class Series:
     """One curve.
 
     Args:
-        steps: Global steps, rising.
         values: A value for each.
     """
 
@@ -55,9 +54,6 @@ class Training:
 
 def read_training(model_run: str) -> Training:
     """Reads a model run's event files.
-
-    Args:
-        model_run: Its folder.
 
     Returns:
         What they tell; a file that ends in the middle of an event tells what it has.

@@ -27,7 +27,6 @@ class DataSet:
     """The examples of a run.
 
     Args:
-        title: Name and version.
         shape: (height, width, channels) of an image.
         names: The classes, in the order of their labels.
         files: TFRecord files by split.
@@ -46,12 +45,9 @@ class Pixels:
     """Pixel values, 0 to 255, of the images that were looked at.
 
     Args:
-        images: How many were.
         histogram: Number of values in each of 32 equal bins.
         total: Sum by channel, float64.
         squares: Sum of squares by channel, float64.
-        low: The lowest value.
-        high: The highest one.
     """
 
     images: int
@@ -115,9 +111,6 @@ def open_data(outputs: Outputs) -> DataSet:
 
 def read_statistics(data: DataSet) -> dict[str, Statistics]:
     """Counts the classes of each split, and looks at a part of its images.
-
-    Args:
-        data: The examples.
 
     Returns:
         What each split holds.

@@ -17,12 +17,9 @@ class Node:
     """One component.
 
     Args:
-        name: Its id.
         state: As of the run's summary.
-        seconds: Wall time.
         share: Of the longest component's time, 0 to 1.
         upstream: The components that it waits for.
-        y: Of its dot.
     """
 
     name: str
@@ -38,11 +35,7 @@ class Graph:
     """A pipeline, laid out.
 
     Args:
-        nodes: In their order.
         arcs: Paths of an SVG.
-        x: Of the dots.
-        width: Of the drawing.
-        height: Of the drawing.
     """
 
     nodes: list[Node]
@@ -57,9 +50,6 @@ def lay_out(components: Sequence[Mapping[str, Any]]) -> Graph:
 
     Args:
         components: Of the summary: `node`, `state`, `seconds` and, of the newer ones, `upstream`.
-
-    Returns:
-        The drawing's parts.
     """
     names = [each["node"] for each in components]
     longest = max((each["seconds"] for each in components), default=0) or 1

@@ -22,8 +22,6 @@ class SliceTable:
     """The metrics of the slices of one feature, or of several crossed.
 
     Args:
-        feature: Its name.
-        columns: Names of metrics.
         rows: Value of the feature, and the metrics.
         left_out: How many further rows and columns there are.
     """
@@ -46,7 +44,6 @@ def entitle(metric: str, label_names: Sequence[str]) -> str:
     """Names a metric for people: `classId:3/precision` is `precision of three`.
 
     Args:
-        metric: As the summary has it.
         label_names: The classes, in the order of their labels.
     """
     part, _, name = metric.rpartition("/")
@@ -62,8 +59,6 @@ def entitle_slice(feature: str, value: str, label_names: Sequence[str]) -> str:
     """Names the value of a feature, or of several crossed; a label by its class.
 
     Args:
-        feature: As the summary has it.
-        value: Likewise.
         label_names: The classes, in the order of their labels.
     """
     parts = list(zip(feature.split(CROSSED), value.split(CROSSED)))
@@ -78,11 +73,7 @@ def place(value: str) -> list[tuple[bool, int, str]]:
 
 
 def tell_metrics(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Returns what was measured beside the built-in metrics: name, value, and the difference from the baseline.
-
-    Args:
-        summary: Of a run.
-    """
+    """Returns what was measured beside the built-in metrics: name, value, and the difference from the baseline."""
     metrics, names = summary.get("metrics") or {}, summary.get("label_names") or ()
     return [
         (
@@ -96,11 +87,7 @@ def tell_metrics(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def tell_slices(summary: Mapping[str, Any]) -> list[SliceTable]:
-    """Returns a table for each feature that was sliced by.
-
-    Args:
-        summary: Of a run.
-    """
+    """Returns a table for each feature that was sliced by."""
     names = summary.get("label_names") or ()
     tables = []
     for feature, slices in (summary.get("slice_metrics") or {}).items():

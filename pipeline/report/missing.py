@@ -18,11 +18,7 @@ class LeftOutError(Exception):
 
 @dataclass(frozen=True)
 class Missing:
-    """Stands in for a part that was left out.
-
-    Args:
-        why: One sentence.
-    """
+    """Stands in for a part that was left out."""
 
     why: str
 
@@ -31,7 +27,6 @@ def attempt(make: Callable[..., Any], *args: Any) -> Any:
     """Makes a part of a report.
 
     Args:
-        make: Makes it.
         *args: Its arguments; one that is missing itself makes the part missing too.
 
     Returns:

@@ -18,7 +18,6 @@ def render(template: str, **values: Any) -> str:
     """Fills a template.
 
     Args:
-        template: Its file, in this folder.
         **values: What it is given; text is escaped.
 
     Returns:

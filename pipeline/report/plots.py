@@ -87,8 +87,6 @@ def draw_trials(values: Sequence[float], scores: Sequence[float], label: str, lo
 
     Args:
         values: Of each trial: its number, or a value that it was trained with.
-        scores: What it was judged by.
-        label: Of the values.
         log: Whether powers of ten are equally far apart.
         best: `max` or `min` draws the best so far as a line; the values are in order then.
     """

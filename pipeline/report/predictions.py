@@ -32,11 +32,8 @@ class Mistake:
 
     Args:
         position: In the split, in the order of its files.
-        label: The true class.
-        predicted: The model's.
         probability: That the model gave the predicted class.
         of_label: That it gave the true class.
-        loss: Cross-entropy.
         image: uint8 [height, width, channels].
     """
 
@@ -82,14 +79,9 @@ def predict(
 
     Args:
         outputs: Of the run: the evaluation says which signature and output of the model was evaluated.
-        data: The examples.
-        split: The one that was evaluated.
         declared: The output that was declared, where there was no evaluation; None leaves it to what fits.
         most: Examples to predict; -1 is all.
         seconds: After which no more are predicted.
-
-    Returns:
-        Labels, probabilities, and the worst mistakes.
 
     Raises:
         LeftOutError: There is no model, or it serves no score for each class.

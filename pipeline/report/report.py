@@ -31,10 +31,6 @@ _LINE = re.compile(r"(.*?)(  +# .*)?$")
 def write_report(run: Run, path: str) -> None:
     """Writes the report of a run: with what there is, and one sentence in place of what there is not.
 
-    Args:
-        run: The run.
-        path: The page.
-
     Raises:
         OSError: It cannot be written.
     """
@@ -62,9 +58,6 @@ def write_report(run: Run, path: str) -> None:
 
 def read_run_outputs(run: Run) -> Outputs:
     """Reads what the components of a run made.
-
-    Args:
-        run: The run.
 
     Raises:
         LeftOutError: It is not known.
@@ -117,7 +110,6 @@ class Tuning:
     """The trials as a page shows them.
 
     Args:
-        metric: The objective.
         columns: Names of the values.
         rows: Of each trial: its number, whether it is the best, its cells, and what is to be said of it.
         charts: The objective over the trials, and over each value that is a number.

@@ -14,7 +14,6 @@ class ClassScore:
     """How well one class is told from the others.
 
     Args:
-        label: The class.
         precision: Of the examples predicted as this class, the share that is of it; None if there are none.
         recall: Of the examples of this class, the share predicted as it; None if there are none.
         f1: Harmonic mean of both; None where both are.
@@ -64,8 +63,6 @@ def confusion(labels: np.ndarray, predicted: np.ndarray, classes: int) -> np.nda
 
     Args:
         labels: The true class of each example.
-        predicted: The predicted one.
-        classes: How many there are.
     """
     return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
@@ -102,9 +99,6 @@ def calibrate(labels: np.ndarray, probabilities: np.ndarray) -> Calibration:
     Args:
         labels: The true classes; int64 [examples].
         probabilities: float32 [examples, classes].
-
-    Returns:
-        The reliability of equal bins.
     """
     sure = probabilities.max(axis=1).astype(np.float64)
     right = (probabilities.argmax(axis=1) == labels).astype(np.float64)

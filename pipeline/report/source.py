@@ -42,7 +42,6 @@ class DamagedError(ValueError):
     """A file that a run left is not what it wrote.
 
     Args:
-        path: The file.
         why: What is wrong with it.
     """
 
@@ -56,7 +55,6 @@ class Run:
     """One run, as its log folder tells of it.
 
     Args:
-        logs: The log folder.
         text: The resolved declaration, with where each value came from.
         summary: What summary.json says; empty where the run was killed before it could write one.
         values: The declaration's values, by dotted path.
@@ -100,9 +98,6 @@ def find_runs(named: Sequence[str]) -> list[Run]:
     Args:
         named: For each, its log folder, or a pipeline's folder, which means its latest run.
 
-    Returns:
-        The runs, in the same order.
-
     Raises:
         DeclarationError: Something else was named; the message tells of all of it.
     """
@@ -126,9 +121,6 @@ def log_folders(logs: str) -> list[str]:
     """Finds the log folders of a pipeline, the latest run's last.
 
     Their names tell the local time, which goes back at the end of summer, and is another in a container.
-
-    Args:
-        logs: The folder of all of them.
     """
     found = [os.path.join(logs, name) for name in (os.listdir(logs) if os.path.isdir(logs) else ())]
     return sorted((each for each in found if os.path.exists(os.path.join(each, DECLARATION))), key=_place_in_time)
@@ -147,9 +139,6 @@ def _place_in_time(logs: str) -> tuple[int, list[tuple[int, str]]]:
 
 def read_run(logs: str) -> Run:
     """Reads what a run left.
-
-    Args:
-        logs: Its log folder.
 
     Raises:
         OSError: There is no declaration, or it cannot be read.

@@ -29,8 +29,6 @@ class Chart:
     """A drawing with what it says.
 
     Args:
-        title: Its heading.
-        svg: The drawing.
         text: What can be read from it.
     """
 
@@ -123,7 +121,6 @@ def chart_metric(name: str, curves: Mapping[str, Series], runs: Sequence[str] = 
     """Draws one metric.
 
     Args:
-        name: Of the metric.
         curves: As of `draw_curves`.
         runs: As of `draw_curves`.
     """

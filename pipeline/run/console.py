@@ -44,14 +44,11 @@ def run_declaration(
     """Runs a declaration on this machine.
 
     Args:
-        loaded: The validated declaration.
-        workdir: Folder of all runs.
         cluster: Addresses of the cluster whose chief this process is; the other tasks wait for its training.
         summary: Takes what the run comes to; it is filled even if the run fails.
         require_blessing: Whether a model that is not blessed is a failure.
         tries: Whether the user's code is tried first.
         terminal_fd: As of `quiet`.
-        report: Whether to leave a report.
 
     Returns:
         The exit code: 0.
@@ -133,7 +130,6 @@ def reported(results: Summary, view: View, logs: str) -> Iterator[None]:
     Args:
         results: Of the run; written when the context ends.
         view: Shows what is going on, or that there is no report: that must not fail a run.
-        logs: The run's folder of logs.
     """
     try:
         yield

@@ -98,7 +98,6 @@ class DryRun:
     """A dry run that goes on in a process.
 
     Args:
-        loaded: The validated declaration.
         logs: Folder for the process's log.
         folder: For what it makes.
         log_stays: Whether that log is there afterwards, so that messages may name it.
@@ -123,9 +122,6 @@ class DryRun:
 
     def wait(self) -> Tried:
         """Waits for its end.
-
-        Returns:
-            What was tried.
 
         Raises:
             UserCodeError: The user's code failed, ended the process, or took too long.
@@ -244,12 +240,8 @@ def begin(loaded: Loaded, logs: Optional[str] = None, path: str = "") -> Iterato
     """Starts a dry run; it ends with the context.
 
     Args:
-        loaded: The validated declaration.
         logs: Folder for its log; None keeps none.
         path: As of `DryRun`.
-
-    Yields:
-        The dry run.
     """
     with scratch.made() as home:
         folder = tempfile.mkdtemp(dir=home)
@@ -264,12 +256,7 @@ def begin(loaded: Loaded, logs: Optional[str] = None, path: str = "") -> Iterato
 
 
 class Memory:
-    """Which code passed before, in a pipeline's folder.
-
-    Args:
-        loaded: The validated declaration.
-        folders: Of the pipeline.
-    """
+    """Which code passed before, in a pipeline's folder."""
 
     def __init__(self, loaded: Loaded, folders: PipelineFolders) -> None:
         self._loaded = loaded
@@ -331,12 +318,6 @@ def beside(
     loaded: Loaded, folders: PipelineFolders, logs: str, wanted: bool = True
 ) -> Iterator[Callable[[], Optional[Tried]]]:
     """Starts the dry run of a run, where it could say something new; it ends with the context.
-
-    Args:
-        loaded: The validated declaration.
-        folders: Of the pipeline.
-        logs: Of the run.
-        wanted: Whether there is to be one.
 
     Yields:
         Waits for what was tried, None if nothing was. Raises what `DryRun.wait` does, but for what the run itself will

@@ -32,9 +32,7 @@ def execute_file(
     """Executes a compiled pipeline on this machine.
 
     Args:
-        path: The compiled file.
         root: Folder of all executions, here or in a bucket.
-        given: Values of runtime parameters.
         results: Takes what the execution comes to; it is filled even if that fails.
         caches: Whether what was made before may be taken.
         require_blessing: Whether a model that is not blessed is a failure.

@@ -21,7 +21,6 @@ def add_outputs(results: Summary, outputs: OutputsInJson) -> None:
 
     Args:
         results: The summary; how the tasks went is in it already.
-        outputs: Their output artifacts.
     """
     from tfx_estimator.pipeline.run.results import add_outputs_to
 
@@ -33,7 +32,6 @@ def add_readable_outputs(results: Summary, outputs: OutputsInJson) -> list[str]:
 
     Args:
         results: As of `add_outputs`.
-        outputs: Likewise.
 
     Returns:
         What went wrong, a line for each artifact whose files are out of reach.

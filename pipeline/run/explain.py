@@ -30,7 +30,6 @@ def explain(error: BaseException, component: str, log: str) -> TfxEstimatorError
     """Finds the project's own error behind another, or the user's line behind it, or says what it is.
 
     Args:
-        error: What was raised.
         component: The component that ran; empty before the first.
         log: Where the whole of it stands.
 

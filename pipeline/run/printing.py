@@ -29,8 +29,6 @@ def title(console: Console, folders: PipelineFolders, what: str) -> None:
     """Prints the first line: what runs where.
 
     Args:
-        console: The console.
-        folders: The pipeline's.
         what: Where its declaration came from, say.
     """
     console.print(Text.assemble((folders.name, "bold"), f"  {one_line(what)}  →  {one_line(folders.home)}"))

@@ -21,8 +21,6 @@ def recorded(
 
     Args:
         results: Of the run, with its name; what was shown and what failed is put into it.
-        view: Of the run.
-        logs: Folder of its logs.
         prints: Whether the summary is printed as well.
         collect: Reads what the components came to before the run failed.
     """

@@ -176,7 +176,6 @@ def read_reasons(validation: Any, label_names: Sequence[str]) -> Iterator[str]:
     """Words what was missed.
 
     Args:
-        validation: A tfma.ValidationResult.
         label_names: The classes, in the order of their labels.
 
     Yields:

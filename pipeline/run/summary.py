@@ -28,7 +28,6 @@ class Warned:
 
     Args:
         component: Of which component; empty before the first.
-        text: What it said.
     """
 
     component: str
@@ -46,17 +45,12 @@ class Summary:
         source: Of the declaration: a preset's name, or a file.
         name: Of the pipeline; empty if the declaration is wrong.
         state: `succeeded`, `failed` or `interrupted`.
-        exit_code: Of the command.
         error: Its `type`, and `what`, `expected` and `todo`, as they were shown; None without one.
         started: When, as of ISO 8601, with the offset from UTC.
-        seconds: Elapsed time.
         components: How each component went, in their order; empty if the run ended before there was a pipeline.
-        warnings: What was shown.
         notes: On the declaration, and on the batches of an input_fn of the user's.
         examples: Number of examples, by split.
-        dataset: Name and version.
         accuracy: Of the Evaluator, overall.
-        loss: Mean cross-entropy, overall.
         evaluated: Number of examples that the Evaluator read.
         evaluated_split: Their split: `eval`, or `test` where one is declared.
         slices: Accuracy and number of examples by feature and value; crossed ones as `a x b`.

@@ -22,9 +22,6 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
     """Prints the results; how each component went stands above them already.
 
     Args:
-        console: The terminal.
-        results: Of the run.
-        logs: Its folder of logs.
         asynchronous: Whether workers train without waiting for each other.
     """
     counts = ", ".join(f"{count:,} {split}" for split, count in results.examples.items())

@@ -24,7 +24,6 @@ def in_order(folders: PipelineFolders, alone: bool = True) -> Iterator[None]:
     """Works in a pipeline's folder; SIGINT and SIGTERM end what runs in order.
 
     Args:
-        folders: The pipeline's.
         alone: Let no other run work there at the same time.
 
     Raises:
@@ -47,7 +46,6 @@ def quiet(log: str, terminal_fd: int = 1) -> Iterator[IO[str]]:
     """Sends all that libraries print, C++ included, to a file.
 
     Args:
-        log: The file.
         terminal_fd: What is left for us: 1, or 2 where stdout is for something else.
 
     Yields:

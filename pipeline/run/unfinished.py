@@ -21,7 +21,6 @@ def keep(summary: Summary, path: str, component: str, prints: bool) -> None:
     """Keeps it among the temporary files of the run; does nothing where nobody watches.
 
     Args:
-        summary: As far as it is known.
         path: Where it is to be written at the end.
         component: Which runs; empty if none does.
         prints: Whether it is to be printed as well.
@@ -39,11 +38,7 @@ def begin() -> None:
 
 
 def training_folder(folder: str) -> Optional[str]:
-    """Returns where a training that did not end well has left its things; None if none has.
-
-    Args:
-        folder: Of the run's temporary files.
-    """
+    """Returns where a training that did not end well has left its things; None if none has."""
     noted = scratch.noted(folder, scratch.TRAINING_FOLDER)
     # A run that was killed while it published may have moved it already.
     return noted if noted and (is_address(noted) or os.path.isdir(noted)) else None
@@ -51,10 +46,6 @@ def training_folder(folder: str) -> Optional[str]:
 
 def complete(folder: str, error: BaseException) -> Optional[dict[str, Any]]:
     """Writes the summary of a run that could not.
-
-    Args:
-        folder: Of the run's temporary files.
-        error: What ended it.
 
     Returns:
         The summary, if it is to be printed.

@@ -41,12 +41,6 @@ _TICK_SECONDS, _IDLE_SECONDS = 0.05, 1.0
 def watched(work: Callable[[], int]) -> int:
     """Works in a child; returns in both processes.
 
-    Args:
-        work: Returns an exit code.
-
-    Returns:
-        The exit code of the run.
-
     Raises:
         SignalledError: A signal ended it, and it could not say so itself.
         TfxEstimatorError: So did something else.
@@ -85,11 +79,7 @@ def watched(work: Callable[[], int]) -> int:
 
 
 class _Watch:
-    """What is known of the run.
-
-    Args:
-        child: Its process.
-    """
+    """What is known of the run."""
 
     def __init__(self, child: int) -> None:
         self._child = child

@@ -21,10 +21,7 @@ def launch_from(spec: dict[str, Any], node: str, declaration: Declaration, modul
     """Makes a step create the job, in place of training in its own container.
 
     Args:
-        spec: A PipelineSpec, which is changed.
-        node: Name of the step.
         declaration: With `deploy.vertex`.
-        modules: The user's own that training imports.
     """
     plan = make_plan(declaration, modules)
     task = spec["root"]["dag"]["tasks"][node]

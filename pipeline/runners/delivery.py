@@ -21,8 +21,6 @@ def deliver(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder:
     """Writes the file for the service, and the user's own modules; each whole or not at all.
 
     Args:
-        compiled: The pipeline.
-        loaded: What it was compiled of.
         target: One of `targets.ALL_TARGETS`.
         file: The file to write; one that is there is replaced.
         folder: For the modules.

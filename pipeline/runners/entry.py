@@ -36,18 +36,12 @@ def arguments(flag: str, place: str, modules: Packed, then: Sequence[str]) -> li
     Args:
         flag: HOME or ROOT.
         place: That folder, for the container; the modules lie in `modules` in the one, beside the other.
-        modules: The wheel.
-        then: The command that wants the modules.
     """
     return [flag, place, MODULES, modules.name, "--sha256", modules.sha256, "--", *then]
 
 
 def wheel_of(container: Mapping[str, Any]) -> Optional[str]:
-    """Returns the name of the wheel that a container fetches; empty if it is told none, None if it fetches none.
-
-    Args:
-        container: Of a compiled pipeline.
-    """
+    """Returns the name of the wheel that a container fetches; empty if it is told none, None if it fetches none."""
     if tuple(container.get("command", ())) != COMMAND:
         return None
     words = [*container.get("args", ())]

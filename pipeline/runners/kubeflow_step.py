@@ -27,7 +27,6 @@ def for_tfx(told: str, component: str) -> str:
     """Makes what Kubeflow Pipelines 2 tells a step what TFX expects.
 
     Args:
-        told: An ExecutorInput, as JSON.
         component: The inputs of the step's component, likewise; empty if it has none.
 
     Returns:
@@ -85,9 +84,6 @@ def _remove_markers(folder: str) -> None:
 
 def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Parses the command line.
-
-    Args:
-        argv: With the program's name.
 
     Returns:
         What TFX's own entry makes of it, but for what `for_tfx` changes; and the arguments of Beam.

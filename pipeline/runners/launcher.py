@@ -23,7 +23,6 @@ class Launcher(launcher.Launcher):
 
     Args:
         kept: The database, where it is kept in an object store.
-        options: TFX's.
     """
 
     def __init__(self, kept: Optional[StoredMetadata], **options: Any) -> None:

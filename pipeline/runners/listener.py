@@ -14,10 +14,8 @@ class NodeRun:
     """What became of one component.
 
     Args:
-        node: Its id.
         state: `ran`, `cached`, `resolved` (a resolver only looks things up), `failed`,
             `interrupted` (by a signal) or `not reached`.
-        seconds: Wall time.
         execution_id: In ML Metadata; None if it failed, or was not reached.
         upstream: The components that it waits for.
     """

@@ -58,7 +58,6 @@ class LocalRunner(LocalDagRunner):
         """Runs the components in topological order.
 
         Args:
-            pipeline: The compiled pipeline.
             run_options: Of a partial run, which TFX's own runner does.
         """
         if run_options or not self._listener:
@@ -163,7 +162,6 @@ def main(declaration: str, workdir: str) -> None:
 
     Args:
         declaration: A preset's name, or a file.
-        workdir: The folder of all runs.
     """
 
     def work() -> None:

@@ -16,9 +16,6 @@ from tfx_estimator.pipeline.folders import PipelineFolders
 def only_machine(folders: PipelineFolders) -> Iterator[None]:
     """Refuses what another machine would do to a pipeline as long as the context lasts.
 
-    Args:
-        folders: The pipeline's.
-
     Raises:
         PipelineError: Another machine works there, or the store cannot be read or written.
     """
@@ -38,9 +35,6 @@ def only_machine(folders: PipelineFolders) -> Iterator[None]:
 @contextlib.contextmanager
 def reached(folder: str) -> Iterator[None]:
     """Says which folder it is that cannot be read or written.
-
-    Args:
-        folder: In an object store.
 
     Raises:
         PipelineError: The context cannot use it.

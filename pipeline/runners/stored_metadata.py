@@ -27,11 +27,7 @@ logger = get_logger("run")
 
 
 class StoredMetadata:
-    """The database of one pipeline.
-
-    Args:
-        folders: The pipeline's.
-    """
+    """The database of one pipeline."""
 
     def __init__(self, folders: PipelineFolders) -> None:
         self._folders = folders

@@ -29,10 +29,6 @@ def compile_tfjob(declaration: Declaration, deploy: DeploySection, modules: Opti
     Args:
         declaration: What to run; its modules are not too large, as was checked when it was loaded.
         deploy: Where.
-        modules: The user's own.
-
-    Returns:
-        The ConfigMap and the TFJob.
     """
     data, binary = config_map.contents(declaration, modules)
     command = [

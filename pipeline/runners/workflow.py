@@ -32,7 +32,6 @@ def compile_workflow(
     """Compiles a pipeline.
 
     Args:
-        pipeline: The pipeline.
         deploy: Where it runs.
         modules: The user's own, by the step that imports them.
         folder: Where TFX's runner writes what it compiles.

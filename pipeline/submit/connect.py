@@ -27,7 +27,6 @@ def place_of(
     """Returns a note of where a declaration is submitted to, without a job yet; nobody is asked.
 
     Args:
-        deploy: Its section.
         target: One of `targets.ALL_TARGETS`.
         context: Of the kubeconfig, for Kubeflow Pipelines; None is its current one.
         namespace: Likewise; None is that of Kubeflow Pipelines. With an endpoint, that of the experiment.
@@ -59,11 +58,8 @@ def connect(
     """Connects to the service of a note.
 
     Args:
-        note: What is known of the place.
         folder: For logs of pods.
         text: What was compiled; empty where a job is only followed, as the next two.
-        name: Of the pipeline.
-        digest: Of the text.
         account: That the steps run as; None is the service's default.
 
     Raises:
@@ -96,13 +92,7 @@ def connect(
 
 
 def with_job(note: Note, service: Service, job: str) -> Note:
-    """Returns the note of a job that was started.
-
-    Args:
-        note: Of the place.
-        service: Which runs it.
-        job: Its name.
-    """
+    """Returns the note of a job that was started."""
     return dataclasses.replace(note, job=job, address=service.address(job), **service.place())
 
 

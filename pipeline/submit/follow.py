@@ -22,14 +22,6 @@ Say = Callable[[str, bool], None]
 def follow(service: Service, job: str, say: Say) -> Look:
     """Follows a job.
 
-    Args:
-        service: Which runs it.
-        job: Its name.
-        say: Is told of what changes.
-
-    Returns:
-        How it ended.
-
     Raises:
         TfxEstimatorError: It did not succeed, or the service does not answer.
     """
@@ -59,9 +51,7 @@ def patiently(ask: Callable[[], _Told], say: Say, seconds: float) -> _Told:
     """Asks a service; that it does not answer for a while is borne.
 
     Args:
-        ask: The question.
         say: Is told that it does not, and that it does again.
-        seconds: How long it may take.
 
     Raises:
         PipelineError: It took longer, or the service refuses.

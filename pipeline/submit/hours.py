@@ -16,7 +16,6 @@ def estimate_hours(declaration: Declaration, runs: str) -> str:
     """Estimates, in words; says so where nothing is known.
 
     Args:
-        declaration: What is to be trained.
         runs: Folder of runs, in which that of the pipeline is looked for.
     """
     trainer = declaration.trainer

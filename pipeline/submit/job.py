@@ -36,7 +36,6 @@ class Look:
 
     Args:
         state: In the service's words.
-        ended: Whether nothing follows.
         error: Why it did not succeed; None while it goes on, and if it did.
         tasks: The states of its steps, or pods, by name.
         lines: What it has printed since the last look.
@@ -83,11 +82,8 @@ def failed(job: str, state: str, message: str, steps: Mapping[str, str], todo: s
     """Returns the error of a job that did not succeed: of the training, where that was what failed.
 
     Args:
-        job: Its name.
-        state: In the service's words.
         message: Likewise; may be empty.
         steps: What the steps that failed say, by name.
-        todo: What to do next.
     """
     said = [f"{step}: {text}" if text else f"{step} failed" for step, text in steps.items()]
     what = f"the job {job} ended with {state}: {message or 'the service says no more'}"

@@ -16,12 +16,8 @@ def bring(compiled: Compiled, folder: str, pipeline_root: str) -> list[str]:
     """Copies the wheels of a compiled pipeline; one that is there already is left alone.
 
     Args:
-        compiled: The pipeline.
         folder: For the wheels, where this machine does not see the volume that they belong in.
         pipeline_root: Where the steps write.
-
-    Returns:
-        What was copied, by its place.
 
     Raises:
         DeclarationError: They belong in a volume that is not mounted here.

@@ -28,8 +28,6 @@ class Note:
         target: One of `targets.ALL_TARGETS`.
         job: Its name, as the service knows it.
         address: Where a person sees it.
-        project: Of Google Cloud.
-        region: Of Vertex AI.
         context: Of the kubeconfig; None is its current one, before the job was submitted, or the pod's cluster.
         namespace: Of the TFJob, or of Kubeflow Pipelines; with an endpoint that of the experiment.
         endpoint: Of Kubeflow Pipelines; None is by way of the Kubernetes API server.
@@ -56,7 +54,6 @@ def write_note(folder: str, note: Note) -> str:
 
     Args:
         folder: Where to.
-        note: One that is there is replaced.
 
     Raises:
         TfxEstimatorError: It cannot be written.
@@ -76,7 +73,6 @@ def keep_former(folder: str, note: Note) -> Optional[tuple[str, str]]:
 
     Args:
         folder: In which the new note will be.
-        note: The new one.
 
     Returns:
         The former job, and the file that its note is kept in; None if there is none, or it was of the same job.

@@ -28,7 +28,6 @@ class Row(NamedTuple):
         step: Its name; with a number of machines, if there may be several.
         machine: Its type, or most CPUs and memory.
         accelerator: Empty for none.
-        image: Of the container.
     """
 
     step: str
@@ -41,7 +40,6 @@ def read_plan(text: str, target: str) -> list[Row]:
     """Reads what was compiled.
 
     Args:
-        text: Of the file.
         target: One of `targets.ALL_TARGETS`.
     """
     first, *rest = yaml.safe_load_all(text) if target != VERTEX else [json.loads(text)]
@@ -53,12 +51,7 @@ def read_plan(text: str, target: str) -> list[Row]:
 
 
 def lines(rows: list[Row], more: dict[str, str]) -> list[str]:
-    """Returns a table, and what else is to be known before it is submitted.
-
-    Args:
-        rows: The steps.
-        more: Title and text.
-    """
+    """Returns a table, and what else is to be known before it is submitted."""
     titles = Row("step", "machine", "accelerator", "")
     images = list(dict.fromkeys(row.image for row in rows))
     cells = [titles, *rows]

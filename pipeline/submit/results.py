@@ -27,7 +27,6 @@ def show_results(look: Look, job: str, address: str) -> None:
 
     Args:
         look: The last one; without outputs of a step of ours nothing is printed.
-        job: Its name.
         address: Where its logs are seen.
     """
     if not _TOLD & look.outputs.keys():

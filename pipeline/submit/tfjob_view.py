@@ -28,8 +28,6 @@ class TfJobView:
     """What was seen of a TFJob, from the first look on.
 
     Args:
-        kube: The cluster.
-        job: Its name.
         there: The TFJob, as the server tells of it.
         folder: For the logs of its pods.
     """
@@ -54,9 +52,6 @@ class TfJobView:
     def hear(self, pods: list[Object]) -> dict[str, str]:
         """Takes note of what has become of the pods.
 
-        Args:
-            pods: Those that there are.
-
         Returns:
             The phase of each, by its name.
         """
@@ -72,12 +67,7 @@ class TfJobView:
         return {each["metadata"]["name"]: each.get("status", {}).get("phase", "") for each in pods}
 
     def past_hope(self, place: str, there: Object) -> Optional[TfxEstimatorError]:
-        """Returns why a TFJob is to be ended that its operator leaves at work; None if it is not.
-
-        Args:
-            place: Its namespace and name.
-            there: The TFJob.
-        """
+        """Returns why a TFJob is to be ended that its operator leaves at work; None if it is not."""
         if self._failures.lingers and state_of(there) == RESTARTING:
             return self.error(place)
         if self._policy == EXIT_CODE and self._failures.restarts > self._limit:
@@ -93,7 +83,6 @@ class TfJobView:
         """Returns what the TFJob failed by, once the logs have come to their ends.
 
         Args:
-            place: Its namespace and name.
             condition: By which the operator has ended it; None if it was not the operator.
         """
         self.end(LAST_WORDS_SECONDS)

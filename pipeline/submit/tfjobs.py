@@ -33,10 +33,8 @@ class TfJobs:
     """See `job.Service`.
 
     Args:
-        kube: The cluster.
         folder: For the logs of the pods.
         text: What was compiled; empty where a TFJob is only followed.
-        digest: Of it.
         uid: Of the TFJob that is followed, which another one may have replaced; None is whichever is there.
     """
 

@@ -39,14 +39,8 @@ class Vertex:
     """See `job.Service`.
 
     Args:
-        client: Of the region.
-        project: Of Google Cloud.
-        region: Of Vertex AI.
         text: What was compiled; empty where a job is only followed, as the next two.
-        name: Of the pipeline.
-        digest: Of the text.
         account: That the steps run as; None is the project's default.
-        credentials: Of the client.
     """
 
     def __init__(
@@ -174,9 +168,6 @@ class Vertex:
 
 def connect(region: str) -> tuple[PipelineServiceClient, Credentials]:
     """Returns a client with this machine's credentials, which were tried, and these.
-
-    Args:
-        region: Of Vertex AI.
 
     Raises:
         PipelineError: There are none, or they have ended.

@@ -26,9 +26,6 @@ _ANSWER_SECONDS = 1.0
 def note_ends(path: str) -> Callable[[], None]:
     """Has the stack written down when a crash, or `os._exit`, ends this process.
 
-    Args:
-        path: Of a file to make.
-
     Returns:
         Ends this for `os._exit`: from then on anybody may end the process, as its work is done.
     """
@@ -60,9 +57,6 @@ def note_stacks(path: str) -> None:
 
     By a signal, not again and again by a thread of faulthandler's, which reads frames that are changing: on Python 3.13
     that crashes now and then (python/cpython#140815).
-
-    Args:
-        path: Of a file to make.
     """
     file = open(path, "w", encoding="utf-8")  # noqa: SIM115  # for good
     faulthandler.register(_ASKED, file, all_threads=False)

@@ -118,7 +118,6 @@ def modules_named(found: Import, search_paths: Sequence[str]) -> Iterator[str]:
     """Yields the dotted names of all modules that an import may run: of the packages around it, and of what it takes.
 
     Args:
-        found: The import.
         search_paths: Folders to look for modules in before `sys.path`.
     """
     yield from _with_parents(found.name)

@@ -43,9 +43,6 @@ def causes(error: BaseException) -> list[BaseException]:
 def user_lines(error: BaseException) -> list[str]:
     """Finds the lines that are neither a library's nor this project's, behind an error and what caused it.
 
-    Args:
-        error: With its traceback.
-
     Returns:
         As Python prints them, the innermost of the latest error last; none if no code of the user's took part.
     """

@@ -12,11 +12,7 @@ _MODEL_FN = {"features", "labels"}
 
 
 def is_model_fn(names: Collection[str]) -> bool:
-    """Tells a whole Estimator model_fn, which takes features, labels and mode, from a network function.
-
-    Args:
-        names: Of the function's arguments.
-    """
+    """Tells a whole Estimator model_fn, which takes features, labels and mode, from a network function."""
     return set(names) >= _MODEL_FN
 
 
@@ -29,7 +25,6 @@ def find_arguments(target: str, search_paths: Sequence[str] = ()) -> ast.argumen
     """Returns the arguments of `package.module:function`; None if the text cannot tell them: see `find_function`.
 
     Args:
-        target: The function.
         search_paths: Folders that are searched before `sys.path`.
     """
     function = find_function(target, search_paths)
@@ -43,7 +38,6 @@ def find_function(target: str, search_paths: Sequence[str] = ()) -> ast.Function
     module is not there, or is no Python source.
 
     Args:
-        target: The function.
         search_paths: Folders that are searched before `sys.path`.
     """
     module_name, _, name = target.partition(":")
@@ -62,11 +56,7 @@ def find_function(target: str, search_paths: Sequence[str] = ()) -> ast.Function
 
 
 def may_compile(target: str) -> bool:
-    """Tells whether the module of `package.module:function` calls some object's `compile`, as that of a Keras model.
-
-    Args:
-        target: The function.
-    """
+    """Tells whether the module of `package.module:function` calls some object's `compile`, as that of a Keras model."""
     module = find_module(target.partition(":")[0])
     tree = _parse(module) if module is not None else None
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call)) if tree is not None else ()

@@ -45,7 +45,6 @@ def imports(tree: ast.Module, module: Module) -> Iterator[Import]:
     """Yields what a module's text may import, anywhere in it.
 
     Args:
-        tree: Of the text.
         module: Where it stands.
     """
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, False)]
@@ -65,11 +64,7 @@ def imports(tree: ast.Module, module: Module) -> Iterator[Import]:
 
 
 def looks_elsewhere(tree: ast.Module) -> bool:
-    """Tells whether a module's text has to do with where, or how, Python finds modules.
-
-    Args:
-        tree: Of the text.
-    """
+    """Tells whether a module's text has to do with where, or how, Python finds modules."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sys":
             found = node.attr in _OF_SYS
@@ -83,11 +78,7 @@ def looks_elsewhere(tree: ast.Module) -> bool:
 
 
 def listed_names(tree: ast.Module) -> set[str]:
-    """Returns the names that a text puts into `__all__`: of a package, `from x import *` imports those modules.
-
-    Args:
-        tree: Of the text.
-    """
+    """Returns the names that a text puts into `__all__`: of a package, `from x import *` imports those modules."""
     found: set[str] = set()
     for node in ast.walk(tree):
         places: list[ast.expr] = []
@@ -106,7 +97,6 @@ def computed_imports(tree: ast.Module, module: Module) -> list[int]:
     """Returns the lines where modules are imported by names that the text does not tell.
 
     Args:
-        tree: Of the text.
         module: Where it stands.
     """
     return sorted(

@@ -22,7 +22,6 @@ class Module:
     """A module that was found.
 
     Args:
-        name: Its dotted name.
         file: Its file; None for a namespace package.
         folders: Where its submodules lie; empty for a module that is no package.
     """
@@ -75,7 +74,6 @@ def find_module(name: str, search_paths: Sequence[str] = ()) -> Module | None:
     This project's own package comes first, then `search_paths`, then `sys.path`.
 
     Args:
-        name: Dotted name.
         search_paths: Folders to look in before `sys.path`: the declaration's folder and the current one.
 
     Returns:

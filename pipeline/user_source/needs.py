@@ -23,7 +23,6 @@ class Need:
     """An import in a module of the user's.
 
     Args:
-        module: What it names.
         where: The file and the line.
     """
 
@@ -53,7 +52,6 @@ def find_needs(target: str, search_paths: Sequence[str] = ()) -> Needs:
 
     Args:
         target: As of `fingerprint_source`.
-        search_paths: As there.
 
     Raises:
         DeclarationError: There is no such module or file.
@@ -98,7 +96,6 @@ def find_computed(target: str, search_paths: Sequence[str] = ()) -> list[str]:
 
     Args:
         target: As of `fingerprint_source`.
-        search_paths: As there.
 
     Raises:
         DeclarationError: There is no such module or file.

@@ -33,7 +33,6 @@ class Packed:
 
     Args:
         name: Of the wheel; it holds part of the contents' hash.
-        data: The wheel.
         modules: Dotted names of what is in it, sorted.
     """
 
@@ -54,7 +53,6 @@ def pack(targets: Sequence[str], search_paths: Sequence[str] = ()) -> Optional[P
 
     Args:
         targets: As of `fingerprint_source`.
-        search_paths: As there.
 
     Returns:
         The wheel, installable by pip; None where there is nothing of the user's own.

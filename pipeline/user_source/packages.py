@@ -25,11 +25,7 @@ def distributions_of(module: str) -> tuple[str, ...]:
 
 
 def is_of_image(module: str) -> bool:
-    """Tells whether a top-level module is of what this project's image has: of the packages of its lock file.
-
-    Args:
-        module: Its name.
-    """
+    """Tells whether a top-level module is of what this project's image has: of the packages of its lock file."""
     return any(_canonical(each) in _of_image() for each in distributions_of(module))
 
 
@@ -37,7 +33,6 @@ def is_editable(module: str, file: Path) -> bool:
     """Tells whether a file is of a package that was installed to be edited where it lies.
 
     Args:
-        module: Name of the top-level module.
         file: Where links lead.
     """
     from importlib import metadata

@@ -46,7 +46,6 @@ def is_read(keys: Keys, read: set[Keys]) -> bool:
     """Tells whether an entry is read: itself, the dict that it is in, or a part of it.
 
     Args:
-        keys: Of the entry.
         read: What is read; `()` is all.
     """
     return any(keys[: len(each)] == each[: len(keys)] for each in read)

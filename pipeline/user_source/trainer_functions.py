@@ -38,9 +38,6 @@ class RunFn:
 def functions_of(module_file: str) -> tuple[str, ...] | None:
     """Tells which of the two functions a module file has.
 
-    Args:
-        module_file: Its path.
-
     Returns:
         `run_fn`, `trainer_fn`, both or neither; None if the text cannot tell which TFX would call: run_fn, if there is
         one.

@@ -50,10 +50,8 @@ class Reached:
     """What a run reached.
 
     Args:
-        preset: Its name.
         path: Of `trainer.path`; empty is the preset's own.
         accuracy: On the test images.
-        steps: Of training.
         training: Seconds of training alone, with the start of its process.
         wall: Seconds of the whole run; those of other paths find its examples made.
         cpu: CPU seconds of the whole run, with all its processes.
@@ -118,9 +116,7 @@ def train(preset: str, path: str, workdir: Path, overrides: Sequence[str]) -> Re
     """Runs a preset as a user does.
 
     Args:
-        preset: Its name.
         path: Of `trainer.path`, which is among the overrides; empty is the preset's own.
-        workdir: Folder of the runs.
         overrides: `FIELD=VALUE` each.
 
     Returns:
@@ -144,10 +140,7 @@ def read(preset: str, path: str, summary: dict[str, Any], spent: Clock) -> Reach
     """Takes from a run's summary what it reached.
 
     Args:
-        preset: Its name.
         path: Of `trainer.path`; empty is the preset's own.
-        summary: Of the run.
-        spent: By the run.
 
     Returns:
         What it reached.

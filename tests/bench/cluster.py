@@ -22,7 +22,6 @@ class Side:
 
     Args:
         strategy: Of `bench strategies`.
-        count: Of its workers.
         alone: How many such trainings there are at once, each on a core of its own.
         trainer: Entries of `trainer`.
     """
@@ -59,9 +58,7 @@ def measure_side(side: Side, inputs: dict[str, Any], data_dir: Optional[str]) ->
     """Trains `cifar_cnn` on the path `keras`.
 
     Args:
-        side: How.
         inputs: What `prepare` returned.
-        data_dir: TFDS data_dir.
 
     Returns:
         CPU seconds, wall seconds and examples; examples/s; and the same as if other processes had taken nothing.
@@ -86,15 +83,7 @@ def measure_side(side: Side, inputs: dict[str, Any], data_dir: Optional[str]) ->
 
 
 def prepare(folder: str, data_dir: Optional[str]) -> dict[str, Any]:
-    """Runs the preset's pipeline up to the Trainer; what is there already comes from TFX's cache.
-
-    Args:
-        folder: Of the run.
-        data_dir: TFDS data_dir.
-
-    Returns:
-        Fields of TrainerInputs.
-    """
+    """Runs the preset's pipeline up to the Trainer; what is there already comes from TFX's cache."""
     from tfx_estimator.pipeline.bench.inputs import prepare_inputs
     from tfx_estimator.pipeline.folders import PipelineFolders
 
@@ -116,11 +105,7 @@ def train(
     """Trains once: see `measure_side`.
 
     Args:
-        strategy: Of Side.
-        count: Of Side.
-        trainer: Of Side.
         inputs: What `prepare` returned.
-        data_dir: TFDS data_dir.
         core: The only one; None is as `bench strategies` chooses.
 
     Returns:

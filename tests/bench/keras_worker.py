@@ -29,10 +29,6 @@ class Case:
     """What is trained.
 
     Args:
-        dataset: Of TFDS.
-        model: Our network function.
-        batch_size: Examples.
-        precision: Of our side.
         threads: Of an operation; 0 is as of the data set's preset, parts of a batch at the same time.
     """
 
@@ -58,12 +54,9 @@ def train(
     """Trains with Keras, or the same with an Estimator.
 
     Args:
-        slices: Measures.
         side: `guide`; or one of PATHS; or `constant` and the path, with one batch that stays in memory; or, of Keras's,
             `xla` and the path, with a step that XLA compiles, or WHOLE or ONE_THREAD and the path; or PRODUCTS.
-        case: Of CASES.
         data_dir: TFDS data_dir, for the guide.
-        prepared: Our tf.Examples and graph.
         slice_steps: Steps in a slice; a multiple of the 100 between two reports, where an execution always ends.
     """
     if side == "guide":

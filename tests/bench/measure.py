@@ -48,8 +48,6 @@ def run_worker(task: str, *, python: str = sys.executable, **options: Any) -> di
     """Runs a task of `tests.bench.worker` in a fresh process.
 
     Args:
-        task: Name of the task.
-        python: What runs it.
         options: Its arguments; what JSON can hold.
 
     Returns:
@@ -71,7 +69,6 @@ class Worker:
 
     Args:
         task: Name of the task, see `tests.bench.worker`.
-        python: What runs it.
         options: Its arguments; what JSON can hold.
     """
 
@@ -116,9 +113,6 @@ class Worker:
     def hear(self) -> dict[str, Any]:
         """Waits for the next thing that it says.
 
-        Returns:
-            The object.
-
         Raises:
             RuntimeError: It ended or said nothing for too long.
         """
@@ -130,11 +124,7 @@ class Worker:
         return json.loads(line)
 
     def go(self) -> dict[str, Any]:
-        """Lets it do its next slice.
-
-        Returns:
-            What the slice cost.
-        """
+        """Lets it do its next slice."""
         self._stdin.write("go\n")
         return self.hear()
 
@@ -157,8 +147,6 @@ def alternate(sides: Sequence[tuple[str, Callable[[], dict]]], rounds: int, tell
 
     Args:
         sides: Name and measurement of each.
-        rounds: How often.
-        tell: Hears of every single result.
 
     Returns:
         The results of each side, in order.
@@ -183,7 +171,6 @@ def alternate_slices(
         sides: Name of each, and what starts its worker.
         slices: How many each worker does.
         rounds: How often all of it, with fresh processes.
-        tell: Hears of every round.
 
     Returns:
         The slices of each side, in order.
@@ -212,9 +199,5 @@ def median(results: Sequence[dict], key: str) -> float:
 
     Args:
         results: One per round or slice.
-        key: Name of the value.
-
-    Returns:
-        The median.
     """
     return statistics.median(result[key] for result in results)

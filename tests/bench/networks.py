@@ -6,14 +6,7 @@ import tensorflow as tf
 
 
 def dense(num_classes: int) -> tf.keras.Model:
-    """The dense network for MNIST of Keras's guide.
-
-    Args:
-        num_classes: Number of logits.
-
-    Returns:
-        An unbuilt model.
-    """
+    """The dense network for MNIST of Keras's guide."""
     layers = tf.keras.layers
     stack = [layers.Flatten(), layers.Dense(128, activation="relu"), layers.Dense(num_classes)]
     return tf.keras.Sequential(stack)

@@ -18,37 +18,24 @@ class CpuListener:
         self._started = Clock.now()
 
     def run_started(self, nodes: Sequence[NodeRun]) -> None:
-        """The pipeline starts.
-
-        Args:
-            nodes: Its components.
-        """
+        """The pipeline starts."""
 
     def node_started(self, node: str, index: int, total: int) -> None:
         """A component starts.
 
         Args:
-            node: Its id.
             index: From 1.
-            total: Number of components.
         """
         self._started = Clock.now()
 
     def node_ended(self, run: NodeRun) -> None:
-        """A component has ended.
-
-        Args:
-            run: How.
-        """
+        """A component has ended."""
         spent = Clock.now() - self._started
         self.nodes[run.node] = {"cpu": spent.cpu, "wall": spent.wall}
 
 
 def measured_run(pipeline: Pipeline) -> dict[str, dict[str, float]]:
     """Runs any TFX pipeline, one component after the other.
-
-    Args:
-        pipeline: The pipeline.
 
     Returns:
         CPU and wall seconds under each component's id.

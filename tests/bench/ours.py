@@ -27,16 +27,9 @@ def declaration(
     """Declares a data set with the network of the peers.
 
     Args:
-        name: The pipeline's.
         data_dir: TFDS data_dir; None is TFDS's own default.
-        batch_size: Examples.
         steps: Of training; a checkpoint comes at the end only, as with the peers.
-        optimizer: The section.
-        dataset: Of TFDS.
         **trainer: Further entries of `trainer`.
-
-    Returns:
-        The declaration.
     """
     return Declaration.parse_obj(
         {
@@ -57,11 +50,6 @@ def declaration(
 
 def prepare(workdir: str, data_dir: Optional[str], dataset: str = "mnist") -> dict[str, Any]:
     """Runs a pipeline up to Transform; what is there already comes from TFX's cache.
-
-    Args:
-        workdir: Folder of the run.
-        data_dir: TFDS data_dir.
-        dataset: Of TFDS.
 
     Returns:
         `examples` and `transform`: folders of the artifacts.
@@ -90,9 +78,6 @@ def trainer_spec(
 
     Args:
         prepared: What `prepare` returned.
-        model_dir: Folder of the training.
-        batch_size: Examples.
-        steps: Of training.
         declared: What is trained; by default MNIST, with the tutorial's optimizer.
 
     Returns:
@@ -113,14 +98,7 @@ def trainer_spec(
 
 
 def first_batch(input_fn: Any) -> Any:
-    """Reads a batch of training, to be kept in memory.
-
-    Args:
-        input_fn: Of a TrainSpec.
-
-    Returns:
-        Features and labels, as NumPy's arrays.
-    """
+    """Reads a batch of training, to be kept in memory."""
     import tensorflow as tf
 
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -134,11 +112,6 @@ def keras_input(prepared: dict[str, Any], model_dir: str, section: TrainerSectio
 
     Args:
         prepared: What `prepare` returned.
-        model_dir: Folder of the training.
-        section: The declared trainer.
-
-    Returns:
-        The input.
     """
     from tfx_estimator.components.trainer.declared_input import declared_input
 

@@ -14,14 +14,7 @@ _PIXELS, _HIDDEN, _CLASSES = 28 * 28, 128, 10
 
 
 def multiply(slices: Slices, batch_size: int, threads: int, slice_steps: int) -> None:
-    """Does them by TensorFlow's own kernels: forward, and backward to the weights, not to the images.
-
-    Args:
-        slices: Measures.
-        batch_size: Examples.
-        threads: Of an operation.
-        slice_steps: Steps in a slice.
-    """
+    """Does them by TensorFlow's own kernels: forward, and backward to the weights, not to the images."""
     os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
     import tensorflow as tf
 

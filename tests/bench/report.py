@@ -16,9 +16,7 @@ class Ratio:
     Args:
         what: What is compared, with whom.
         peer: The peer's value, with its unit.
-        ours: Our value.
         ratio: How many times better ours is, from medians over the rounds.
-        target: At least this.
     """
 
     what: str
@@ -41,7 +39,6 @@ def show(ratios: list[Ratio], console: Console) -> None:
     """Prints the claims as a table.
 
     Args:
-        ratios: The claims.
         console: Where to.
     """
     table = Table(title="against named peers, medians")
@@ -58,7 +55,6 @@ def show_nodes(peer: dict[str, float], ours: dict[str, float], console: Console)
 
     Args:
         peer: CPU seconds under each component's id.
-        ours: The same.
         console: Where to.
     """
     table = Table(title="CPU seconds per component, medians")

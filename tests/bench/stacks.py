@@ -22,9 +22,6 @@ RUN: dict[str, Any] = {"side": "ours", "floats": "", "batch_size": 128, "steps":
 def stacks(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """Today's stack against the old one: an Estimator on MNIST, Keras on CIFAR-10, and a whole run.
 
-    Args:
-        setting: What all benchmarks share.
-
     Returns:
         The claims, and all single results: none without a Python of the other stack.
     """

@@ -31,14 +31,7 @@ MICROBATCHES = (1, 2, 4, 8)
 
 
 def training(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
-    """Our Estimator path from tf.Examples against TensorFlow's tutorial, and against a batch that stays in memory.
-
-    Args:
-        setting: What all benchmarks share.
-
-    Returns:
-        The claims, and all single results.
-    """
+    """Our Estimator path from tf.Examples against TensorFlow's tutorial, and against a batch that stays in memory."""
     results, cpu, rate = _train(setting, ("tutorial", "ours", "constant"), TRAINING_STEPS, TRAINING_SLICES)
     return [
         less("training: CPU per example, TensorFlow's tutorial", cpu["tutorial"], cpu["ours"], 1.8),
@@ -48,14 +41,7 @@ def training(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 
 
 def supervisor(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
-    """Our Estimator path with the hooks, heartbeat and polling of a supervised task, against the same without.
-
-    Args:
-        setting: What all benchmarks share.
-
-    Returns:
-        The claims, and all single results.
-    """
+    """Our Estimator path with the hooks, heartbeat and polling of a supervised task, against the same without."""
     results, cpu, rate = _train(setting, ("ours", "supervised"), SUPERVISED_STEPS, SUPERVISED_SLICES)
     return [
         less("supervisor: CPU per example, training without one", cpu["ours"], cpu["supervised"], 0.97),
@@ -64,14 +50,7 @@ def supervisor(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 
 
 def keras_dense(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
-    """The dense MNIST model of Keras's guide on our Keras paths, against the guide's own code.
-
-    Args:
-        setting: What all benchmarks share.
-
-    Returns:
-        The claims, and all single results.
-    """
+    """The dense MNIST model of Keras's guide on our Keras paths, against the guide's own code."""
     sides = ("guide", *KERAS_PATHS)
     results, cpu, _ = _train_keras(setting, "dense", sides, DENSE_STEPS, DENSE_SLICES)
     what = "{}: CPU per example, Keras's guide, dense MNIST"
@@ -83,12 +62,6 @@ def keras_cifar(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 
     As in its preset, which computes parts of a batch at the same time; beside it with whole batches, by TensorFlow's
     own threads and by one.
-
-    Args:
-        setting: What all benchmarks share.
-
-    Returns:
-        The claims, and all single results.
     """
     beside = [f"{which} keras" for which in (WHOLE, ONE_THREAD)]
     results, cpu, rate = _train_keras(setting, "cifar_cnn", ("guide", *KERAS_PATHS, *beside), CIFAR_STEPS, CIFAR_SLICES)
@@ -104,12 +77,6 @@ def keras_precision(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """CIFAR-10 with `cifar_cnn` in `mixed_bfloat16` on our Keras paths, against the guide's own code in float32.
 
     The target is that of a processor with AVX512-BF16 or AMX.
-
-    Args:
-        setting: What all benchmarks share.
-
-    Returns:
-        The claims, and all single results.
     """
     sides = ("guide", *KERAS_PATHS)
     results, cpu, _ = _train_keras(setting, "cifar_cnn_bfloat16", sides, CIFAR_STEPS, CIFAR_SLICES)
@@ -122,12 +89,6 @@ def xla(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 
     Beside them the products of its matrices alone: where these cost more than 1 / 1.3 of a step, whoever does the same
     products cannot gain what is asked, and had all the rest for nothing.
-
-    Args:
-        setting: What all benchmarks share.
-
-    Returns:
-        The claims, and all single results.
     """
     sides = [side for path in KERAS_PATHS for side in (path, f"xla {path}")]
     results, cpu, rate = _train_keras(setting, "dense", [*sides, PRODUCTS], DENSE_STEPS, DENSE_SLICES)
@@ -140,14 +101,7 @@ def xla(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 
 
 def keras_input(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
-    """Each path, an Estimator's too, against the same on a batch that stays in memory, on CIFAR-10 and MNIST.
-
-    Args:
-        setting: What all benchmarks share.
-
-    Returns:
-        The claims, and all single results.
-    """
+    """Each path, an Estimator's too, against the same on a batch that stays in memory, on CIFAR-10 and MNIST."""
     ratios: list[Ratio] = []
     everything: dict[str, Any] = {}
     for case, steps, target in (("cifar_cnn", CIFAR_STEPS, 0.95), ("mnist_cnn", DENSE_STEPS, 0.9)):
@@ -164,12 +118,6 @@ def two_processes(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 
     Gradients of four parts; weights averaged every four steps. Beside them two trainings that know nothing of each
     other: more than these no two processes can.
-
-    Args:
-        setting: What all benchmarks share.
-
-    Returns:
-        The claims, and all single results.
     """
     setting.tell("preparing the inputs of the preset cifar10")
     inputs = run_worker("prepare_cluster", folder=setting.folder, data_dir=setting.data_dir)
@@ -189,14 +137,7 @@ def two_processes(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 
 
 def stages(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
-    """`pipeline_parallel` of two equal stages: their time at work against the ideal, and its rate against one device.
-
-    Args:
-        setting: What all benchmarks share.
-
-    Returns:
-        The claims, and all single results.
-    """
+    """`pipeline_parallel` of two equal stages: time at work against the ideal, and its rate against one device."""
     sides = [(str(count), whole("measure_stages", microbatches=count)) for count in (0, *MICROBATCHES)]
     results = alternate(sides, setting.rounds, setting.tell)
     ratios = []
@@ -210,14 +151,7 @@ def stages(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 
 
 def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
-    """Our input_fn, decoding and Transform graph included, against the tutorial's.
-
-    Args:
-        setting: What all benchmarks share.
-
-    Returns:
-        The claims, and all single results.
-    """
+    """Our input_fn, decoding and Transform graph included, against the tutorial's."""
     options = {"data_dir": setting.data_dir, "prepared": setting.prepared(), "batch_size": TUTORIAL_BATCH}
     sides = [
         (side, in_slices("read", side=side, batches=batches, **options)) for side, batches in READER_BATCHES.items()
@@ -229,12 +163,6 @@ def reader(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 
 def pipeline(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
     """The whole pipeline against the shape of TFX's official MNIST example.
-
-    Args:
-        setting: What all benchmarks share.
-
-    Returns:
-        The claims, and all single results.
 
     Raises:
         RuntimeError: A side pushed no model.
@@ -271,9 +199,6 @@ def pipeline(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
 
 def per_node(values: list[dict[str, Any]]) -> dict[str, float]:
     """Medians of each component's CPU seconds.
-
-    Args:
-        values: The results of one side.
 
     Returns:
         CPU seconds under each component's id.

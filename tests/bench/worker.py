@@ -40,14 +40,7 @@ class Slices:
         return self._wait()
 
     def done(self, examples: int) -> bool:
-        """Says what the slice cost, and waits.
-
-        Args:
-            examples: In this slice.
-
-        Returns:
-            Shall there be another one.
-        """
+        """Says what the slice cost, and waits."""
         now = Clock.now()
         # What other threads did while this side had to wait counts as well: they prefetch.
         spent = {"cpu": now.cpu - self._cpu, "wall": now.wall - self._start.wall, "examples": examples}
@@ -78,16 +71,7 @@ def main(argv: list[str]) -> None:
 
 
 def prepare(workdir: str, data_dir: Optional[str], dataset: str = "mnist") -> dict[str, Any]:
-    """Makes the tf.Examples and the Transform graph that our side reads.
-
-    Args:
-        workdir: Folder of the run.
-        data_dir: TFDS data_dir.
-        dataset: Of TFDS.
-
-    Returns:
-        Their folders.
-    """
+    """Makes the tf.Examples and the Transform graph that our side reads."""
     from tests.bench import ours
 
     return ours.prepare(workdir, data_dir, dataset)
@@ -97,11 +81,7 @@ def write_floats(data_dir: Optional[str], folder: str) -> dict[str, Any]:
     """Writes the input of TFX's example.
 
     Args:
-        data_dir: TFDS data_dir.
         folder: Where to.
-
-    Returns:
-        Nothing.
     """
     from tests.bench.peers import tfx_mnist
 
@@ -115,12 +95,8 @@ def read(
     """Reads training batches, inside TensorFlow, as an Estimator does; nothing is trained.
 
     Args:
-        slices: Measures.
         side: `ours` or `tutorial`.
         data_dir: TFDS data_dir, for the tutorial.
-        prepared: Our tf.Examples and graph.
-        batch_size: Examples.
-        batches: In one slice.
     """
     bring_back_estimator()
     import tensorflow as tf
@@ -159,12 +135,9 @@ def train(
     """Trains with an Estimator.
 
     Args:
-        slices: Measures.
         side: `ours`, `tutorial`, `constant`: our model_fn on one batch that stays in memory, or `supervised`: ours with
             all that a task does for its supervisor, and what the supervisor does meanwhile.
         data_dir: TFDS data_dir, for the tutorial.
-        prepared: Our tf.Examples and graph.
-        batch_size: Examples.
         steps: In one slice; as many before the first, to warm up.
     """
     if side != "tutorial":
@@ -246,8 +219,6 @@ def run_pipeline(side: str, data_dir: Optional[str], floats: str, batch_size: in
         side: `ours` or `tfx_example`.
         data_dir: TFDS data_dir, for ours.
         floats: Folder that `write_floats` filled, for the example.
-        batch_size: Examples.
-        steps: Of training.
 
     Returns:
         CPU and wall seconds of the components, each under its name and all together, and whether a model was pushed.

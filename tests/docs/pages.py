@@ -21,7 +21,6 @@ class Block:
 
     Args:
         language: As it is marked.
-        text: Its lines.
         line: Of its first one, in the page.
     """
 
@@ -38,11 +37,7 @@ class Block:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """A page.
-
-    Args:
-        path: Of its file.
-    """
+    """A page."""
 
     path: Path
 

@@ -45,8 +45,6 @@ def check_command(words: list[str], folder: Path, exported: list[str]) -> None:
     """Fails if a command of one's own cannot be given so; in a folder that holds the page's files.
 
     Args:
-        words: Of the command.
-        folder: The current one.
         exported: Variables that commands before it have exported, to which it adds its own.
     """
     if words[0] == "srun":

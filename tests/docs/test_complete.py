@@ -27,7 +27,6 @@ class Key(NamedTuple):
 
     Args:
         section: The key that holds it; empty for the topmost ones.
-        name: Its own.
         words: Which it may have for a value, if only some.
     """
 

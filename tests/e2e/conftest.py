@@ -21,12 +21,7 @@ from tests.root import ROOT
 
 
 class Workdir:
-    """A folder of runs.
-
-    Args:
-        path: The folder.
-        python: What runs there.
-    """
+    """A folder of runs."""
 
     def __init__(self, path: Path, python: str = sys.executable) -> None:
         self.path = path
@@ -36,14 +31,7 @@ class Workdir:
         """Runs `tfx-estimator run` in this folder; it leaves a report where that is asked for.
 
         Args:
-            *args: After the verb.
-            code: The expected exit code.
-            seconds: Time limit.
-            cwd: The current folder.
             dry_run: Whether the user's code is tried first, as it is by default.
-
-        Returns:
-            What it printed.
         """
         command = [self._python, "-m", "tfx_estimator", "run", "--no-report", *args, "--workdir", str(self.path)]
         command += [] if dry_run else ["--no-dry-run"]
@@ -54,11 +42,7 @@ class Workdir:
         return said
 
     def run_unread(self, *args: str, seconds: float = 280) -> str:
-        """The same, with a reader that leaves after the first line, as `head -1` does.
-
-        Returns:
-            What the run printed to stderr.
-        """
+        """The same, with a reader that leaves after the first line, as `head -1` does."""
         command = [sys.executable, "-m", "tfx_estimator", "run", *args, "--workdir", str(self.path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as run:
             assert run.stdout
@@ -102,7 +86,6 @@ class ForkedWorkdir(Workdir):
     Nobody watches them, as happens to those that are started alone.
 
     Args:
-        path: The folder.
         forks: Of `tests.e2e.whole_run`.
     """
 
@@ -130,11 +113,7 @@ class Finished:
 
     Args:
         workdir: The folder; others may run there now.
-        said: What it printed.
-        summary: Its results.
-        versions: The pushed models.
         examples: Folder of the evaluation examples.
-        logs: Of the run.
     """
 
     workdir: Workdir
@@ -146,13 +125,7 @@ class Finished:
 
     @classmethod
     def of(cls, workdir: Workdir, name: str, *args: str) -> Finished:
-        """Runs a preset.
-
-        Args:
-            workdir: A fresh folder.
-            name: Of the preset.
-            *args: After its name.
-        """
+        """Runs a preset."""
         said = workdir.run(name, *args)
         home = workdir.path / name
         (logs,) = (home / "logs").iterdir()

@@ -36,14 +36,7 @@ class _Store(grpc.GenericRpcHandler):
 
 @contextlib.contextmanager
 def serve(path: Path) -> Iterator[int]:
-    """Serves a store.
-
-    Args:
-        path: The SQLite file.
-
-    Yields:
-        The port, on this machine's loopback.
-    """
+    """Serves a store."""
     # One at a time: the store has one connection.
     server = grpc.server(futures.ThreadPoolExecutor(1))
     server.add_generic_rpc_handlers((_Store(path),))

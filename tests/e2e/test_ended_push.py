@@ -26,8 +26,6 @@ class Pushes:
 
     Args:
         folder: For the versions.
-        digits_run: A finished run.
-        forks: Does others.
     """
 
     def __init__(self, folder: Path, digits_run: Finished, forks: Forks) -> None:

@@ -28,7 +28,6 @@ class Rehearsal:
     """A declaration's compiled file, and what executing it comes to.
 
     Args:
-        folder: A fresh one.
         target: What it is compiled for.
     """
 

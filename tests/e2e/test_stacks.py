@@ -50,13 +50,8 @@ def train(workdir: Workdir, path: str, steps: int, declaration: str = "digits", 
 
     Args:
         workdir: Where.
-        path: Of the Trainer.
-        steps: To train.
         declaration: A preset's name, or a file.
         **changed: Parts of the declaration, by their names from its root.
-
-    Returns:
-        What it printed.
     """
     changed |= {"trainer.path": path, "trainer.train_steps": steps, "trainer.optimizer.schedule": "constant"}
     sets = [part for name, value in changed.items() for part in ("--set", f"{name}={value}")]

@@ -24,11 +24,7 @@ def run(arguments: list[str], stop: str = "") -> int:
     """Runs `tfx-estimator run`.
 
     Args:
-        arguments: After the verb.
         stop: The component at whose publication to stop.
-
-    Returns:
-        The exit code.
     """
     assert threading.active_count() == 1
     os.environ["COLUMNS"] = "200"

@@ -21,8 +21,6 @@ class Container:
     """What Argo starts.
 
     Args:
-        name: Of the step.
-        words: Its command.
         environment: Its own, beside the image's.
     """
 
@@ -36,10 +34,8 @@ def containers(file: Path, folder: Path, run: str, values: Mapping[str, str]) ->
     """The containers, while ML Metadata answers.
 
     Args:
-        file: What was compiled.
         folder: For the store of ML Metadata.
         run: What Argo calls this execution of the Workflow.
-        values: Of its parameters, all.
     """
     spec = yaml.safe_load(file.read_text())["spec"]
     templates = {template["name"]: template for template in spec["templates"]}

@@ -18,9 +18,7 @@ def run(module: str, folder: str, *arguments: str) -> None:
     """Trains.
 
     Args:
-        module: Its name in this package.
         folder: For what it saves.
-        *arguments: Further ones.
     """
     bring_back_estimator()
     importlib.import_module(f"tests.equivalence.{module}").main(folder, *arguments)

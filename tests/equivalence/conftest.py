@@ -55,7 +55,6 @@ class Trained:
         losses: The loss of each step, oldest first; a step that was done again comes again.
         weights: Every variable of the last checkpoint.
         model: Folder of the served model.
-        run: The model_run artifact.
     """
 
     losses: list[tuple[int, float]]
@@ -116,9 +115,6 @@ class Trainings:
         Args:
             root: The component's folder; what an earlier training left there unfinished is gone on with.
             values: As for `run`.
-
-        Returns:
-            What came of it.
         """
         from tfx_estimator.components.trainer.settings import Settings, built_in_function
         from tfx_estimator.pipeline.config import Declaration
@@ -147,10 +143,6 @@ class Trainings:
 
 def read_losses(folder: str, names: Sequence[str] = LOSSES) -> list[tuple[int, float]]:
     """Reads the losses of all steps, or another curve, from TensorBoard's events.
-
-    Args:
-        folder: Of the events.
-        names: Of the curve.
 
     Returns:
         Step and value, as they were written.
@@ -248,10 +240,7 @@ def first_images(folder: str, name: str, part: str, count: int) -> tuple[np.ndar
     """Reads the first images and labels of a split.
 
     Args:
-        folder: TFDS's data_dir.
-        name: Of the data set.
         part: `train` or `test`.
-        count: How many.
     """
     import tensorflow as tf
 
@@ -278,12 +267,7 @@ def write_inputs(home: Path, splits: dict[str, tuple[np.ndarray, np.ndarray]], e
     """Writes what ingestion and Transform would: tf.Examples of raw uint8, two files a split, and a Transform graph.
 
     Args:
-        home: A fresh folder.
-        splits: Images and labels.
         exact: With a preprocessing that does not round, in place of the built-in one.
-
-    Returns:
-        The Trainer's input artifacts.
     """
     import tensorflow as tf
     import tensorflow_transform as tft

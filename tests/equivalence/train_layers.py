@@ -42,9 +42,6 @@ def train(case: str, strategy: str, built: Optional[tf.distribute.Strategy], fol
     """Trains one case under one strategy, and saves losses and weights.
 
     Args:
-        case: Of CASES.
-        strategy: Of SECTIONS.
-        built: The strategy itself.
         folder: Gets `CASE.STRATEGY.npz`: `losses`, float [STEPS], and every variable of the checkpoint.
     """
     network, _, shape = CASES[case]

@@ -88,11 +88,8 @@ def with_estimator(
     """Trains by the built-in model_fn.
 
     Args:
-        recipe: Of RECIPES.
-        built: The strategy.
         folder: For checkpoints.
         network: See `in_float64`; or what makes another one.
-        **options: Of the network.
 
     Returns:
         The weights, by the order of their names.
@@ -116,10 +113,7 @@ def with_keras(
     """Trains by the steps of the Keras paths.
 
     Args:
-        recipe: Of RECIPES.
-        built: The strategy.
         network: See `in_float64`.
-        **options: Of the network.
 
     Returns:
         As `with_estimator`.

@@ -60,7 +60,6 @@ class Faulty:
     Args:
         training: Calls the executor.
         settings: Makes the Trainer's settings.
-        rows: Of the matrix.
     """
 
     def __init__(self, training: Training, settings: Any, rows: list) -> None:
@@ -87,8 +86,6 @@ class Faulty:
 
         Args:
             name: For the matrix.
-            settings: See above.
-            *faults: What happens.
 
         Returns:
             Folder of the model, and the model_run artifact.

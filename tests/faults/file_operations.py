@@ -43,7 +43,6 @@ class Operation:
     Args:
         call: Name of the system call.
         number: Counted from 1.
-        text: Its arguments.
     """
 
     call: str
@@ -95,11 +94,7 @@ class Forks:
         return self.said.splitlines()[-1]
 
     def call(self, *arguments: object) -> int:
-        """Calls without a fault.
-
-        Returns:
-            The exit code.
-        """
+        """Calls without a fault."""
         return self.wait(self.start(*arguments))
 
     def start(self, *arguments: object) -> int:
@@ -121,12 +116,7 @@ class Forks:
         return self._ask(wait=pid)
 
     def operations(self, *arguments: object, within: str) -> list[Operation]:
-        """Calls, and lists the operations that change files.
-
-        Args:
-            *arguments: Of the function.
-            within: Part of the paths that count.
-        """
+        """Calls, and lists the operations that change files."""
         trace = self._folder / "trace"
         code = self._traced(arguments, "-y", "-o", str(trace), "-e", f"trace={_CALLS}")
         assert code == 0, self.said
@@ -144,8 +134,6 @@ class Forks:
         """Calls, and does something before one of its operations.
 
         Args:
-            *arguments: Of the function.
-            operation: Before which.
             fault: As of strace's `-e inject=`.
 
         Returns:

@@ -51,12 +51,7 @@ class Fault:
         return f"{self.task} while {self.moment}: {'happened' if self.happened else 'did not happen'}"
 
     def watch(self, root: Path, over: threading.Event) -> None:
-        """Waits for the moment, in a thread.
-
-        Args:
-            root: The component's folder.
-            over: Set when training has ended.
-        """
+        """Waits for the moment, in a thread."""
         self._thread = threading.Thread(target=self._wait, args=(root, over), daemon=True)
         self._thread.start()
 

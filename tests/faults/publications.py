@@ -80,10 +80,7 @@ def train(root: str, model: str, execution: int, stop: bool = False) -> str:
     Its training is what an earlier one has left; its process stops when that has ended.
 
     Args:
-        root: Folder of the component.
-        model: A SavedModel, that the training exports.
         execution: Number of the execution: one above that of the call before.
-        stop: Whether to stop.
 
     Returns:
         Whether the training went on from an earlier one.

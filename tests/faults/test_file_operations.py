@@ -45,7 +45,6 @@ class Served:
 
     Args:
         folder: For it, and for the outputs of executions.
-        forks: Executes the Pusher.
         models: Artifacts; the first is there at first.
     """
 
@@ -142,7 +141,6 @@ class Trained:
 
     Args:
         folder: For them.
-        forks: Executes the Trainer.
         saved: A SavedModel, which the training exports.
     """
 

@@ -35,12 +35,8 @@ class Supervised:
     """A training whose supervisor is a process that the test may end.
 
     Args:
-        faulty: Makes settings.
-        digits: Input artifacts.
-        steps: To train.
         path: The way of training.
         interval: Steps between two checkpoints.
-        train: The strategy.
     """
 
     def __init__(

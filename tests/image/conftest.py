@@ -27,15 +27,7 @@ _LIMITS = ("--ulimit", "nofile=10000:10000", "--ulimit", "nproc=20000:20000")
 
 
 def run(*command: str | Path, seconds: float = 600) -> str:
-    """Runs a command that must succeed.
-
-    Args:
-        *command: With its arguments.
-        seconds: Time limit.
-
-    Returns:
-        What it printed.
-    """
+    """Runs a command that must succeed."""
     # Not where the tests' temporary files are: that is not there inside of a chroot, and may be too small for an image.
     environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
     options = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "timeout": seconds}
@@ -60,11 +52,8 @@ class Image:
         """Returns the command of a container: not root, a root that is read-only, no network.
 
         Args:
-            work: Folder that is its /work.
             *arguments: Of the image's entry point.
-            entry: Another one.
             options: Further ones of `podman run`.
-            network: Of another container.
         """
         entered = ("--entrypoint", entry) if entry else ()
         kept = (
@@ -81,11 +70,7 @@ class Image:
         return [*_PODMAN, "run", "--rm", *_LIMITS, *kept, *entered, *options, self.name, *arguments]
 
     def run(self, work: Path, *arguments: str, entry: str = "", seconds: float = 600) -> str:
-        """Runs such a container to its end.
-
-        Returns:
-            What it printed.
-        """
+        """Runs such a container to its end."""
         return run(*self.command(work, *arguments, entry=entry), seconds=seconds)
 
     @property

@@ -32,12 +32,7 @@ _VARIABLE = re.compile(r"\$\{(\w+):([-+])((?:[^{}]|\{[^{}]*\})*)\}")
 
 
 def words(command: str, **variables: str) -> list[str]:
-    """The words of a command, as compose makes them of the file's text: variables first.
-
-    Args:
-        command: As the file has it.
-        **variables: Of the environment.
-    """
+    """The words of a command, as compose makes them of the file's text: variables first."""
     return shlex.split(_interpolate(command, variables))
 
 

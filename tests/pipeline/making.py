@@ -53,7 +53,6 @@ def run(folders: PipelineFolders, word: Path, imported: str = "") -> Heard:
 
     Args:
         folders: Where.
-        word: The file.
         imported: A model that is imported from there, if any is.
     """
     making = Making(word=str(word))

@@ -79,11 +79,7 @@ class Store:
         )
 
     def run(self, *command: str, code: int = 0, seconds: float = 600) -> str:
-        """Runs a command to its end.
-
-        Returns:
-            What it printed.
-        """
+        """Runs a command to its end."""
         done = subprocess.run(
             self.command(*command),
             env=self.environment(),
@@ -117,7 +113,6 @@ def serving(folder: Path, binary: str, share: float = 0.0, cut: str = "") -> Ite
 
     Args:
         folder: For its certificate, and what it did to requests.
-        binary: Of fake-gcs-server.
         share: Of all requests, that are answered by 503.
         cut: What the first upload whose name holds it is cut in the middle of.
     """

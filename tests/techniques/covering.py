@@ -21,7 +21,6 @@ class Row(NamedTuple):
     """A declaration that is tried.
 
     Attributes:
-        path: Of the trainer.
         options: Of OPTIONS, all of them.
     """
 
@@ -38,7 +37,6 @@ def declared(row: Row, folder: Path, weights: Path) -> Declaration:
     """Loads a row's declaration.
 
     Args:
-        row: To load.
         folder: For the declaration.
         weights: As of `together`.
 

@@ -122,8 +122,6 @@ def together(path: str, names: tuple[str, ...], weights: Path) -> dict[str, Any]
     """Puts options beside each other.
 
     Args:
-        path: Of PATHS.
-        names: Of OPTIONS.
         weights: A folder with a checkpoint of each of NETWORKS, by its name.
 
     Returns:

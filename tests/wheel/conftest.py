@@ -40,8 +40,6 @@ class Distributions:
     """What was built.
 
     Args:
-        sdist: From the checkout.
-        wheel: From the checkout.
         wheel_of_sdist: From the unpacked sdist.
     """
 
@@ -51,11 +49,7 @@ class Distributions:
 
 
 class Environment:
-    """A virtual environment.
-
-    Args:
-        path: Its folder.
-    """
+    """A virtual environment."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,13 +64,6 @@ class Environment:
 
         Args:
             *command: Name of a file in its `bin`, and arguments.
-            cwd: The current folder.
-            code: The expected exit code.
-            seconds: Time limit.
-            **environment: Further environment variables.
-
-        Returns:
-            What it printed.
         """
         bin_folder = self.path / "bin"
         # The tests' own process has chosen its Keras.

@@ -31,13 +31,7 @@ DECLARATION = {
 
 
 class Project:
-    """A user's folder, and TFX's command line in it.
-
-    Args:
-        folder: A fresh one.
-        environment: With the wheel.
-        engine: Of TFX's.
-    """
+    """A user's folder, and TFX's command line in it."""
 
     def __init__(self, folder: Path, environment, engine: str) -> None:
         self.folder, self._environment, self.engine = folder, environment, engine

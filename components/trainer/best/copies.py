@@ -14,11 +14,7 @@ _INDEX, _DRAFT = ".index", ".tmp"
 
 
 class Copies:
-    """Copies of checkpoints in a folder of the training folder.
-
-    Args:
-        training_dir: The training folder.
-    """
+    """Copies of checkpoints in a folder of the training folder."""
 
     def __init__(self, training_dir: str) -> None:
         self._folder = os.path.join(training_dir, FOLDER)
@@ -31,7 +27,6 @@ class Copies:
         """Copies a checkpoint; its index last, which says that it is whole.
 
         Args:
-            checkpoint: Its path, without an ending.
             step: Of the checkpoint; an earlier copy is replaced.
 
         Returns:
@@ -57,9 +52,5 @@ class Copies:
 
 
 def is_there(checkpoint: str) -> bool:
-    """Tells whether there is a checkpoint.
-
-    Args:
-        checkpoint: Its path, without an ending.
-    """
+    """Tells whether there is a checkpoint."""
     return fileio.exists(f"{checkpoint}{_INDEX}")

@@ -17,8 +17,6 @@ class Verdict:
 
     Args:
         best: The last evaluation that was an improvement; None before the first.
-        waited: Evaluations since then.
-        stop: Is training over.
     """
 
     best: Optional[Evaluation]
@@ -28,10 +26,6 @@ class Verdict:
 
 def ranked(evaluations: Iterable[Evaluation], section: KeepBest) -> list[Evaluation]:
     """Sorts evaluations, the best first; of equal ones that of the lower `average_loss`, and then the earlier.
-
-    Args:
-        evaluations: By rising step.
-        section: The metric.
 
     Returns:
         Those whose metric is a finite number.
@@ -48,12 +42,7 @@ def ranked(evaluations: Iterable[Evaluation], section: KeepBest) -> list[Evaluat
 
 
 def judge(evaluations: Iterable[Evaluation], section: EarlyStopping) -> Verdict:
-    """Decides whether training is over, as Keras's EarlyStopping does; what was decided once stays so.
-
-    Args:
-        evaluations: By rising step.
-        section: The rule.
-    """
+    """Decides whether training is over, as Keras's EarlyStopping does; what was decided once stays so."""
     sign = _sign(section.better)
     best, bar, waited = None, -math.inf, 0
     for each in evaluations:

@@ -24,8 +24,6 @@ class Chosen:
 
     Args:
         checkpoint: Its path, without an ending.
-        step: Its global step.
-        metrics: Of its evaluation.
     """
 
     checkpoint: str
@@ -39,7 +37,6 @@ class Keeper:
     An evaluation of step 0 does not count: nothing was trained.
 
     Args:
-        training_dir: The training folder.
         section: With `keep_best`, `early_stopping` or both.
         damage: Says why a checkpoint cannot be read; None if it can.
         progress: Where to report.
@@ -95,11 +92,7 @@ class Keeper:
                 )
 
     def go_on_from(self, step: int) -> None:
-        """Forgets what was evaluated after the checkpoint that training goes on from.
-
-        Args:
-            step: Its global step.
-        """
+        """Forgets what was evaluated after the checkpoint that training goes on from."""
         record = Record.load(self._training_dir)
         if (until := record.until(step)) != record:
             until.save(self._training_dir)
@@ -132,7 +125,6 @@ class Keeper:
 
         Args:
             last: Path of the last checkpoint, without an ending.
-            step: Its global step.
 
         Returns:
             The best one that can be read; the last one where none is declared to be, or can be told to be the best.
@@ -207,23 +199,14 @@ class Keeper:
 
 
 def says_stop(training_dir: str, section: Optional[TrainerSection]) -> bool:
-    """Tells whether early stopping says that a training is over; not so where it is not declared.
-
-    Args:
-        training_dir: The training folder.
-        section: The declared trainer.
-    """
+    """Tells whether early stopping says that a training is over; not so where it is not declared."""
     if section is None or section.early_stopping is None:
         return False
     return judge(Record.load(training_dir), section.early_stopping).stop
 
 
 def is_declared(section: Optional[TrainerSection]) -> bool:
-    """Tells whether evaluations while training decide anything.
-
-    Args:
-        section: The declared trainer.
-    """
+    """Tells whether evaluations while training decide anything."""
     return section is not None and bool(section.keep_best or section.early_stopping)
 
 

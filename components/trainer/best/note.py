@@ -8,14 +8,7 @@ from tfx_estimator.components.trainer.best.copies import FOLDER
 
 
 def write(training_dir: str, title: str, text: str, step: int) -> None:
-    """Writes a text beside the curves.
-
-    Args:
-        training_dir: The training folder.
-        title: What it is about.
-        text: In one line.
-        step: Global step that it stands at.
-    """
+    """Writes a text beside the curves."""
     # In the task that exports alone, which has long since imported what these do.
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.plugins.text.summary_v2 import text_pb

@@ -53,7 +53,6 @@ class Record:
 
         Args:
             step: Of its checkpoint.
-            metrics: By name.
         """
         return Record((*self.until(step - 1), Evaluation(step, dict(metrics))))
 

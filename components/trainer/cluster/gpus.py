@@ -15,9 +15,6 @@ _GPU = re.compile(r"\d+|(GPU|MIG)-\S+", re.ASCII)
 def allotted_gpus(environment: Mapping[str, str]) -> Optional[tuple[str, ...]]:
     """The GPUs that a process was allotted by CUDA_VISIBLE_DEVICES.
 
-    Args:
-        environment: Of the process.
-
     Returns:
         Index, or UUID, of each, as CUDA reads them: up to the first that is none, such as -1. None if the variable
         is not set: all that there are.

@@ -26,7 +26,6 @@ def cluster_network(job: Job, distribution: Distribution) -> Iterator[tuple[int,
 
     Args:
         job: What to train; tasks that read or write elsewhere need this machine's own network.
-        distribution: What was declared.
 
     Yields:
         Descriptors of the namespaces that each task enters; none if the tasks listen in this machine's network.

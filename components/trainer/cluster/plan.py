@@ -47,7 +47,6 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
     """The tasks of a cluster on this machine, on fresh ports.
 
     Args:
-        distribution: What was declared.
         attempt: From 1.
 
     Returns:
@@ -127,11 +126,7 @@ def own_place(place: TfConfig, distribution: Distribution, attempt: int) -> list
 
     Args:
         place: The cluster, and this task of it.
-        distribution: What was declared.
         attempt: From 1.
-
-    Returns:
-        The one task.
 
     Raises:
         DeclarationError: The cluster is not the declared one.

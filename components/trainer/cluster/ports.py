@@ -19,12 +19,6 @@ def free_ports(count: int) -> list[int]:
     Between this call and the task's start any other process may take a port: the task then ends at once, and the
     supervisor starts the cluster again on fresh ports.
 
-    Args:
-        count: How many.
-
-    Returns:
-        Distinct ports.
-
     Raises:
         OSError: There are not as many.
     """

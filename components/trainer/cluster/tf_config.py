@@ -107,7 +107,6 @@ class TfConfig:
 
     Args:
         cluster: The tasks that train.
-        task: This process.
 
     Raises:
         DeclarationError: The task is not of the cluster.
@@ -130,7 +129,6 @@ def tf_configs(cluster: Cluster, evaluator: bool) -> dict[Task, str]:
     """Writes TF_CONFIG for all tasks.
 
     Args:
-        cluster: The tasks that train.
         evaluator: Whether an evaluator stands beside them.
 
     Returns:
@@ -164,9 +162,6 @@ def read(text: str) -> Optional[TfConfig]:
     from 0 again, as they do beside an explicit chief. Evaluators may be in the cluster. An index may be a string, and
     the addresses of a type a list or, as `tf.train.ClusterSpec` allows, a mapping of index to address. Everything else
     (`job`, `environment`, `task.trial`, `rpc_layer`, …) is passed over.
-
-    Args:
-        text: The variable's value.
 
     Returns:
         The cluster. None for a single process: there is no cluster, or this is the only task in it. (A lone chief

@@ -28,9 +28,6 @@ def write_call(folder: str, inputs: Artifacts, outputs: Artifacts, exec_properti
 
     Args:
         folder: Of the call, in the pipeline's bucket.
-        inputs: Of the Trainer.
-        outputs: Likewise.
-        exec_properties: Likewise.
     """
     fileio.makedirs(folder)
     if fileio.exists(measured := os.path.join(folder, _MEASURED)):
@@ -53,7 +50,6 @@ def write_measured(folder: str, outputs: Artifacts) -> None:
     """Writes the properties of what was made: they come to no artifact of the step's by themselves.
 
     Args:
-        folder: Of the call.
         outputs: Of the Trainer, when it has trained.
     """
     text = json.dumps({"outputs": artifact_utils.jsonify_artifact_dict(dict(outputs))})
@@ -61,12 +57,7 @@ def write_measured(folder: str, outputs: Artifacts) -> None:
 
 
 def take_measured(folder: str, outputs: Artifacts) -> bool:
-    """Gives the step's artifacts the properties that the chief wrote; returns False if it wrote none.
-
-    Args:
-        folder: Of the call.
-        outputs: Of the step.
-    """
+    """Gives the step's artifacts the properties that the chief wrote; returns False if it wrote none."""
     if (measured := _read(folder, _MEASURED)) is None:
         return False
     for key, artifacts in artifact_utils.parse_artifact_dict(measured["outputs"]).items():
@@ -79,7 +70,6 @@ def write_job(folder: str, name: str) -> None:
     """Notes the job that was created, for a step that is tried again.
 
     Args:
-        folder: Of the call.
         name: Of the job, as the service has it.
     """
     write_whole(os.path.join(folder, _JOB), json.dumps({"name": name}))
@@ -96,7 +86,6 @@ def told(folder: str, replica: str) -> Iterator[None]:
     """Leaves a note of what the context fails by, and one of a replica that ends without a word.
 
     Args:
-        folder: Of the step.
         replica: For example `worker-0`.
     """
     path = os.path.join(folder, _REPLICAS, f"{replica}.json")

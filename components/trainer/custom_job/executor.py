@@ -59,7 +59,6 @@ class Executor(base_executor.BaseExecutor):
 
         Args:
             input_dict: As of the Trainer's own executor.
-            output_dict: Likewise.
             exec_properties: Likewise, and the plan of the job.
 
         Raises:

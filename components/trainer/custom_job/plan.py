@@ -28,7 +28,6 @@ class Pool:
 
     Args:
         role: chief, worker, ps or evaluator.
-        count: How many.
         machine_type: As `n1-standard-8`.
         accelerator: As `NVIDIA_TESLA_T4`; None for none.
         accelerators: In each machine.
@@ -48,14 +47,10 @@ class Plan:
     """All that the step knows of its job when the pipeline is compiled.
 
     Args:
-        project: Of Google Cloud.
-        region: Of Vertex AI.
         name: Shown by the service.
         image: Of each replica.
         pools: None of them empty; the chief's is first.
         command: Of each replica; HOME stands for the pipeline's folder.
-        env: Declared variables.
-        labels: Of the job.
         service_account: That the replicas run as; None is Vertex AI's Custom Code Service Agent.
         network: To peer with; None for none.
         timeout_seconds: Of the job; None is the service's own.
@@ -96,7 +91,6 @@ class Plan:
 
         Args:
             folder: Where the step's call lies.
-            home: The pipeline's folder.
         """
         words = [word.replace(HOME, home) for word in self.command]
         words += ["--call", folder, "--roles", ",".join(self.roles)]

@@ -128,8 +128,6 @@ def variables(addresses: list[list[str]], pool: int, index: int) -> dict[str, st
 
     Args:
         addresses: Of the replicas of each pool.
-        pool: The replica's.
-        index: In the pool.
 
     Source: https://cloud.google.com/vertex-ai/docs/training/distributed-training.
     """

@@ -52,7 +52,6 @@ def tf_config(environment: Mapping[str, str], roles: Sequence[str]) -> Optional[
     """Makes a TF_CONFIG of Vertex AI's CLUSTER_SPEC.
 
     Args:
-        environment: Of the replica.
         roles: Of each pool.
 
     Returns:

@@ -49,13 +49,7 @@ class Service(Protocol):
 
 
 class VertexService:
-    """Vertex AI.
-
-    Args:
-        client: Of the region.
-        project: Of Google Cloud.
-        region: Of Vertex AI.
-    """
+    """Vertex AI."""
 
     def __init__(self, client: JobServiceClient, project: str, region: str) -> None:
         self._client = client

@@ -81,9 +81,6 @@ class Costs:
 def run(context: TaskContext) -> None:
     """Builds the step, and reports what it costs.
 
-    Args:
-        context: Its job's settings hold the declaration.
-
     Raises:
         UserCodeError: The code does not keep its contract.
         DataError: The data set cannot be opened.
@@ -139,7 +136,6 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
     """Builds one replica's step.
 
     Args:
-        declaration: What is declared.
         settings: Of the Trainer: the classes, and the shape of the images.
         spec: Of the transformed features, the label among them.
 

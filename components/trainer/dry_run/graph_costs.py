@@ -40,7 +40,6 @@ def needed(outputs: Iterable[Any], *, after: bool = True) -> list[tf.Operation]:
     images, which a gated gradient names beside those of a kernel.
 
     Args:
-        outputs: Tensors and operations of one graph.
         after: Are those among them that only have to run before.
     """
     stack = [(each.op if hasattr(each, "op") else each, True) for each in outputs]
@@ -59,11 +58,7 @@ def needed(outputs: Iterable[Any], *, after: bool = True) -> list[tf.Operation]:
 
 
 def opaque(ops: Sequence[tf.Operation]) -> list[str]:
-    """Returns the kinds of operations whose costs are not seen: loops and functions.
-
-    Args:
-        ops: Of one graph.
-    """
+    """Returns the kinds of operations whose costs are not seen: loops and functions."""
     inside = [op for branches in map(_branches, ops) for branch in branches for op in branch]
     found = {op.type for op in ops} & set(_OPAQUE)
     return sorted(found.union(opaque(inside)) if inside else found)
@@ -89,7 +84,6 @@ def devices_of(ops: Sequence[tf.Operation], variables: Mapping[Any, str]) -> dic
     """Returns the number of the device, of several of one kind, that each operation runs on.
 
     Args:
-        ops: Of one graph.
         variables: The devices of the variables, by the tensors that are them in the graph.
 
     Returns:
@@ -114,7 +108,6 @@ def sent_bytes(ops: Sequence[tf.Operation], devices: Mapping[tf.Operation, int])
     """Returns what goes from one device to another: each tensor once to each device that it was not made on.
 
     Args:
-        ops: All that run.
         devices: As of `devices_of`.
     """
     sent = {(tensor.ref(), devices[op]): tensor for op in ops for tensor in op.inputs}

@@ -37,12 +37,8 @@ def make_inputs(folder: str, info: SourceInfo, transform: TransformSection, exam
 
     Args:
         folder: For all of it.
-        info: Of the data set.
         transform: Names the preprocessing_fn; it is called, and analyses the examples.
         examples: Of each split; fewer, if they would take too much memory.
-
-    Returns:
-        The artifacts, by channel.
     """
     count = max(min(examples, _MOST_BYTES // info.image_bytes), 1)
     random = np.random.default_rng(_SEED)

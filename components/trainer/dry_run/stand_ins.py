@@ -12,12 +12,7 @@ STEPS = 1000
 
 
 def with_stand_ins(settings: Settings, classes: int) -> Settings:
-    """Puts a number of steps in the place of epochs, and equal weights in that of balanced ones.
-
-    Args:
-        settings: Of the Trainer.
-        classes: Of the data set.
-    """
+    """Puts a number of steps in the place of epochs, and equal weights in that of balanced ones."""
     section = settings.trainer
     assert section is not None
     assert settings.declaration is not None

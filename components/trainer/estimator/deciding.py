@@ -26,7 +26,6 @@ class Deciding:
     """The evaluations of one task.
 
     Args:
-        keeper: Takes them.
         exporters: Of the user's EvalSpec: they export what is chosen.
     """
 
@@ -45,7 +44,6 @@ class Deciding:
         """Returns an EvalSpec by which each checkpoint is evaluated, and none is the last to be exported.
 
         Args:
-            eval_spec: The user's.
             progress: Where to report.
             task_type: Of the task; an evaluator has a pace of its own.
         """
@@ -101,12 +99,7 @@ class Deciding:
 
 
 def deciding(context: TaskContext, eval_spec: tf.estimator.EvalSpec) -> Optional[Deciding]:
-    """Makes what decides by a task's evaluations; None where nothing is declared.
-
-    Args:
-        context: Of the task.
-        eval_spec: The user's.
-    """
+    """Makes what decides by a task's evaluations; None where nothing is declared."""
     section = context.settings.trainer
     if section is None or not is_declared(section):
         return None
@@ -115,11 +108,7 @@ def deciding(context: TaskContext, eval_spec: tf.estimator.EvalSpec) -> Optional
 
 
 class EarlyStopHook(tf.compat.v1.train.SessionRunHook):
-    """Ends training at the checkpoint whose evaluation says so: savers come before the hooks of a TrainSpec.
-
-    Args:
-        decides: Says so.
-    """
+    """Ends training at the checkpoint whose evaluation says so: savers come before the hooks of a TrainSpec."""
 
     def __init__(self, decides: Deciding) -> None:
         self._decides = decides

@@ -37,10 +37,8 @@ def distribute(
     """Rebuilds an Estimator around a RunConfig with the strategies.
 
     Args:
-        estimator: The user's, canned ones included.
         train: `RunConfig.train_distribute`.
         evaluation: `RunConfig.eval_distribute`.
-        in_cluster: Does TF_CONFIG name other tasks.
         step_timeout: Longest wait for the others in a step, in seconds; None waits for ever.
 
     Returns:
@@ -84,7 +82,6 @@ def rebuild(estimator: tf.estimator.Estimator, **changes: Any) -> tf.estimator.E
     """Makes another Estimator of the same model_fn, params and warm start.
 
     Args:
-        estimator: Anyone's, canned ones included.
         **changes: Arguments of `tf.estimator.RunConfig` that replace those of the Estimator's own.
 
     Returns:

@@ -54,8 +54,6 @@ class MetricsReporter(tf.estimator.Exporter):
             estimator: Not needed.
             export_path: Not needed.
             checkpoint_path: Of the evaluated checkpoint.
-            eval_result: What the evaluation returned.
-            is_the_final_export: Is training over.
         """
         # A metric may be a vector, such as precision_at_thresholds: TensorBoard shows those.
         scalars = {name: value for name, value in eval_result.items() if np.ndim(value) == 0 and name != "global_step"}
@@ -93,7 +91,6 @@ def evaluate(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec
 
     Args:
         estimator: The trained Estimator.
-        eval_spec: How.
 
     Raises:
         ExportError: Training left no checkpoint.
@@ -108,7 +105,6 @@ def metric_names(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.Eval
 
     Args:
         estimator: The Estimator; it need not be trained.
-        eval_spec: How it is evaluated.
     """
     strategy = estimator._eval_distribution
     build = estimator._call_model_fn_eval_distributed if strategy else estimator._call_model_fn_eval
@@ -130,9 +126,6 @@ def export_all(
 
     Args:
         estimator: The trained Estimator.
-        exporters: Of an EvalSpec.
-        checkpoint: Its path.
-        metrics: Of its evaluation.
     """
     for exporter in exporters:
         exporter.export(
@@ -167,7 +160,6 @@ def was_overtaken(estimator: tf.estimator.Estimator, error: Exception) -> bool:
 
     Args:
         estimator: The Estimator.
-        error: What the evaluation raised.
 
     Returns:
         Whether the checkpoint that the error names is gone and a newer one is there.
@@ -186,7 +178,6 @@ def newest_export(estimator: tf.estimator.Estimator, exporters: Sequence[tf.esti
 
     Args:
         estimator: The trained Estimator.
-        exporters: Of the user's EvalSpec.
 
     Returns:
         Folder of a SavedModel; where there is none, the folder that it should be in.

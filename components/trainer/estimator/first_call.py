@@ -30,7 +30,6 @@ class FirstCall:
     """What a function of the user's came to when it was called outside of the Estimator's graph.
 
     Args:
-        failure: What it raised.
         given: The weights that it gave a network.
     """
 
@@ -41,12 +40,8 @@ class FirstCall:
         """Calls it in the Estimator's graph; an error that it raises there tells of the first one too.
 
         Args:
-            function: Of the user's.
             num_classes: As of `call_network`, and likewise the next.
             params: `trainer.params`.
-
-        Returns:
-            What it returned.
         """
         first = self.failure
         try:
@@ -100,14 +95,6 @@ def _told(error: Exception) -> tuple[type, str]:
 
 def call_first(function: Callable, settings: Settings, spec: Mapping[str, Any]) -> FirstCall:
     """Calls the function that `trainer.model` names, and looks at its network as the Keras paths do.
-
-    Args:
-        function: Returns a tf.keras.Model.
-        settings: Of the Trainer.
-        spec: Of the transformed features.
-
-    Returns:
-        What the call came to.
 
     Raises:
         UserCodeError: The model is compiled; or it has a training of its own, probabilities for outputs, or nothing to

@@ -21,9 +21,6 @@ _LOADED = contextvars.ContextVar("loaded", default=False)
 def loaded_before() -> Iterator[None]:
     """Has Keras write no weights while the function is called in a graph: the variables begin with them anyway.
 
-    Yields:
-        Nothing.
-
     Raises:
         UserCodeError: The function needs a session of Keras's beside it, which cannot be opened.
     """

@@ -19,11 +19,6 @@ def serving_receiver_fn(
 ) -> Callable[[], tf.estimator.export.ServingInputReceiver]:
     """Makes the receiver of serving: serialized tf.Examples, or uint8 images, through the same Transform graph.
 
-    Args:
-        feature_spec: Of the raw features.
-        transform: Applies the Transform graph.
-        image_shape: Height, width, channels.
-
     Returns:
         A `serving_input_receiver_fn`: `serving_default` takes `examples`, string [batch]; `images` takes `images`,
         uint8 [batch, height, width, channels].
@@ -43,10 +38,6 @@ def serving_receiver_fn(
 
 def eval_receiver_fn(feature_spec: dict[str, Any], transform: Transform) -> Callable[[], Any]:
     """Makes the receiver of the EvalSavedModel.
-
-    Args:
-        feature_spec: Of the raw features.
-        transform: Applies the Transform graph.
 
     Returns:
         An `eval_input_receiver_fn` for `tfma.export.export_eval_savedmodel`.

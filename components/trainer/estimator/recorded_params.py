@@ -25,7 +25,6 @@ class RecordedParams(dict):
     An Estimator hands a deep copy to each call of a model_fn.
 
     Args:
-        values: What it holds.
         read: Where the keys of what is read are noted; `()` is all.
         path: The keys that lead to this dict.
     """
@@ -107,7 +106,6 @@ class UnreadHook(tf.compat.v1.train.SessionRunHook):
 
     Args:
         progress: Where to report.
-        settings: Of the Trainer.
         read: Tells what is read of the `params`.
     """
 
@@ -128,8 +126,6 @@ def unread_hooks(spec: dict[str, Any], settings: Settings, progress: ProgressWri
     """Makes the hook, where there is something to watch.
 
     Args:
-        spec: What a trainer_fn returned.
-        settings: Of the Trainer.
         progress: Where to report.
     """
     if settings.trainer is None:

@@ -88,7 +88,6 @@ class UnmovedStepHook(tf.compat.v1.train.SessionRunHook):
 
     Args:
         total: `max_steps`.
-        alone: As of StopHook.
         runs: Of the train_op, without a step, that are too many.
         seconds: That must have passed as well, where this process is not alone.
     """
@@ -148,11 +147,7 @@ class StepListener(tf.compat.v1.train.CheckpointSaverListener):
 
 
 class ProfileHook(tf.compat.v1.train.SessionRunHook):
-    """Profiles the declared steps; of asynchronous workers, each counts its own from where it began.
-
-    Args:
-        profiler: Begins and ends.
-    """
+    """Profiles the declared steps; of asynchronous workers, each counts its own from where it began."""
 
     def __init__(self, profiler: Profiler) -> None:
         self._profiler = profiler
@@ -178,11 +173,7 @@ class ProfileHook(tf.compat.v1.train.SessionRunHook):
 
 
 class ProfileListener(tf.compat.v1.train.CheckpointSaverListener):
-    """Ends a profile before a checkpoint is written, and evaluated.
-
-    Args:
-        profiler: Ends it.
-    """
+    """Ends a profile before a checkpoint is written, and evaluated."""
 
     def __init__(self, profiler: Profiler) -> None:
         self._profiler = profiler

@@ -127,12 +127,7 @@ def _of_network(
 
 
 def params_of(section: TrainerSection, settings: Settings) -> dict[str, Any]:
-    """Returns the params of a model_fn of the user's: what is declared, and `trainer.params`, which come first.
-
-    Args:
-        section: The declared trainer.
-        settings: Of the Trainer.
-    """
+    """Returns the params of a model_fn of the user's: what is declared, and `trainer.params`, which come first."""
     return {**_built_in_params(section, settings), **section.params}
 
 

@@ -43,7 +43,6 @@ def train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[s
 
     Args:
         spec: What a trainer_fn returned, for the strategies of this task.
-        context: Of the task.
 
     Returns:
         Path of the exported checkpoint: the last one, or the best; None if none was exported.
@@ -109,7 +108,6 @@ class _Training:
 
     Args:
         spec: What a trainer_fn returned, and what it is measured by.
-        context: Of the task.
         stop: Ends training where the supervisor asks for it.
         profiler: Of the declared steps; None if there are none.
         decides: On the checkpoint that is exported, and on when training is over; None where nothing is declared, or

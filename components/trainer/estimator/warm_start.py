@@ -51,7 +51,6 @@ def begin_with(estimator: tf.estimator.Estimator, section: WarmStart, tell: Call
 
     Args:
         estimator: Anyone's; what it begins with by itself is read first, and these weights replace it.
-        section: Declared.
         tell: Is told what the user should know of it.
     """
     settings = _Deferred(section.prefix, vars_to_warm_start=".*")

@@ -18,11 +18,7 @@ class Agreement:
         self._mean = tf.function(self._over_replicas)
 
     def mean(self, *values: float) -> tuple[float, ...]:
-        """Returns the means; every task must call this between the same two executions.
-
-        Args:
-            *values: This task's.
-        """
+        """Returns the means; every task must call this between the same two executions."""
         if self._alone:
             return values
         means = self._mean(tf.constant(values, tf.float64))

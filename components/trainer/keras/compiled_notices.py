@@ -20,8 +20,6 @@ def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: S
     """Says what a compiled model brings, and what was declared in vain.
 
     Args:
-        model: Compiled.
-        section: The declared trainer.
         declared: Dotted paths of what the user wrote down himself.
     """
     loss = model.loss if isinstance(model.loss, str) else getattr(model.loss, "__name__", type(model.loss).__name__)

@@ -25,28 +25,15 @@ class Curves:
         self._rate = rate
 
     def started(self, step: int) -> None:
-        """Marks that training starts, or goes on.
-
-        Args:
-            step: The global step.
-        """
+        """Marks that training starts, or goes on."""
         self._mark(tf.compat.v1.SessionLog.START, step)
 
     def saved(self, step: int) -> None:
-        """Marks a checkpoint.
-
-        Args:
-            step: The global step.
-        """
+        """Marks a checkpoint."""
         self._mark(tf.compat.v1.SessionLog.CHECKPOINT, step)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes one point of each curve.
-
-        Args:
-            step: The global step.
-            values: By name.
-        """
+        """Writes one point of each curve."""
         summary = tf.compat.v1.Summary()
         for name, value in values.items():
             summary.value.add(tag=name, simple_value=value)

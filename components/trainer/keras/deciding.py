@@ -14,9 +14,7 @@ class Deciding:
     """The evaluations of one task.
 
     Args:
-        keeper: Takes them.
         measure: Evaluates a checkpoint, and returns its metrics.
-        folder: The training folder.
     """
 
     def __init__(self, keeper: Keeper, measure: Callable[[str], dict[str, float]], folder: str) -> None:
@@ -34,14 +32,7 @@ class Deciding:
         self._keeper.check_metrics(reported)
 
     def evaluate(self, checkpoint: str) -> dict[str, float]:
-        """Evaluates a checkpoint.
-
-        Args:
-            checkpoint: Its path.
-
-        Returns:
-            Its metrics.
-        """
+        """Evaluates a checkpoint."""
         metrics = self._measure(checkpoint)
         self._keeper.evaluated(step_of(checkpoint), metrics, checkpoint)
         return metrics

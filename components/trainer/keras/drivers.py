@@ -24,7 +24,6 @@ def fit(
         model: Compiled with `steps_per_execution` of 2 or more: Keras then lets the number change.
         batches: An endless data set, distributed if the model is.
         watch: Decides on the steps of each execution.
-        strategy: The model's.
         averaging: Of the replicas' weights; None where they are equal anyway.
     """
     if watch.ended:
@@ -73,10 +72,8 @@ def loop(
     """Trains by a loop of several steps in one `tf.function`.
 
     Args:
-        model: Compiled.
         batches: As for `fit`.
         watch: As for `fit`.
-        strategy: The model's.
         averaging: As for `fit`.
 
     Source: https://www.tensorflow.org/tutorials/distribute/custom_training.
@@ -94,8 +91,6 @@ def make_execute(
     """Makes the `tf.function` of several steps.
 
     Args:
-        model: Compiled.
-        strategy: The model's.
         averaging: Of the replicas' weights, between two of the steps.
 
     Returns:

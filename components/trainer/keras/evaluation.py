@@ -29,11 +29,8 @@ class Evaluation:
     """Evaluates checkpoints under the strategy of evaluation, with a model of its own.
 
     Args:
-        maker: Makes the model.
-        reader: Of the examples.
         strategy: Of evaluation; None is one device.
         steps: Batches of an evaluation; None is all.
-        folder: The training folder.
         progress: Where to report.
     """
 
@@ -132,7 +129,6 @@ def require_number(metrics: Mapping[str, float], checkpoint: str) -> None:
 
     Args:
         metrics: Of `Evaluation.evaluate`.
-        checkpoint: Its path.
 
     Raises:
         TrainingError: The loss is not a number.

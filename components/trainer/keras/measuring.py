@@ -22,7 +22,6 @@ class Meter:
     """Reads the clocks at the two ends of the window.
 
     Args:
-        window: What to measure.
         task: Which task this is.
         examples_per_step: That this task trains with.
     """
@@ -43,11 +42,7 @@ class Meter:
         return cls(window, task, examples_per_step) if window is not None and task.trains else None
 
     def done(self, step: int) -> None:
-        """Measures where an execution is the first or the last of the window.
-
-        Args:
-            step: Global step at its end.
-        """
+        """Measures where an execution is the first or the last of the window."""
         if self._ended:
             return
         if not self._told:

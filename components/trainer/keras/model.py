@@ -40,8 +40,6 @@ class ModelMaker:
     """Makes the model of a declaration, as often as asked: for training, for evaluation, for serving.
 
     Args:
-        section: The declared trainer.
-        num_classes: Of the data.
         spec: Of the transformed features.
         trains: Whether the model is trained; another one computes in float32, whatever `trainer.precision`.
     """

@@ -27,7 +27,6 @@ class Saver:
 
     Args:
         model: Compiled, with all its variables.
-        folder: The training folder.
         keep: How many of the newest checkpoints are kept.
         task: Which task this is: in a cluster all save, and only what the chief saves is kept.
     """
@@ -63,11 +62,7 @@ class Saver:
         return step_of(latest)
 
     def save(self, step: int) -> None:
-        """Saves a checkpoint.
-
-        Args:
-            step: The global step.
-        """
+        """Saves a checkpoint."""
         self._manager.save(checkpoint_number=step)
 
 
@@ -80,7 +75,6 @@ def restore_weights(model: tf.keras.Model, path: str) -> None:
     """Restores the weights alone, for evaluation and serving.
 
     Args:
-        model: With all its variables.
         path: Of the checkpoint.
     """
     status = tf.train.Checkpoint(model=model).restore(path).expect_partial()

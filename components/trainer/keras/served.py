@@ -31,22 +31,14 @@ InputFn = Callable[..., tf.data.Dataset]
 
 
 def prepare(tasks: int) -> None:
-    """Sets what TensorFlow reads once, before it is used.
-
-    Args:
-        tasks: Workers and the chief.
-    """
+    """Sets what TensorFlow reads once, before it is used."""
     allow_ops(tasks)
     # As the tutorial has it: that a task has gone is an error at once.
     os.environ.setdefault(_FAIL_FAST, "use_caller")
 
 
 def serve(context: TaskContext) -> None:
-    """Serves the chief, as a worker or a parameter server; does not return.
-
-    Args:
-        context: Of the task.
-    """
+    """Serves the chief, as a worker or a parameter server; does not return."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     server = tf.distribute.Server(
         resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id, protocol="grpc"
@@ -61,11 +53,7 @@ def serve(context: TaskContext) -> None:
 
 
 def stretch(section: TrainerSection) -> int:
-    """Returns the steps between two moments when all workers wait: for a report, and at times for a checkpoint.
-
-    Args:
-        section: The declared trainer.
-    """
+    """Returns the steps between two moments when all workers wait: for a report, and at times for a checkpoint."""
     every, most = section.checkpoint_steps, max(section.report_steps, _LEAST_STRETCH)
     fitting = max(each for each in range(1, min(every, most) + 1) if every % each == 0)
     return fitting if fitting >= _LEAST_STRETCH else every if every <= _MOST_STRETCH else most
@@ -76,7 +64,6 @@ def dataset_fn(input_fn: InputFn, workers: int) -> Callable[[Any], tf.data.Datas
 
     Args:
         input_fn: Of the examples, called with the mode and an input context.
-        workers: That do steps.
 
     Returns:
         A function that TensorFlow traces once, and calls on each worker.
@@ -96,10 +83,6 @@ def position(model: tf.keras.Model, step: int) -> Callable[[], tf.Tensor]:
     TensorFlow traces `dataset_fn` once, and runs the same graph for a worker that is started again alone: a number
     would still be that of the beginning.
 
-    Args:
-        model: Compiled, restored.
-        step: That training starts from.
-
     Returns:
         A function that returns an int64 scalar, of the graph.
     """
@@ -116,7 +99,6 @@ def fit(model: tf.keras.Model, make_dataset: Callable[[Any], tf.data.Dataset], w
     """Trains by `Model.fit`, whose callbacks know of no step here: an epoch is a stretch.
 
     Args:
-        model: Compiled, in the strategy's scope.
         make_dataset: Of `dataset_fn`.
         watch: Is told of each stretch.
     """
@@ -152,7 +134,6 @@ def loop(
         model: As for `fit`.
         make_dataset: As for `fit`.
         watch: As for `fit`.
-        strategy: The model's.
     """
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 

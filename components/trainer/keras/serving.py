@@ -25,7 +25,6 @@ class ServedModel(tf.Module):
     """A model with the Transform graph before it.
 
     Args:
-        model: Restored.
         declared: The input of the declaration.
         image_shape: Of the raw images: height, width, channels.
         label_names: The classes, in the order of their labels.
@@ -122,16 +121,7 @@ def export_model(
     label_names: Sequence[str],
     folder: str,
 ) -> None:
-    """Writes the SavedModel of a checkpoint.
-
-    Args:
-        maker: Makes the model.
-        checkpoint: Its path.
-        declared: The input of the declaration.
-        image_shape: Of the raw images.
-        label_names: The classes.
-        folder: To write to.
-    """
+    """Writes the SavedModel of a checkpoint."""
     model = maker.make()
     restore_weights(model, checkpoint)
     served = ServedModel(model, declared, image_shape, label_names)

@@ -18,7 +18,6 @@ class Validation:
 
     Args:
         measure: Evaluates a checkpoint.
-        folder: The training folder.
         seconds: Between the starts of two evaluations, and before the first one, at least.
     """
 

@@ -66,8 +66,6 @@ class Watch:
     those of another turn. So they agree about twice a second on their pace, and on whether one of them is to stop.
 
     Args:
-        section: The declared trainer.
-        saver: Of the checkpoints.
         curves: None in a task that writes none.
         progress: Where to report.
         stop_file: Where the supervisor asks to stop.
@@ -129,10 +127,6 @@ class Watch:
     def begin(self, step: int, over: bool = False) -> None:
         """Notes the step that training starts from.
 
-        Args:
-            step: The global step.
-            over: Was training over there.
-
         Raises:
             PeerLostError: The other tasks start from another one.
         """
@@ -169,9 +163,6 @@ class Watch:
     def whole_executions(self, steps: int) -> int:
         """Returns how many executions of as many steps follow one another, as all are where parameter servers are.
 
-        Args:
-            steps: Of an execution.
-
         Returns:
             1 at least; those up to the next edge of a profile, the next checkpoint that would be in the midst of one,
             or the last step.
@@ -187,7 +178,6 @@ class Watch:
         """Does what is due after an execution.
 
         Args:
-            steps: That it had.
             values: Of its last step: `loss`, and what else there is to report.
             paced: Was nothing but its steps done in it.
 

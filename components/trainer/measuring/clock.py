@@ -19,7 +19,6 @@ class Clock:
     """A moment of this process.
 
     Args:
-        step: Global step.
         wall: Seconds, since whenever.
         cpu: CPU seconds of this process.
         busy: CPU seconds that the cores worked for anybody.
@@ -32,22 +31,12 @@ class Clock:
 
     @classmethod
     def now(cls, step: int, cores: Sequence[int]) -> Clock:
-        """Reads the clocks.
-
-        Args:
-            step: Global step.
-            cores: Logical CPUs of the window.
-        """
+        """Reads the clocks."""
         return cls(step, time.monotonic(), time.process_time(), _busy_seconds(cores))
 
 
 def measure_server(window: Window, task: str) -> None:
-    """Measures a process without steps, between the chief's first and last one.
-
-    Args:
-        window: What to measure.
-        task: Name of the task.
-    """
+    """Measures a process without steps, between the chief's first and last one."""
     clocks = []
     for edge in ("begin", "end"):
         while not os.path.exists(window.edge(edge)):
@@ -57,15 +46,7 @@ def measure_server(window: Window, task: str) -> None:
 
 
 def save(window: Window, task: str, begin: Clock, end: Clock, **own: Any) -> None:
-    """Writes what a task measured.
-
-    Args:
-        window: What was measured.
-        task: Name of the task.
-        begin: Of the window.
-        end: Of the window.
-        **own: Further fields of TaskMeasurement.
-    """
+    """Writes what a task measured."""
     TaskMeasurement(
         task,
         end.step - begin.step,

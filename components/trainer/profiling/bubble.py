@@ -21,7 +21,6 @@ class Bubble:
     """Of one step, from the first operation of a stage to the last one.
 
     Args:
-        seconds: That it took.
         share: Part of the time of all stages in which they wait.
         busy: Part of the time in which each stage is at work.
         together: Part of the time in which at least two are.
@@ -33,11 +32,7 @@ class Bubble:
     together: float
 
     def tell(self, section: PipelineParallel) -> str:
-        """Returns it in words.
-
-        Args:
-            section: The declared pipeline.
-        """
+        """Returns it in words."""
         busy = ", ".join(f"{each:.0%}" for each in self.busy)
         return (
             f"{section.stage_count} stages, {section.microbatches} microbatches: bubble {self.share:.2f}, of "
@@ -48,9 +43,6 @@ class Bubble:
 
 def find_bubbles(space: Any) -> list[Bubble]:
     """Reads the bubbles from a profile.
-
-    Args:
-        space: The XSpace of whole steps.
 
     Returns:
         One for each step, the fastest first; none if no stage ran.

@@ -21,7 +21,6 @@ def is_of(folder: str, declared: Optional[Profile]) -> bool:
     """Tells whether a task's profile was made, of the steps that are declared.
 
     Args:
-        folder: The task's.
         declared: Which steps; None are none.
     """
     path = os.path.join(folder, PROFILE_JSON)
@@ -39,7 +38,6 @@ def drop_others(training_dir: str, declared: Optional[Profile]) -> None:
     """Removes what is there of other steps, by a training that goes on now: the results would tell it as theirs.
 
     Args:
-        training_dir: The training's folder.
         declared: Which steps are declared now; None are none.
     """
     profiles = os.path.join(training_dir, PROFILES)

@@ -36,8 +36,6 @@ class Profiler:
     """Starts and ends the profile of a task, between two of its steps.
 
     Args:
-        declared: Which steps.
-        folder: Of the training.
         task: Which task this is.
         progress: Where to report.
         coordinates: Does it only hand out steps, which others run.
@@ -72,9 +70,6 @@ class Profiler:
         """Returns what is declared, or looks into a pipeline; None if nothing is, or this task does no steps.
 
         Args:
-            section: The declared trainer.
-            folder: Of the training.
-            task: Which task this is.
             progress: Where it reports.
         """
         pipeline, keeps = section.pipeline_parallel, section.profile is not None
@@ -94,7 +89,6 @@ class Profiler:
         """Begins or ends, where it is time; the first call tells where training starts.
 
         Args:
-            step: Global step that is done.
             is_last: Does none follow.
             begins: May it begin: not before a checkpoint is written, which would be profiled too.
         """

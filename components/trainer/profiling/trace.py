@@ -36,8 +36,6 @@ def summarise(space: Any, steps: int, cluster: bool) -> dict[str, Any]:
     """Sums up a profile.
 
     Args:
-        space: The XSpace.
-        steps: That were done meanwhile.
         cluster: Is the task one of several that train together.
 
     Returns:
@@ -93,11 +91,7 @@ def to_text(task: str, summary: dict[str, Any]) -> str:
     """Writes a summary for a person.
 
     Args:
-        task: The task's name.
         summary: Of `summarise`.
-
-    Returns:
-        Lines of text.
     """
     shares = ", ".join(f"{name} {share:.0%}" for name, share in summary["shares"].items())
     lines = [f"profile of {task}: {summary['steps']} steps in {summary['seconds']:.3f} s: {shares}".removesuffix(": ")]

@@ -53,21 +53,12 @@ NOT_AT_WORK = (None, Event.STARTED)
 
 
 def stage_after(stage: Optional[Event], event: Event) -> Event:
-    """Returns what a task is at: a run_fn that runs goes on after a notice, and still reports nothing of its own.
-
-    Args:
-        stage: What it was at.
-        event: What it reports.
-    """
+    """Returns what a task is at: a run_fn that runs goes on after a notice, and still reports nothing of its own."""
     return stage if stage is Event.RUNNING and event is Event.NOTICED else event
 
 
 class ProgressWriter:
-    """Appends events to the progress file, and keeps the present step in one beside it.
-
-    Args:
-        path: The file.
-    """
+    """Appends events to the progress file, and keeps the present step in one beside it."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -82,11 +73,7 @@ class ProgressWriter:
             file.write(line)
 
     def at(self, step: int) -> None:
-        """Notes the global step that is done; for every step.
-
-        Args:
-            step: The global step.
-        """
+        """Notes the global step that is done; for every step."""
         self._step.set(step)
 
 
@@ -127,9 +114,6 @@ def beat(path: str) -> None:
     """Touches a file every second, from a thread, as long as the process runs and is not stopped.
 
     A heartbeat is not progress. A missing one tells a stopped task from one that waits for it.
-
-    Args:
-        path: The file.
     """
 
     def go_on() -> None:

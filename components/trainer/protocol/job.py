@@ -24,7 +24,6 @@ class Job:
     Args:
         inputs: The execution's input artifacts, as TFX writes them in JSON.
         outputs: The same for its outputs.
-        exec_properties: The execution's properties.
         training_dir: Folder of checkpoints, events and logs.
         settings: The Trainer's settings, as `Settings.to_dict` writes them.
         path: The way of training: see `task.paths`.
@@ -65,7 +64,6 @@ class TaskFiles:
     """The files of one attempt of one task, in a local folder.
 
     Args:
-        folder: The folder.
         task: Type and index, for example `chief-0`.
         attempt: From 1.
     """

@@ -63,11 +63,7 @@ class Window:
         pathlib.Path(self.edge(name)).touch()
 
     def tell_started(self, task: str) -> None:
-        """Says that a task has done a step.
-
-        Args:
-            task: Its name.
-        """
+        """Says that a task has done a step."""
         pathlib.Path(self.folder, f"{task}{_STARTED}").touch()
 
     def have_started(self) -> bool:

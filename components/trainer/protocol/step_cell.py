@@ -23,11 +23,7 @@ class StepCell:
         self._map: Optional[mmap.mmap] = None
 
     def set(self, step: int) -> None:
-        """Keeps a step.
-
-        Args:
-            step: The global step.
-        """
+        """Keeps a step."""
         if self._map is not None:
             _STEP.pack_into(self._map, 0, step)
         elif self._file is not None:

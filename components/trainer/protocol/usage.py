@@ -12,11 +12,6 @@ def read_usage() -> dict[str, float]:
 
 
 def kilobytes(path: str, key: str) -> int:
-    """Reads a value of one of the kernel's files about this process.
-
-    Args:
-        path: The file.
-        key: Of the value.
-    """
+    """Reads a value of one of the kernel's files about this process."""
     with open(path, encoding="utf-8") as file:
         return next(int(line.split()[1]) for line in file if line.startswith(f"{key}:"))

@@ -53,7 +53,6 @@ def run(
 
     Args:
         make_spec: Calls the user's trainer_fn, and returns what it returns.
-        distribution: What was declared.
         strategy: Of `section`.
         training_dir: The training folder; a restart finds the verdict there.
 
@@ -83,10 +82,6 @@ def run(
 
 def check_inputs(spec: Spec, distribution: Distribution) -> None:
     """Refuses an input_fn whose tensors several replicas in step cannot share; it can be told without training.
-
-    Args:
-        spec: What trainer_fn returned.
-        distribution: What was declared.
 
     Raises:
         UserCodeError: It returns no data set.

@@ -47,11 +47,6 @@ class Change(NamedTuple):
 def compare(one: Training, many: Training, replicas: int) -> list[Change]:
     """Compares two trainings from the same weights: on one device, and under several replicas.
 
-    Args:
-        one: That on one device.
-        many: That under replicas.
-        replicas: How many.
-
     Returns:
         A change for each variable that changed. Only the slots count of one that has them: Adam's weights change alike
         whatever the scale of the gradients.
@@ -91,9 +86,6 @@ def scale_of(
     """Finds out how many times larger an array is under several replicas: as `Change.scale`.
 
     Args:
-        one: On one device.
-        many: Under several replicas.
-        replicas: How many.
         noise: Norm of a difference that says nothing.
         powers: 2 is of what adds up squares.
     """

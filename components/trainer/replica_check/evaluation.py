@@ -33,10 +33,7 @@ def check_evaluation(
 
     Args:
         make_spec: Calls the user's trainer_fn, and returns what it returns.
-        trial: Evaluates.
         strategy: The declared one, of a few replicas.
-        distribution: What was declared.
-        train: Batches of the training.
 
     Raises:
         UserCodeError: A metric is exactly N times, or a part in N of, that of one device.

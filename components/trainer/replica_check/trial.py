@@ -58,11 +58,6 @@ class Trial:
     def compare_updates(self, reading: Reading, many_rows: Rows, one_rows: Rows) -> list[Change]:
         """Trains on examples of the first batch; returns a change for each variable that changed.
 
-        Args:
-            reading: Of the training's input_fn.
-            many_rows: What the replicas share.
-            one_rows: What one device takes.
-
         Raises:
             NotTriedError: Training does not work on one device either.
             UserCodeError: Training works on one device alone.
@@ -88,7 +83,6 @@ class Trial:
 
         Args:
             train: Of the training's input_fn: a step makes the weights.
-            evaluation: Of the evaluation's.
             strategy: For it, of several replicas.
             whole: Does each replica take the whole batch; else a part of it.
 

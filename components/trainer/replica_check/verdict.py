@@ -58,8 +58,6 @@ def write(training_dir: str, notes: list[str], batch: str = "") -> None:
     """Keeps what the user should know of a training that is not refused: a restart finds it.
 
     Args:
-        training_dir: The training folder.
-        notes: Warnings.
         batch: What the global batch is made of, where that is the user's input_fn's affair.
     """
     write_whole(_path(training_dir), json.dumps({"notes": notes, "batch": batch}, indent=2))
@@ -87,11 +85,7 @@ def _path(training_dir: str) -> str:
 
 
 def may_be_model_fn(target: str) -> bool:
-    """Tells whether `trainer.model` may be a whole model_fn: a network function's loss is the built-in one.
-
-    Args:
-        target: As declared.
-    """
+    """Tells whether `trainer.model` may be a whole model_fn: a network function's loss is the built-in one."""
     target = expand("trainer.model", target)
     module = find_module(target.partition(":")[0])
     if module is None or is_project(module):

@@ -12,9 +12,6 @@ def cpu_seconds(root: int) -> float:
     """Returns the seconds that a process and all below it have used, of user and system; 0 where it has gone.
 
     The time of one that has ended is its parent's, which waited for it; where nobody did, it is lost.
-
-    Args:
-        root: Its id.
     """
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}

@@ -26,7 +26,6 @@ class EvaluatorBeat:
     """The evaluator's side: a file beside the checkpoints, which becomes another one as long as it gets on.
 
     Args:
-        training_dir: The training folder.
         timeout: Seconds without progress after which the chief gives up.
         done: Has the evaluator exported.
     """
@@ -53,20 +52,12 @@ class EvaluatorBeat:
 
 
 def read(training_dir: str) -> Any:
-    """Returns what the evaluator told last; None if it has told nothing.
-
-    Args:
-        training_dir: The training folder.
-    """
+    """Returns what the evaluator told last; None if it has told nothing."""
     return read_json(os.path.join(training_dir, _FILE))
 
 
 def forget(training_dir: str) -> None:
-    """Removes it: training is over.
-
-    Args:
-        training_dir: The training folder.
-    """
+    """Removes it: training is over."""
     with contextlib.suppress(Exception):  # a store that is away
         if fileio.exists(path := os.path.join(training_dir, _FILE)):
             fileio.remove(path)

@@ -17,7 +17,6 @@ class Failure:
     """What went wrong with a task.
 
     Args:
-        task: Its name.
         cause: What happened to it, in a few words.
         retryable: Can a restart help; not with an error of the user's code.
         from_peer: Is it only the consequence of another task's end.
@@ -35,11 +34,7 @@ def ended(process: TaskProcess, code: int) -> Failure:
     """Describes a task that ended before its work was done.
 
     Args:
-        process: The task.
         code: Its exit code; 0 if it left by `os._exit`.
-
-    Returns:
-        The failure.
     """
     if said := process.error():
         return _raised(process, said)
@@ -70,13 +65,9 @@ def stalled(process: TaskProcess, waited: float, limit: float, deadline: str) ->
     """Describes a task that missed a deadline.
 
     Args:
-        process: The task.
         waited: Seconds.
         limit: Seconds that were allowed.
         deadline: `start_timeout` or `stall_timeout`.
-
-    Returns:
-        The failure.
     """
     what = "did not start training" if deadline == "start_timeout" else "made no progress"
     return Failure(

@@ -54,7 +54,6 @@ class Group:
     """The tasks of one attempt.
 
     Args:
-        start: Starts a task.
         start_timeout: Seconds until each task's first sign of progress.
         stall_timeout: Seconds without any progress.
         hear: Is told each event, and of which task.
@@ -99,7 +98,6 @@ class Group:
         """Starts one task again, in its place: the same address, new files.
 
         Args:
-            name: Of the task.
             attempt: Its number, from 1.
         """
         old = self._members[name].process

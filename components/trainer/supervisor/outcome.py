@@ -112,7 +112,6 @@ def stopped(number: int, where: str) -> errors.StoppedError:
     """Returns the error of a training that a signal has ended.
 
     Args:
-        number: Of the signal.
         where: What is there to go on from.
     """
     return errors.StoppedError(

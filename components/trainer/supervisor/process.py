@@ -34,7 +34,6 @@ class TaskProcess:
     """One task, running or ended.
 
     Args:
-        job_path: The job's file.
         task_spec: What the task is told.
         temporary: Folder for its temporary files.
         environment: Variables that are declared; they come before the task's own.

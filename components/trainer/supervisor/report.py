@@ -65,12 +65,7 @@ class Report:
         return cls(section.global_batch_size, section.train_steps) if section else cls(None, None)
 
     def hear(self, task_spec: TaskSpec, event: dict[str, Any]) -> None:
-        """Takes one event.
-
-        Args:
-            task_spec: Of the task that reports it.
-            event: What it reports.
-        """
+        """Takes one event."""
         self._cost.hear(task_spec, event)
         kind = event["event"]
         if kind is Event.STEP:
@@ -220,12 +215,7 @@ class Cost:
         self._complete = True
 
     def hear(self, task_spec: TaskSpec, event: dict[str, Any]) -> None:
-        """Takes one event.
-
-        Args:
-            task_spec: Of the task that reports it.
-            event: What it reports.
-        """
+        """Takes one event."""
         if task_spec.type == PS:
             # A parameter server works for the steps of others, and does not report its own cost.
             self._complete = False

@@ -34,7 +34,6 @@ class Stopping:
     Args:
         stop_file: By which they are asked: see `protocol.stop`.
         synchronous: Whether they do each step together.
-        report: Of the training.
         checkpoints: In its training folder.
     """
 
@@ -47,11 +46,7 @@ class Stopping:
         self._looked_at = -math.inf
 
     def by_store(self, training_dir: str) -> None:
-        """Asks the tasks of other machines, too, which share only the training folder.
-
-        Args:
-            training_dir: It, in a store.
-        """
+        """Asks the tasks of other machines, too, which share only the training folder."""
         self._stored = StoredStop(training_dir, self._stop_file)
         if self._report.publishes:
             self._stored.forget()
@@ -65,7 +60,6 @@ class Stopping:
         """Ends training at a checkpoint, as a signal asked for.
 
         Args:
-            group: The tasks of this process.
             signals: Those that came; a second one ends it at once.
 
         Raises:
@@ -90,7 +84,6 @@ class Stopping:
         """Ends the training of a cluster at a checkpoint, as its evaluator found that it is over.
 
         Args:
-            group: The tasks of this process.
             signals: As of `end`.
             is_over: Tells what the evaluator has found; it is asked now and then.
         """

@@ -28,7 +28,6 @@ class StoredStop:
     """The chief's word, beside the checkpoints.
 
     Args:
-        training_dir: The training folder.
         stop_file: This task's own: see `protocol.stop`.
     """
 
@@ -39,12 +38,7 @@ class StoredStop:
         self._begun = time.time()
 
     def ask(self, step: int, over: bool) -> None:
-        """Asks all tasks to stop, as `ask_to_stop` does.
-
-        Args:
-            step: After which they stop.
-            over: Is training then over.
-        """
+        """Asks all tasks to stop, as `ask_to_stop` does."""
         with contextlib.suppress(Exception):  # the store does not answer: this task stops, and the others lose it
             write_whole(self._path, json.dumps({"step": step, "over": over, "at": time.time()}))
         ask_to_stop(self._stop_file, step, over)

@@ -53,7 +53,6 @@ class Supervisor:
     """Starts the tasks of one training and sees them to their end.
 
     Args:
-        job: What to train.
         traits: Of the job's path.
         checkpoints: In the job's training folder.
         logs: Local folder for the tasks' files.
@@ -95,9 +94,6 @@ class Supervisor:
 
     def run(self) -> Outcome:
         """Trains.
-
-        Returns:
-            What the training came to.
 
         Raises:
             TaskFailedError: A task ended with an error, and no restart was left, or could help; or the error of this

@@ -17,7 +17,6 @@ class TaskContext:
     """What one task works with.
 
     Args:
-        job: What to train.
         task: Which task of it this is.
         progress: Where to report.
         tried_for: The declared distribution, where a dry run tries code for it on one device.

@@ -11,11 +11,7 @@ from tfx_estimator.components.trainer.protocol.job import Job
 
 
 def make_fn_args(job: Job) -> fn_args_utils.FnArgs:
-    """Returns what TFX's own executor would give to the function, but for the folders.
-
-    Args:
-        job: What to train.
-    """
+    """Returns what TFX's own executor would give to the function, but for the folders."""
     inputs = artifact_utils.parse_artifact_dict(job.inputs)
     outputs = artifact_utils.parse_artifact_dict(job.outputs)
     fn_args = tfx_executor.GenericExecutor()._GetFnArgs(inputs, outputs, job.exec_properties)

@@ -51,7 +51,6 @@ def name_of(exec_properties: dict[str, Any], settings: Settings) -> str:
     """Returns the path that an execution takes; of a module with both functions TFX's default, the run_fn.
 
     Args:
-        exec_properties: Of the execution.
         settings: Of the Trainer; what they say comes first, and of that a declaration of a model.
 
     Raises:

@@ -19,7 +19,6 @@ def apply(section: TrainerSection, spin: bool) -> None:
     """Sets it; imports TensorFlow unless all is as TensorFlow has it.
 
     Args:
-        section: The declared trainer.
         spin: Whether threads look for work for a while before they sleep.
     """
     if section.environment or section.gpu.is_declared or not spin:
@@ -32,9 +31,6 @@ def allow_ops(workers: int) -> None:
 
     They wait for each other for ever with the one thread that a task's one core gives them, or with too few that the
     environment names.
-
-    Args:
-        workers: That train, the chief among them.
     """
     import tensorflow as tf
 

@@ -25,12 +25,6 @@ from tfx_estimator.pipeline.user_source import functions, loader
 def find_function(target: str) -> Callable:
     """Imports `package.module:function`.
 
-    Args:
-        target: The function.
-
-    Returns:
-        The function.
-
     Raises:
         UserCodeError: There is none.
     """
@@ -60,11 +54,7 @@ def call_network(function: Callable, num_classes: int, params: Mapping[str, Any]
     Args:
         function: Takes the number of classes as its first argument; or knows it, if it takes no argument that must be
             given.
-        num_classes: Of the data.
         params: `trainer.params`, by name.
-
-    Returns:
-        What it returned.
     """
     arguments = inspect.signature(function).parameters
     first = next(iter(arguments.values()), None)
@@ -85,7 +75,6 @@ def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
 
     Args:
         exec_properties: Of the execution: its dotted path, or a module file that defines it.
-        name: Which of the two.
 
     Raises:
         UserCodeError: There is none.

@@ -88,21 +88,11 @@ class Kube:
             ) from error
 
     def kubectl(self, words: str) -> str:
-        """Returns a command for whoever is to look into this namespace.
-
-        Args:
-            words: What kubectl is to do.
-        """
+        """Returns a command for whoever is to look into this namespace."""
         return kubectl(words, self.context, self.namespace)
 
     def create(self, manifest: Object) -> Object:
         """Creates a TFJob.
-
-        Args:
-            manifest: Of it.
-
-        Returns:
-            The TFJob.
 
         Raises:
             TakenError: There is one of this name.
@@ -120,9 +110,6 @@ class Kube:
 
     def create_config_map(self, manifest: Object) -> Optional[Object]:
         """Creates a ConfigMap, whose name is of its contents: one that is there is as good.
-
-        Args:
-            manifest: Of it.
 
         Returns:
             What was created, as the server tells of it; None where it was there.
@@ -154,7 +141,6 @@ class Kube:
         """Makes a TFJob the owner of a ConfigMap, which goes with it; one that went with an earlier TFJob is made anew.
 
         Args:
-            manifest: Of the ConfigMap.
             job: The TFJob, as the server tells of it.
 
         Raises:
@@ -204,7 +190,6 @@ class Kube:
         """Yields what a pod prints, each line with its time before it.
 
         Args:
-            pod: Its name.
             since: A time, as RFC 3339 has it; empty is from the beginning.
             follows: Whether to the pod's end; else what there is.
 
@@ -227,7 +212,6 @@ class Kube:
 
         Args:
             ask: `jobs` or `pods`, with the first argument bound.
-            version: From which one on.
 
         Raises:
             ExpiredError: The server has forgotten it.
@@ -312,7 +296,6 @@ def find_context(context: Optional[str], seen_by: tuple[str, str] = OF_TFJOBS) -
 
     Args:
         context: Of the kubeconfig; None is its current one, or, without any, the cluster that this process is a pod of.
-        seen_by: As OF_TFJOBS.
 
     Returns:
         The context's name, None in a pod; and the namespace that the kubeconfig, or the pod, says.
@@ -339,7 +322,6 @@ def kubectl(words: str, context: Optional[str], namespace: Optional[str] = None)
     """Returns a command for the user, of the cluster that is meant, whichever is current where he types it.
 
     Args:
-        words: What kubectl is to do.
         context: Of the kubeconfig; None is the current one.
         namespace: None is the context's, or none.
     """
@@ -352,7 +334,6 @@ def connect(context: Optional[str], seen_by: tuple[str, str] = OF_TFJOBS) -> Any
 
     Args:
         context: As of `find_context`.
-        seen_by: As of it.
 
     Raises:
         PipelineError: No cluster is known here.
@@ -388,11 +369,7 @@ def _streamed(response: Any) -> Iterator[bytes]:
 
 
 def message(error: Any) -> str:
-    """Returns what a server said.
-
-    Args:
-        error: The client's ApiException.
-    """
+    """Returns what a server said."""
     body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else error.body or error.reason or ""
     try:
         return json.loads(body)["message"]

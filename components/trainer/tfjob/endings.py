@@ -36,13 +36,7 @@ def is_suspended(there: Object) -> bool:
 
 
 def is_left_restarting(kube: Kube, name: str, uid: str) -> bool:
-    """Asks once more whether a TFJob is Restarting; it is not where that cannot be told.
-
-    Args:
-        kube: The cluster.
-        name: Of the TFJob.
-        uid: Of it.
-    """
+    """Asks once more whether a TFJob is Restarting; it is not where that cannot be told."""
     with contextlib.suppress(LostError, errors.TfxEstimatorError):
         there = kube.read(name)
         return there is not None and there["metadata"]["uid"] == uid and state_of(there) == RESTARTING
@@ -55,11 +49,7 @@ def short(error: Exception) -> str:
 
 
 def deleted(place: str) -> errors.TaskFailedError:
-    """Returns the error of a TFJob that somebody else has deleted.
-
-    Args:
-        place: Its namespace and name.
-    """
+    """Returns the error of a TFJob that somebody else has deleted."""
     return errors.TaskFailedError(
         f"the TFJob {place} was deleted, and not by this run",
         todo="run the same again: training goes on from the last checkpoint",
@@ -70,7 +60,6 @@ def unreachable(host: str, error: Exception, seconds: float) -> errors.PipelineE
     """Returns the error of a server that does not answer.
 
     Args:
-        host: Its address.
         error: Of the last try.
         seconds: For how long it was tried.
     """

@@ -105,7 +105,6 @@ class Failures:
         """Returns what the training failed by; None if no pod has failed.
 
         Args:
-            name: Of the TFJob.
             condition: By which the operator has ended it; None if it was not the operator.
             runs_pipeline: As of `PodFailure.error`.
         """

@@ -56,10 +56,7 @@ class Launcher:
     """Trains one job in a TFJob.
 
     Args:
-        kube: The cluster.
         job: What to train; its training folder is in the pods, too.
-        deploy: Of the declaration.
-        name: Of the pipeline.
         logs: Folder of the tasks' files, in the training folder.
         modules: The user's own, where they are not in the image.
     """
@@ -88,9 +85,6 @@ class Launcher:
 
     def run(self) -> Outcome:
         """Trains.
-
-        Returns:
-            What the training came to.
 
         Raises:
             TrainingError: A pod failed, by its own error; or the TFJob did not start, was deleted, or left no model.

@@ -37,7 +37,6 @@ def job_name(name: str, key: str = "") -> str:
     """Returns the name of a TFJob: the pipeline's, where that fits and there is but one.
 
     Args:
-        name: Of the pipeline.
         key: What tells one training from another; empty if there is but one.
     """
     if not key and name[:_MOST].rstrip("-") == name:
@@ -57,9 +56,6 @@ def make_manifest(
     """Makes the manifest of a TFJob.
 
     Args:
-        name: Of the TFJob.
-        deploy: Image, volumes, resources, policies.
-        distribution: Which pods there are.
         command: Of each pod's container; TF_CONFIG tells it its place.
         config_map: As the source of a volume, mounted in CONFIG_FOLDER; None is none.
 

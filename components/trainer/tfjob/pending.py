@@ -52,7 +52,6 @@ class Pending:
         """Returns the error of a wait that is over.
 
         Args:
-            place: Namespace and name of the TFJob.
             events: A command that tells the namespace's events.
         """
         reason = "; ".join(self._pods.waiting()) or (

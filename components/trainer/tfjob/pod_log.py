@@ -49,8 +49,6 @@ class PodLog:
 
         Args:
             parts: The log, with times, to where it ends.
-            is_whole: Whether nothing can follow after that.
-            is_over: Whether nobody wants the rest.
         """
         place: _Place = (0, 0, 0)
         keeps, rest = True, b""

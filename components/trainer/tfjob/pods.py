@@ -39,7 +39,6 @@ class PodFailure:
 
     Args:
         task: For example `worker-0`.
-        pod: Its name.
         code: The container's exit code; None if there was no container.
         reason: In Kubernetes' words: `Error`, `OOMKilled`, `Evicted`.
         message: What the container left, or the end of its log.
@@ -105,7 +104,6 @@ class Pods:
     """The pods of one TFJob, as they were last seen, with their logs.
 
     Args:
-        kube: The cluster.
         folder: For the logs.
     """
 
@@ -153,8 +151,6 @@ class Pods:
         """Takes note of a pod.
 
         Args:
-            pod: As the server describes it.
-            deleted: Whether it has gone.
             with_log: Whether it is so now, and its log to be kept: what has its name later is its successor.
 
         Returns:

@@ -24,7 +24,6 @@ class Progress:
 
     Args:
         logs: Folder of the tasks' files.
-        report: Is told.
         after: Attempts up to this one were of earlier trainings.
     """
 
@@ -45,7 +44,6 @@ class Progress:
 
         Args:
             cause: The task and what happened to it.
-            what: Which pods were started again.
         """
         # Reads the tasks' events first, because these happened before the restart.
         self.hear()

@@ -31,11 +31,7 @@ def check(deploy: DeploySection, folder: str) -> Kube:
     """Finds out, before anything is done, that a TFJob can be started, and sees the work folder.
 
     Args:
-        deploy: Of the declaration.
         folder: The work folder, or a part of it.
-
-    Returns:
-        The cluster.
 
     Raises:
         DeclarationError: The folder is in no volume.
@@ -56,14 +52,6 @@ def check(deploy: DeploySection, folder: str) -> Kube:
 
 def train(job: Job, settings: Settings, logs: str) -> Outcome:
     """Trains a job in a TFJob.
-
-    Args:
-        job: What to train.
-        settings: Of the Trainer.
-        logs: Folder of the tasks' files.
-
-    Returns:
-        What the training came to.
 
     Raises:
         TfxEstimatorError: As `check` and `Launcher.run`.

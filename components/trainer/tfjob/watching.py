@@ -52,8 +52,6 @@ class Watching:
     """Watches of one TFJob and of its pods.
 
     Args:
-        kube: The cluster.
-        name: Of the TFJob.
         uid: Of it; pods of an earlier one of this name are not told of.
     """
 

@@ -33,7 +33,6 @@ class Reading(NamedTuple):
 
     Attributes:
         element_spec: Of the data set.
-        names: Of its tensors.
         batches: Flat, at least one.
         unordered: The op of the data set that leaves its order to chance; empty if there is none.
     """
@@ -62,7 +61,6 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
     """Reads the first batches of a training, or the first one of an evaluation.
 
     Args:
-        spec: What trainer_fn returned.
         mode: Of `tf.estimator.ModeKeys`: which input_fn.
         context: What it is told if it takes `input_context`; None is the only input pipeline.
 
@@ -121,10 +119,7 @@ def read_part(
     """Finds out what each replica takes.
 
     Args:
-        make_spec: Calls the user's trainer_fn.
         reading: Of the input_fn, as the only input pipeline.
-        distribution: What was declared.
-        replicas: That take part in a step.
         mode: Of `tf.estimator.ModeKeys`: which input_fn.
     """
     input_fn = make_spec()["train_spec" if mode == _TRAIN else "eval_spec"].input_fn
@@ -144,11 +139,8 @@ def check_training(
     """Says how many examples a step trains with, and refuses batches that cannot be shared.
 
     Args:
-        make_spec: Calls the user's trainer_fn.
-        distribution: What was declared.
         reading: As the only input pipeline.
         part: Of each replica.
-        replicas: That train in step.
 
     Returns:
         What the global batch is made of, empty if the input_fn is the built-in one; and warnings.

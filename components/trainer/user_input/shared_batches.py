@@ -144,7 +144,6 @@ def check_dataset(result: Any, mode: str) -> tf.data.Dataset:
     """Refuses what several replicas cannot read.
 
     Args:
-        result: What an input_fn returned.
         mode: Of `tf.estimator.ModeKeys`.
 
     Raises:
@@ -245,7 +244,6 @@ def hand_out_batches(dataset: tf.data.Dataset, replicas: int) -> tf.data.Dataset
 
     Args:
         dataset: Of batches of an evaluation: nested structures of dense, sparse and ragged tensors.
-        replicas: That evaluate in step.
 
     Returns:
         The same examples, in as many batches as each replica takes one of in each step.
@@ -283,10 +281,6 @@ def hand_out_batches(dataset: tf.data.Dataset, replicas: int) -> tf.data.Dataset
 def check_divides(size: int, replicas: int) -> None:
     """Refuses a batch that does not divide evenly among replicas.
 
-    Args:
-        size: In examples.
-        replicas: That train in step.
-
     Raises:
         UserCodeError: It does not.
     """
@@ -317,7 +311,6 @@ def check_batches(owner: str, dataset: tf.data.Dataset) -> None:
 
     Args:
         owner: Of the input_fn: TrainSpec or EvalSpec.
-        dataset: What it returned.
 
     Raises:
         UserCodeError: Its elements are single examples, or their tensors differ in their first dimension.

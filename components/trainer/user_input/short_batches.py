@@ -17,7 +17,6 @@ def fill_short_batches(dataset: tf.data.Dataset, least: int) -> tf.data.Dataset:
 
     Args:
         dataset: Of batches: nested structures of dense, sparse and ragged tensors, whose first dimension is the batch.
-        least: Examples of a batch.
 
     Returns:
         The same examples in batches of at least so many, whose number differs only if one was too short. The only

@@ -23,7 +23,6 @@ def init_run_config(config: Any, tf_config: dict[str, Any]) -> None:
     """Tells a RunConfig with strategies which task it is of, and whether the coordinator runs its part.
 
     Args:
-        config: The RunConfig, half made.
         tf_config: Of the environment; empty if there is none.
 
     Raises:
@@ -64,9 +63,6 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any, executor
     """Runs this task's part of `tf.estimator.train_and_evaluate`.
 
     Args:
-        estimator: To train and evaluate.
-        train_spec: A TrainSpec.
-        eval_spec: An EvalSpec.
         executor_cls: Of tensorflow-estimator; evaluates each checkpoint.
 
     Raises:

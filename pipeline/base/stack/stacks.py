@@ -22,8 +22,6 @@ class Stack:
 
     Args:
         name: As in the names of its lock files: `tfx1.15`.
-        tfx: Its version.
-        tensorflow: Its version.
         pythons: The first and the last minor version of Python that it is for.
         glibc: The oldest that its wheels are for.
         has_estimator: Whether TensorFlow has tf.estimator, so that it need not be brought back.

@@ -21,7 +21,6 @@ class Case:
     """A declaration, and facts of it, each found when it is first asked for. Sections are attributes: `case.trainer`.
 
     Args:
-        declaration: Typed values.
         search_paths: Folders where the user's modules are looked for before `sys.path`.
         target: Where the pipeline is to be deployed; empty if it runs on this machine.
     """

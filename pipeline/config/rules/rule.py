@@ -33,7 +33,6 @@ class Rule:
         path: Dotted key that is wrong; the problem shows its value.
         when: Says whether the rule is broken: false; true; names for the texts, of which `value` is shown in place of
             the key's; or several of these, a problem each.
-        what: What is wrong.
         expected: What is expected instead.
         todo: What to do next.
         depends: Further dotted keys that the problem follows from: where one is wrong itself, it is not shown.

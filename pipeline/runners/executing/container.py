@@ -32,9 +32,7 @@ class Command:
     """What a container starts.
 
     Args:
-        name: Of its task.
         words: The command and its arguments, filled in.
-        env: Declared variables.
     """
 
     name: str
@@ -46,9 +44,7 @@ def start(command: Command, logs: str, tries: int) -> None:
     """Starts a container's command until it succeeds.
 
     Args:
-        command: What to start.
         logs: Folder of the logs; each try leaves one.
-        tries: How often at most.
 
     Raises:
         PipelineError: It failed each time.

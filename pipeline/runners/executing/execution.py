@@ -39,9 +39,7 @@ def rebased(job: Job, folders: PipelineFolders, given: Mapping[str, str]) -> dic
     """Returns the runtime parameters of a rehearsal: what would go to the pipeline's own places stays here.
 
     Args:
-        job: What is executed.
         folders: Where.
-        given: What the user says of parameters.
 
     Raises:
         DeclarationError: There is no such parameter, or one has no value, or none of its type.
@@ -84,8 +82,6 @@ def bring_modules(job: Job, beside: str, folders: PipelineFolders) -> None:
     """Copies the wheels of the user's modules to where the steps look for them, as `compile` tells to.
 
     Args:
-        job: What is executed.
-        beside: The folder of the compiled file.
         folders: Where it is executed.
     """
     for task in job.tasks:
@@ -100,7 +96,6 @@ class Execution:
     """One execution of a job.
 
     Args:
-        job: What to execute.
         parameters: The values of its runtime parameters.
         folders: Where its artifacts, and what is known of earlier executions, are kept.
         logs: Folder for the logs of the containers.
@@ -115,9 +110,6 @@ class Execution:
 
     def run(self, listener: Listener) -> Outputs:
         """Executes all tasks.
-
-        Args:
-            listener: Hears how it goes on.
 
         Returns:
             The artifacts by task and output, as a RuntimeArtifact's JSON.

@@ -31,7 +31,6 @@ class Job:
     """A compiled pipeline.
 
     Args:
-        name: Of the pipeline.
         root: Where the artifacts would go.
         tasks: Each after those that it waits for.
         parameters: The runtime parameters, with what they are unless somebody says otherwise.
@@ -86,7 +85,6 @@ def read_spec(spec: Mapping[str, Any], runtime: Optional[Mapping[str, Any]]) -> 
     """Reads a PipelineSpec, as JSON has it.
 
     Args:
-        spec: The specification.
         runtime: Its runtimeConfig, where it is in a PipelineJob.
 
     Raises:

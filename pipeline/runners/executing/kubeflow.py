@@ -21,32 +21,18 @@ Artifact = Mapping[str, Any]
 
 
 def as_inputs(artifacts: Mapping[str, Artifact]) -> dict[str, dict[str, Any]]:
-    """Returns the inputs of a step: ML Metadata's clients look no type up.
-
-    Args:
-        artifacts: By input.
-    """
+    """Returns the inputs of a step: ML Metadata's clients look no type up."""
     return {key: {**artifact, "type": {"instanceSchema": ""}} for key, artifact in artifacts.items()}
 
 
 def as_outputs(artifacts: Mapping[str, Artifact], folder: str) -> dict[str, dict[str, Any]]:
-    """Returns what a step is told of its outputs: ML Metadata has not named them yet.
-
-    Args:
-        artifacts: By output.
-        folder: Around them.
-    """
+    """Returns what a step is told of its outputs: ML Metadata has not named them yet."""
     told = {key: {"uri": artifact["uri"], "type": artifact["type"]} for key, artifact in artifacts.items()}
     return {**told, _LOGS: {"uri": os.path.join(folder, _LOGS), "type": {"schemaTitle": "system.Artifact"}}}
 
 
 def as_kept(artifact: Artifact, task: str, key: str) -> dict[str, Any]:
     """Returns an artifact as ML Metadata keeps it.
-
-    Args:
-        artifact: As the step has described it.
-        task: The step.
-        key: Of the output.
 
     Raises:
         PipelineError: A value is of no type that is kept.
@@ -59,11 +45,7 @@ def as_kept(artifact: Artifact, task: str, key: str) -> dict[str, Any]:
 
 
 def name_after(names: list[str]) -> int:
-    """Returns the ID of the next artifact, which is its name.
-
-    Args:
-        names: Of all artifacts that there are.
-    """
+    """Returns the ID of the next artifact, which is its name."""
     return 1 + max((int(name) for name in names if name.isdecimal()), default=0)
 
 

@@ -20,10 +20,6 @@ _PART = re.compile(r"\.?([A-Za-z_]+)|\['([^']*)'\]")
 def fill(text: str, executor_input: Mapping[str, Any]) -> str:
     """Fills in an argument.
 
-    Args:
-        text: The argument.
-        executor_input: An ExecutorInput, as JSON has it.
-
     Raises:
         PipelineError: A placeholder means nothing.
     """

@@ -39,7 +39,6 @@ def canonical(spec: Any, runtime: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns a PipelineSpec and its runtimeConfig with values of the types that their schema has.
 
     Args:
-        spec: As a file has it.
         runtime: Likewise; None for none.
 
     Raises:
@@ -73,10 +72,6 @@ def canonical(spec: Any, runtime: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 def check_name(name: Any, of: str) -> str:
     """Returns a name that becomes part of a path.
 
-    Args:
-        name: The name.
-        of: Whose it is, in words.
-
     Raises:
         DeclarationError: It might lead elsewhere.
     """
@@ -91,7 +86,6 @@ def check_parameters(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Non
 
     Args:
         values: By name; None is open.
-        kinds: Their types.
 
     Raises:
         DeclarationError: One is not declared, or not of its type.
@@ -108,8 +102,6 @@ def check_task(task: Task, tasks: Mapping[str, Task], kinds: Mapping[str, str]) 
     """Checks that a task can be executed, as far as that is known before anything is.
 
     Args:
-        task: The task.
-        tasks: All, by name.
         kinds: Types of the runtime parameters, by name.
 
     Raises:

@@ -23,7 +23,6 @@ class Record:
 
     Args:
         number: Of the executions of this pipeline, from 1.
-        task: Its name.
         key: Equal for executions that would make the same; empty for one that is never taken from the cache.
         outputs: The artifacts that it made, as a RuntimeArtifact's JSON, by output.
     """

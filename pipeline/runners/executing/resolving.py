@@ -27,8 +27,6 @@ def resolve(
     """Resolves the artifacts of a resolver.
 
     Args:
-        task: The resolver.
-        inputs: Its own input artifacts.
         earlier: All artifacts of this pipeline, the newest first.
 
     Returns:
@@ -51,9 +49,6 @@ def resolve(
 def check(task: Task) -> None:
     """Checks the queries of a resolver before anything is executed.
 
-    Args:
-        task: The resolver.
-
     Raises:
         PipelineError: A query is of a kind that is not emulated.
     """
@@ -72,8 +67,6 @@ def imported(task: Task, parameters: Mapping[str, Any], name: str) -> dict[str, 
     """Returns the artifact of an importer.
 
     Args:
-        task: The importer.
-        parameters: Its input parameters.
         name: Of the artifact, if it is new.
     """
     told = task.executor["importer"]

@@ -12,7 +12,6 @@ class Task:
     """One task of a compiled pipeline.
 
     Args:
-        name: Its name.
         told: As the pipeline has it: inputs, retries, caching.
         component: Its interface: the inputs and outputs of each kind.
         executor: Its container, resolver or importer.

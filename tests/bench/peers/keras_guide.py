@@ -16,9 +16,7 @@ def make_dataset(name: str, data_dir: Optional[str], batch_size: int) -> tf.data
     """Makes the guide's training input.
 
     Args:
-        name: Of the TFDS data set.
         data_dir: TFDS data_dir; None is TFDS's own default.
-        batch_size: Examples.
 
     Returns:
         One epoch of (images, labels): float32 [batch, height, width, channels] in [0, 1], int64 [batch].
@@ -64,10 +62,7 @@ def fit(model: tf.keras.Model, examples: tf.data.Dataset, epochs: int, callback:
     """Compiles and trains as the guide does, but for the validation.
 
     Args:
-        model: The network.
         examples: Of `make_dataset`.
-        epochs: Of training.
-        callback: Measures.
     """
     model.compile(
         optimizer=tf.keras.optimizers.Adam(0.001),

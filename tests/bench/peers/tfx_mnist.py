@@ -66,12 +66,7 @@ def create_pipeline(data_root: str, home: str, train_steps: int, batch_size: int
 
     Args:
         data_root: Folder that `write_floats` filled.
-        home: Folder of all it makes.
-        train_steps: Steps of training.
         batch_size: Must be the module file's.
-
-    Returns:
-        The pipeline.
     """
     splits = [("train", "train.tfrecord"), ("eval", "test.tfrecord")]
     example_gen = ImportExampleGen(

@@ -29,11 +29,7 @@ def preprocessing_fn(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 
 def run_fn(fn_args: FnArgs) -> None:
-    """The example's own steps.
-
-    Args:
-        fn_args: TFX's arguments.
-    """
+    """The example's own steps."""
     graph = tft.TFTransformOutput(fn_args.transform_output)
     train = base.input_fn(fn_args.train_files, fn_args.data_accessor, graph, BATCH_SIZE)
     evaluation = base.input_fn(fn_args.eval_files, fn_args.data_accessor, graph, BATCH_SIZE)

@@ -47,9 +47,6 @@ def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str) -> tf.estimator.
         features: Images, float32 [batch, 28, 28, 1].
         labels: int64 [batch].
         mode: Only `tf.estimator.ModeKeys.TRAIN`.
-
-    Returns:
-        The spec.
     """
     layers = tf.keras.layers
     model = tf.keras.Sequential(
@@ -73,9 +70,6 @@ def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str) -> tf.estimator.
 
 def make_estimator(model_dir: str) -> tf.estimator.Estimator:
     """Builds the tutorial's Estimator, without a strategy.
-
-    Args:
-        model_dir: Folder of its checkpoints.
 
     Returns:
         The Estimator.

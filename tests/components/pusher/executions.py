@@ -13,15 +13,9 @@ def execute(model: str, base: str, output: str, blessed=None, infra=None, alone=
     """Executes the Pusher.
 
     Args:
-        model: Folder of the model artifact.
-        base: The destination.
-        output: Folder of the pushed_model artifact.
         blessed: What the Evaluator said; None if there is none.
         infra: What the InfraValidator said.
         alone: Is it told the folder alone, as by a runtime parameter of a compiled pipeline.
-
-    Returns:
-        The pushed_model artifact.
     """
     pushed = standard_artifacts.PushedModel()
     pushed.uri = output

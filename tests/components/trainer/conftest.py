@@ -25,7 +25,6 @@ def at_once(come: Callable[[Callable[[], None]], None], count: int = 4) -> list[
 
     Args:
         come: What each does; it is given what to call where it may train, which returns when all have been heard.
-        count: How many there are.
 
     Returns:
         What each said: "on" where it called that, or why it was refused.
@@ -179,7 +178,6 @@ class Training:
 
     Args:
         root: Stands in for the component's folder under the pipeline root.
-        inputs: Input artifacts.
     """
 
     def __init__(self, root: Path, inputs: dict[str, list[Any]]) -> None:
@@ -191,7 +189,6 @@ class Training:
         """Executes once.
 
         Args:
-            settings: Of the Trainer.
             steps: `train_args.num_steps`.
             **functions: `trainer_fn`, `run_fn` or `module_file`; the built-in trainer_fn where there is none.
 

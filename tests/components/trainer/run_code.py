@@ -24,7 +24,6 @@ def run(
 
     Args:
         code: What `python -c` would be given.
-        arguments: Its own.
         path: Folders to find modules in, before all others.
         environment: Variables; of None, they are not there.
     """

@@ -27,7 +27,6 @@ class Run:
     """A pipeline that ran.
 
     Args:
-        root: Its folder.
         models: Folder of each Trainer's model.
         said: What the pipeline printed to stderr.
     """

@@ -17,9 +17,7 @@ def main(examples: str, root: str, steps: str, *names: str) -> None:
     """Trains.
 
     Args:
-        examples: Folder of the splits.
         root: For a folder of each.
-        steps: To train.
         *names: Names and parts, such as `normalised:2`.
     """
     for each in names:

@@ -23,12 +23,7 @@ def in_float64(num_classes: int, network: str, **params: Any) -> tf.keras.Model:
     of almost equal numbers goes the other way, from where on two trainings drift apart whatever the strategy.
 
     Args:
-        num_classes: Number of logits.
         network: Of `model_fn.networks`, or of this module.
-        **params: Of the network.
-
-    Returns:
-        An unbuilt model.
     """
     tf.keras.backend.set_floatx("float64")
     own = {"regularised": regularised, "linear": linear, "branched": branched, "constrained": constrained}
@@ -46,12 +41,8 @@ def regularised(num_classes: int, norm: str = "", dropout: str = "") -> tf.keras
     """A small network with normalisation, with dropout, or with both.
 
     Args:
-        num_classes: Number of logits.
         norm: `keras`, `synchronized` or none.
         dropout: `keras`, `stateless` or none.
-
-    Returns:
-        An unbuilt model.
     """
     layers = tf.keras.layers
     norms = {"keras": layers.BatchNormalization, "synchronized": SynchronizedBatchNormalization}
@@ -68,16 +59,7 @@ def regularised(num_classes: int, norm: str = "", dropout: str = "") -> tf.keras
 
 
 def named_like_options(num_classes: int, seed: int, **others: Any) -> tf.keras.Model:
-    """A network in float64 whose own arguments have the names of declared options, and say nothing of the training.
-
-    Args:
-        num_classes: Number of logits.
-        seed: Units of the hidden layer.
-        **others: Nothing is made of them.
-
-    Returns:
-        An unbuilt model.
-    """
+    """A network in float64 whose own arguments have the names of declared options, and say nothing of the training."""
     tf.keras.backend.set_floatx("float64")
     layers = tf.keras.layers
     stack = [layers.Flatten(name="flatten"), layers.Dense(seed, activation="relu", name="dense")]
@@ -152,12 +134,7 @@ def killed_once(num_classes: int, kill_at: int, marker: str) -> tf.keras.Model:
     """`mnist_cnn`, whose worker dies at a step unless it did already.
 
     Args:
-        num_classes: Number of logits.
         kill_at: Global step; on the Keras paths calls of the network in training, by each part of a batch.
-        marker: File that tells that it did.
-
-    Returns:
-        An unbuilt model.
     """
     model = networks.mnist_cnn(num_classes)
     model.add(_KillWorkerOnce(kill_at, Path(marker)))
@@ -193,11 +170,7 @@ def counted(num_classes: int, file: str) -> tf.keras.Model:
     """`mnist_cnn`, whose chief counts what crosses the network, at each call in training.
 
     Args:
-        num_classes: Number of logits.
         file: JSON of the bytes, by the number of the call.
-
-    Returns:
-        An unbuilt model.
     """
     model = networks.mnist_cnn(num_classes)
     model.add(_Count(Path(file)))

@@ -110,8 +110,6 @@ class Mutation:
     """A declaration and how it is named.
 
     Args:
-        file: The file's name.
-        content: What it holds.
         overrides: Of `--set`.
     """
 

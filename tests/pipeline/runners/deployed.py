@@ -203,8 +203,6 @@ def refused(target: str, *overrides: str, source: str = "digits") -> list[str]:
 
     Args:
         target: What it is to be deployed on; empty where it is to be run here.
-        *overrides: Of its keys.
-        source: The declaration.
 
     Returns:
         The problems, each by its path, value and reason.

@@ -20,7 +20,6 @@ class KubeflowService:
 
     Args:
         states: What a run comes to, one an answer; the last stays. A number is a code of HTTP in place of an answer.
-        prefix: Of every path.
         explains: Whether a step that failed says why, as version 2's API allows, and no version yet does.
         failing: The step that fails.
         profile: The namespace of whoever has the token, where the service has several users; empty where it has none.

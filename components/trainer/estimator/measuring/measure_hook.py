@@ -27,10 +27,6 @@ _NEVER = 10**9
 def measured(spec: dict[str, Any], task_spec: TaskSpec) -> dict[str, Any]:
     """Adds the measurement to what a task trains, where the environment asks for one.
 
-    Args:
-        spec: What a trainer_fn returned.
-        task_spec: Which task this is.
-
     Returns:
         The spec; where this task trains and is measured, with another `train_spec`, and an `estimator` that writes no
         checkpoint while it is measured, whatever its RunConfig says.
@@ -58,7 +54,6 @@ class MeasureHook(tf.compat.v1.train.SessionRunHook):
     """Reads the clocks at the two ends of the window.
 
     Args:
-        window: What to measure.
         task_spec: Which task this is.
         constant: Knows whether the batch is a constant one.
         batches: Knows how many examples the model is fed.

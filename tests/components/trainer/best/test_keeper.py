@@ -17,12 +17,7 @@ pytestmark = pytest.mark.unit
 
 
 class Fake:
-    """A training whose checkpoints are texts, of which the two newest stay.
-
-    Args:
-        folder: Its folder.
-        **section: Of the trainer.
-    """
+    """A training whose checkpoints are texts, of which the two newest stay."""
 
     def __init__(self, folder: Path, **section) -> None:
         self.folder = folder

@@ -21,9 +21,6 @@ def main(index: str, addresses: str, folder: str, rounds: str) -> None:
 
     Args:
         index: 0 is the chief.
-        addresses: Of both tasks, with a comma.
-        folder: That both see.
-        rounds: How often.
     """
     chief, worker = addresses.split(",")
     cluster = {"chief": [chief], "worker": [worker]}

@@ -196,7 +196,6 @@ def main(strategy: str, cases: list[str]) -> None:
     """Tries cases such as `mean adam minimize` under two replicas of a strategy, or `evaluation` alone.
 
     Args:
-        strategy: That trains.
         cases: Each may say `per_replica`: `input_batch`.
     """
     devices = {} if strategy == "multi_worker_mirrored" else {"cpu": 2}

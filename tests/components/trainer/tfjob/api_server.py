@@ -149,12 +149,7 @@ class ApiServer:
 
 
 class RefusedError(Exception):
-    """The server refuses.
-
-    Args:
-        code: Of HTTP.
-        text: What it says.
-    """
+    """The server refuses."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(code, text)

@@ -85,7 +85,6 @@ class Operator:
     """Runs the TFJobs of an API server.
 
     Args:
-        server: The API server.
         folder: For pods' logs.
         argv: What a pod of a type and an index runs in place of its command; None runs that.
         environment: Of each pod, beside its own.

@@ -8,11 +8,7 @@ import threading
 
 
 class Proxy:
-    """Passes connections on to a port of this machine.
-
-    Args:
-        port: The port.
-    """
+    """Passes connections on to a port of this machine."""
 
     def __init__(self, port: int) -> None:
         self._to = port

@@ -34,13 +34,5 @@ class Drawing(tf.keras.layers.Layer):
 
 
 def network(num_classes: int, file: str) -> tf.keras.Model:
-    """One matrix behind the layer.
-
-    Args:
-        num_classes: Number of logits.
-        file: To append to.
-
-    Returns:
-        An unbuilt model.
-    """
+    """One matrix behind the layer."""
     return tf.keras.Sequential([Drawing(file), tf.keras.layers.Flatten(), tf.keras.layers.Dense(num_classes)])

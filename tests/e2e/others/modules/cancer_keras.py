@@ -40,13 +40,7 @@ def read(fn_args):
 
 
 def train_and_save(fn_args, strategy, data):
-    """Trains under a strategy and saves, as every run_fn with Keras does.
-
-    Args:
-        fn_args: TFX's.
-        strategy: Of tf.distribute.
-        data: Reads files.
-    """
+    """Trains under a strategy and saves, as every run_fn with Keras does."""
     with strategy.scope():
         model = build_model()
     model.fit(

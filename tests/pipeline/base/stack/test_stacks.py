@@ -32,11 +32,7 @@ OF_METADATA = ("version", "version_of")
 
 
 def asked(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Finds where code compares a version, or takes one apart: what a message says of it is no question.
-
-    Yields:
-        The line, and what it asks.
-    """
+    """Finds where code compares a version, or takes one apart: what a message says of it is no question."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             name = ast.unparse(node)
