@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tfx_estimator.pipeline.config.augment_checks import check_augment
 from tfx_estimator.pipeline.config.beam_checks import check_beam
 from tfx_estimator.pipeline.config.class_weights import check_class_weights
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
@@ -31,6 +30,9 @@ from tfx_estimator.pipeline.config.rules.training import TRAINING
 from tfx_estimator.pipeline.config.splits import EXAMPLES, find_overlap, reject_split, split_names, suggest_splits
 from tfx_estimator.pipeline.config.tfjob_checks import check_tfjob
 from tfx_estimator.pipeline.config.travel_checks import check_travel
+from tfx_estimator.pipeline.config.yaml_text import inline
+
+_PATH = "trainer.augment"
 
 RULES = (*TRAINING, *STEP, *DISTRIBUTION, *PARAMETER_SERVERS, *RUN_FN)
 
@@ -177,3 +179,23 @@ def _pusher(declaration: Declaration) -> Iterator[Problem]:
     if reason := reject_folder(destination) if destination else "it is empty":
         expected = "a folder that is there and can be written, or can be made; null is `serving` in the work folder"
         yield Problem("pusher.destination", reason, expected, "name another folder", value=destination)
+
+
+def check_augment(declaration: Declaration) -> Iterator[Problem]:
+    """Checks that there are images to vary, by one operation after the other."""
+    trainer = declaration.trainer
+    for index, operation in enumerate(trainer.augment):
+        names = list(operation.declared)
+        if len(names) != 1:
+            what = f"{' and '.join(names)} in one item: which of them comes first?" if names else "an empty item"
+            todo = f"write [{', '.join(f'{{{name}: …}}' for name in names)}]" if names else "remove it"
+            yield Problem(f"{_PATH}.{index}", what, "one operation an item", todo)
+    if trainer.augment and trainer.module_file is not None:
+        yield Problem(
+            _PATH,
+            "a module file reads its examples itself, so that nothing would be varied",
+            "trainer.augment only where trainer.model is given",
+            "remove it, and vary the images in the module file's own input_fn; or name a trainer.model",
+            value=inline([operation.dict() for operation in trainer.augment]),
+            depends=("trainer.module_file",),
+        )

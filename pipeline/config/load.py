@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from tfx_estimator.pipeline.config import read, render
 from tfx_estimator.pipeline.config.beam_checks import note_beam
-from tfx_estimator.pipeline.config.data_deploy_checks import note_data
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy_checks import check_stack, find_idle, note_deployment
 from tfx_estimator.pipeline.config.draft import OVERRIDE, Draft
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.loaded import Loaded
-from tfx_estimator.pipeline.config.misplaced import find_misplaced
-from tfx_estimator.pipeline.config.notes import decays_twice, note_profile, note_runtime
+from tfx_estimator.pipeline.config.notes import decays_twice, find_misplaced, note_data, note_profile, note_runtime
 from tfx_estimator.pipeline.config.overrides import parse_overrides
 from tfx_estimator.pipeline.config.paths import note_dataset
 from tfx_estimator.pipeline.config.problems import to_error

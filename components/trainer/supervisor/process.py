@@ -16,12 +16,13 @@ from typing import Any, Optional
 from tfx_estimator.components.trainer.protocol.events import ProgressReader
 from tfx_estimator.components.trainer.protocol.job import TaskFiles
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
-from tfx_estimator.components.trainer.supervisor.cpu_time import cpu_seconds
 from tfx_estimator.pipeline import fresh_python, loopback
 from tfx_estimator.pipeline.ending.scratch import variables
 from tfx_estimator.pipeline.environment import without_other_keras
 from tfx_estimator.pipeline.files import read_tail
 from tfx_estimator.pipeline.user_source.faults import read_users_frames
+
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 _TASK = "from tfx_estimator.components.trainer.task import start; sys.exit(start.main(sys.argv[1:]))"
 _LOG_LINES = 15
@@ -175,3 +176,25 @@ def _own_host(tf_config: str) -> tuple[str, ...]:
     task = config["task"]
     addresses = config["cluster"].get(task["type"], ())
     return tuple(each.rpartition(":")[0].strip("[]") for each in addresses[task["index"] : task["index"] + 1])
+
+
+def cpu_seconds(root: int) -> float:
+    """Returns the seconds that a process and all below it have used, of user and system; 0 where it has gone.
+
+    The time of one that has ended is its parent's, which waited for it; where nobody did, it is lost.
+    """
+    children: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        # The process may end meanwhile.
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+            # pid (a name, which may hold anything) state parent …; from the 14th on the times, at last its children's.
+            fields = file.read().rpartition(")")[2].split()
+            children.setdefault(int(fields[1]), []).append(int(name))
+            ticks[int(name)] = sum(map(int, fields[11:15]))
+    found, below = 0, [root]
+    while below:
+        pid = below.pop()
+        found += ticks.get(pid, 0)
+        below += children.get(pid, ())
+    return found / _TICKS

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tfx_estimator.components.trainer.supervisor.cpu_time import cpu_seconds
+from tfx_estimator.components.trainer.supervisor.process import cpu_seconds
 
 pytestmark = pytest.mark.unit
 

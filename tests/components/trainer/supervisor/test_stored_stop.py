@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfx_estimator.components.trainer.protocol.stop import asked_to_stop, is_over
-from tfx_estimator.components.trainer.supervisor.stored_stop import StoredStop
+from tfx_estimator.components.trainer.supervisor.stopping import StoredStop
 
 pytestmark = pytest.mark.unit
 
