@@ -13,9 +13,9 @@ from typing import Any, Union
 
 from tfx.dsl.io import fileio
 
-from tfx_estimator.pipeline import files
+from tfx_estimator.pipeline.base import files
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.log import get_logger
 
 # Notes which training a folder is of.
 TRAINING = "training.json"

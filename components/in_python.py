@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from pydantic.v1 import ValidationError
 
+from tfx_estimator.pipeline.base.errors import DeclarationError, TfxEstimatorError
 from tfx_estimator.pipeline.config.explain import explain
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.section import Section
-from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 
 # Neither table decides a model: they are in no key. The first is for what an argument holds, when a component is made:
 # the error names the component and the argument, so that a path begins within it. The second is for an error of a

@@ -19,7 +19,7 @@ from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.pusher.object_store import GONE, StoredTree, size_of
 from tfx_estimator.components.tfds_example_gen.properties import DATASET
 from tfx_estimator.data.sources.damage import damaged
-from tfx_estimator.pipeline.errors import DamagedDataError
+from tfx_estimator.pipeline.base.errors import DamagedDataError
 from tfx_estimator.pipeline.user_source.frames import causes
 
 # JSON of the bytes of each file, by its path in the artifact.

@@ -15,7 +15,7 @@ from tfx.dsl.placeholder.placeholder import Placeholder
 from tfx.orchestration.data_types import RuntimeParameter
 
 from tfx_estimator.components.in_python import Argument
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 
 Kind = TypeVar("Kind", bound=Message)
 

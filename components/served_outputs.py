@@ -12,7 +12,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.served_operations import LINEAR, Operations
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 _KEY = "evaluator.prediction_key"
 # How Estimators, their heads and TensorFlow's examples call scores; the first that is there is meant.

@@ -22,9 +22,9 @@ from tfx_estimator.data.sharding import (
     pipeline_count,
     replicas_of_pipeline,
 )
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.augment import Operation
-from tfx_estimator.pipeline.errors import DeclarationError
 
 # Files that are evaluated at once: more of them cost more CPU than they save time.
 _PARALLEL_READS = 2

@@ -15,7 +15,7 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from tfx_estimator.pipeline.errors import DamagedDataError, DataError
+from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
 
 # A record is its length in 8 bytes, a checksum of that in 4, the data, and a checksum of those in 4.
 _LENGTH = struct.Struct("<Q")

@@ -8,8 +8,8 @@ from typing import Optional, Union
 
 import tensorflow as tf
 
+from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 from tfx_estimator.pipeline.config.problems import nearest_multiples
-from tfx_estimator.pipeline.errors import DataError, DeclarationError
 
 # The kinds of sharding.
 ELEMENT = "element"

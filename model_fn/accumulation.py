@@ -8,7 +8,7 @@ from typing import Any, Optional, Union
 
 import tensorflow as tf
 
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 Features = dict[str, tf.Tensor]
 

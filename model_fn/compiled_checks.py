@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.keras_model import output_names
 from tfx_estimator.model_fn.own_methods import own_methods
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.errors import UserCodeError
 
 
 def check_compiled(

@@ -22,8 +22,8 @@ from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.loss import flat
 from tfx_estimator.model_fn.precision import FLOAT32, computes_in_half
 from tfx_estimator.model_fn.probabilities import gives_probabilities
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import UserCodeError
 from tfx_estimator.pipeline.user_source.frames import unwrapped, user_lines
 
 # What a test_step or a compute_metrics of the user's own returns, among what our test_step does.

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.accumulation import Computed, Part
 from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 # Of TensorFlow's error, where a layer adds up over the replicas.
 _TALKS = "merge_call"

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 NONE = "none"
 _DTYPES = {"fp16": tf.float16, "bf16": tf.bfloat16}

@@ -17,9 +17,9 @@ from tfx_estimator.model_fn.pipelining import Pipeline, Stage
 from tfx_estimator.model_fn.placement import Placement, device_name
 from tfx_estimator.model_fn.precision import stored
 from tfx_estimator.model_fn.stages import balanced, chain_of, costs_of, numbers_of, uncuttable
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.parallel import PipelineParallel
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import UserCodeError
 
 _MODEL, _PIPELINE = "trainer.model_parallel", "trainer.pipeline_parallel"
 _WHOLE = contextvars.ContextVar("whole_network", default=False)

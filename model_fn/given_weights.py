@@ -20,7 +20,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.model_fn.precision import stored
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 # The last part of the name, without the number that tells it from another of the graph, and the shape, of a variable.
 _Kind = tuple[str, tuple[int, ...]]

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.input_types import refuse_rounding
 from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, IMAGE, LABEL, LOGITS, PROBABILITIES
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 Features = Mapping[str, tf.Tensor]
 # Next to the smallest float32.

@@ -10,7 +10,7 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow as tf
 
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 
 class PooledConv2D(tf.keras.layers.Layer):

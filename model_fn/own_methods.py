@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfx_estimator.model_fn.keras_model import is_compiled
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 _METHODS = ("train_step", "test_step", "compute_loss", "compute_metrics")
 

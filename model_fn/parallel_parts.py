@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.accumulation import Computed, Part, add, cut
 from tfx_estimator.model_fn.layers import BY_BATCH
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.parts import AUTO
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import UserCodeError
 
 _OPTION = "trainer.parallel_parts"
 # Their state is that of the data, adapted before training.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow.python.distribute.sharded_variable import ShardedVariable
 
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 
 def refuse_clipped_parts(model: tf.keras.Model, target: str) -> None:

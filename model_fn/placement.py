@@ -14,8 +14,8 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
+from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.base.stack import keras2
-from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
 
 # In the graph of an Estimator layers are of the second class.
 _CLASSES = (keras2.internal("engine.base_layer").Layer, keras2.internal("engine.base_layer_v1").Layer)

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 FLOAT32, BFLOAT16, FLOAT16 = "float32", "mixed_bfloat16", "mixed_float16"
 # By what a layer computes in.

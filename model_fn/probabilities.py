@@ -7,7 +7,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.model_fn.keras_model import is_subclassed
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 _SOFTMAX, _SIGMOID, _LINEAR = "softmax", "sigmoid", "linear"
 # Activations of a last layer: what they leave are probabilities.

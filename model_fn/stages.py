@@ -14,7 +14,7 @@ from tfx_estimator.model_fn.flops import flops
 from tfx_estimator.model_fn.keras_model import is_subclassed
 from tfx_estimator.model_fn.layers import BY_BATCH
 from tfx_estimator.model_fn.placement import no_such_layer
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 _OPTION = "trainer.pipeline_parallel"
 

@@ -9,9 +9,9 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.config.distribution import Devices, Strategy, TrainStrategy
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.text import first_line
 
 # For the look-up of a TPU's name, and then for its first answer.
 _TPU_SECONDS = 5.0

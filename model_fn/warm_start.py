@@ -15,9 +15,9 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from tfx_estimator.model_fn.layer_state import finalize
+from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.problems import nearest
-from tfx_estimator.pipeline.errors import UserCodeError
-from tfx_estimator.pipeline.text import one_line
 
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # Averages of normalisation, which no optimizer trains, and which belong to the model.

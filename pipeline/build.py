@@ -31,11 +31,11 @@ from tfx_estimator.components.transform import Transform
 from tfx_estimator.components.tuner import Tuner
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, VERTEX
 from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
 from tfx_estimator.pipeline.travelling import preprocessing_fn, travelling_declaration, travelling_function
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 

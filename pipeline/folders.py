@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
-from tfx_estimator.pipeline import lock
+from tfx_estimator.pipeline.base import lock
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.files import make_dated
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.errors import PipelineError
-from tfx_estimator.pipeline.files import make_dated
 
 METADATA = "metadata.sqlite"
 

@@ -12,11 +12,11 @@ import re
 import sqlite3
 from collections.abc import Iterable
 
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.lock import in_use
+from tfx_estimator.pipeline.base.log import STAYS, get_logger
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.errors import PipelineError
-from tfx_estimator.pipeline.lock import in_use
-from tfx_estimator.pipeline.log import STAYS, get_logger
-from tfx_estimator.pipeline.text import one_line
 
 # Artifacts that are named elsewhere, each with the executions that wrote it, or found it in the cache. 4 is OUTPUT.
 _ELSEWHERE = """

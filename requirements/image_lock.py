@@ -15,7 +15,7 @@ from check_lock import LOCK, REQUIREMENTS, ROOT, STACK, cut_off, declared, pinne
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tfx_estimator.pipeline.installed import LEFT_OUT
+from tfx_estimator.pipeline.base.installed import LEFT_OUT
 
 IMAGE_LOCK = Path(__file__).resolve().parent / f"{STACK}-image.lock"
 # ipywidgets 7 imports it without asking for it.

@@ -9,7 +9,7 @@ from importlib import metadata
 import pytest
 
 import tfx_estimator
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
 
 pytestmark = pytest.mark.unit
 

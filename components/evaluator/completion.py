@@ -8,8 +8,8 @@ from typing import Any, Optional
 import tensorflow_model_analysis as tfma
 
 from tfx_estimator.components.served_outputs import Scores
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.evaluator import BUILT_IN
-from tfx_estimator.pipeline.errors import UserCodeError
 
 # It is all the same to them.
 _OF_ORDER = ("SparseTopKCategoricalAccuracy", "WeightedExampleCount")

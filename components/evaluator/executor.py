@@ -20,7 +20,7 @@ from tfx_estimator.components.evaluator.extractors import FUNCTION, check_featur
 from tfx_estimator.components.evaluator.extras import Extras, extracting
 from tfx_estimator.components.inventory import reads_whole
 from tfx_estimator.components.served_outputs import Scores, choose_scores, read_outputs
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.base.log import get_logger
 
 logger = get_logger("evaluator")
 

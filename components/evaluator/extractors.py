@@ -18,9 +18,9 @@ from tensorflow_model_analysis.utils import util
 
 from tfx_estimator.components.evaluator.extras import Extras, current
 from tfx_estimator.data.features import IMAGE
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.evaluator import FEATURES, MEAN
 from tfx_estimator.pipeline.config.problems import nearest
-from tfx_estimator.pipeline.errors import UserCodeError
 
 FUNCTION = f"{__name__}.custom_extractors"
 

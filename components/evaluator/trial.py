@@ -15,9 +15,9 @@ from tensorflow_model_analysis.utils import model_util
 
 from tfx_estimator.components.evaluator.extractors import find_averaged
 from tfx_estimator.data.features import IMAGE, LABEL
+from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.problems import nearest
-from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
-from tfx_estimator.pipeline.text import one_line
 
 _EACH, _LEAST = 3, 8
 _MOST_CLASSES = 1000

@@ -15,7 +15,7 @@ from tfx.utils import writer_utils
 
 from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.data.features import IMAGE
-from tfx_estimator.pipeline.errors import DataValidationError
+from tfx_estimator.pipeline.base.errors import DataValidationError
 
 IMAGE_BYTES_KEY = "image_bytes"
 

@@ -14,7 +14,7 @@ from tfx.proto import pusher_pb2
 from tfx_estimator.components.in_python import Argument
 from tfx_estimator.components.messages import read_message
 from tfx_estimator.components.pusher.executor import Executor, is_supported
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 
 
 class Pusher(tfx_pusher.Pusher):

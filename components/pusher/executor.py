@@ -15,8 +15,8 @@ from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.pusher import local_folder, object_store
 from tfx_estimator.components.pusher.object_store import StoredTree
 from tfx_estimator.components.pusher.tree import LocalTree, Tree
+from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.errors import PipelineError
 
 
 class Executor(tfx_executor.Executor):

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 from tfx_estimator.components.pusher import versions
 from tfx_estimator.components.pusher.tree import LocalTree, Tree, chunks, same
-from tfx_estimator.pipeline import lock
-from tfx_estimator.pipeline.errors import PipelineError
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.base import lock
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.log import get_logger
 
 logger = get_logger("pusher")
 # Held while drafts are made and removed, and while a version gets its number.

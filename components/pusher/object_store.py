@@ -22,8 +22,8 @@ from tfx.dsl.io import fileio
 from tfx_estimator.components.files import comes_last
 from tfx_estimator.components.pusher import versions
 from tfx_estimator.components.pusher.tree import Tree, same
-from tfx_estimator.pipeline.errors import PipelineError
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.log import get_logger
 
 logger = get_logger("pusher")
 # In a draft: what is pushed, and, as a file of this name and the number, the version that it becomes.

@@ -12,10 +12,10 @@ from tfx.types import component_spec, standard_artifacts
 from tfx_estimator.components.in_python import Argument, read_section
 from tfx_estimator.components.tfds_example_gen import executor, parameters
 from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.paths import find_unresolved, resolve_paths
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.log import get_logger
 
 _SECTION = "data"
 _ARGUMENT = Argument(

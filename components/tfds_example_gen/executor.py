@@ -26,9 +26,9 @@ from tfx_estimator.components.unkeyed import unkeyed_property
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import ExampleRange, ImageSource, open_source
 from tfx_estimator.data.sources.splits import cut
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.base.errors import DamagedDataError, TfxEstimatorError, to_json
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DamagedDataError, TfxEstimatorError, to_json
 
 # What the folder of a split begins with.
 _SPLIT = "Split-"

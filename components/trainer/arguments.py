@@ -17,13 +17,13 @@ from tfx_estimator.components.trainer.runtime_arguments import check_profiled, r
 from tfx_estimator.components.trainer.settings import PATHS, Settings
 from tfx_estimator.components.trainer.source import deciding_code
 from tfx_estimator.components.trainer.warm_start_argument import check_begun, read_warm_start
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.kinds import reject
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 # Fields of Settings that no section of a declaration has: their kinds, and what is expected.

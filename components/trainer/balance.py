@@ -13,9 +13,9 @@ from tfx.types import artifact_utils
 
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.data.features import LABEL
+from tfx_estimator.pipeline.base.errors import DamagedDataError, DeclarationError
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.class_weights import BALANCED
-from tfx_estimator.pipeline.errors import DamagedDataError, DeclarationError
-from tfx_estimator.pipeline.log import get_logger
 
 logger = get_logger("trainer")
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from tfx_estimator.components.files import RETRY_SECONDS, read_json
-from tfx_estimator.pipeline.errors import PipelineError
-from tfx_estimator.pipeline.files import write_whole
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.files import write_whole
 
 # How long the store may take for an answer: a sign of life that waits longer is better said again.
 _ANSWER_SECONDS = 10.0

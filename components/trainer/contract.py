@@ -12,8 +12,8 @@ from tfx.dsl.components.base import executor_spec
 
 from tfx_estimator.components.in_python import TRAINER
 from tfx_estimator.components.trainer.settings import path_of
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, TRAINER_FN, functions_of
 
 # What TFX's executors call.

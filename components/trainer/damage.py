@@ -8,8 +8,8 @@ from typing import Optional
 
 import tensorflow as tf
 
-from tfx_estimator.pipeline.errors import TrainingError
-from tfx_estimator.pipeline.text import first_line
+from tfx_estimator.pipeline.base.errors import TrainingError
+from tfx_estimator.pipeline.base.text import first_line
 
 # A checkpoint that cannot be reached is not damaged.
 _OUT_OF_REACH = (

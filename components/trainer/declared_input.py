@@ -12,8 +12,8 @@ from tfx.components.trainer.fn_args_utils import FnArgs
 
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import UserCodeError
 
 
 @dataclass(frozen=True)

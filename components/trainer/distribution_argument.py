@@ -9,12 +9,12 @@ from typing import Any, Optional, Union
 from tfx_estimator.components.in_python import TRAINER, Argument, read_section
 from tfx_estimator.components.trainer.contract import Contract
 from tfx_estimator.components.trainer.settings import RUN_FN
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.rules.case import Case
 from tfx_estimator.pipeline.config.rules.distribution import OWN_INPUT, STRATEGIES
 from tfx_estimator.pipeline.config.rules.rule import broken
 from tfx_estimator.pipeline.config.rules.run_fn import RUN_FN_DISTRIBUTION
-from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RunFn, read_run_fn
 
 _PATH = ("trainer", "distribution")

@@ -27,10 +27,10 @@ from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.tfjob import training as tfjob
 from tfx_estimator.components.trainer.training_claim import only_job
 from tfx_estimator.components.trainer.tuned import with_hyperparameters
+from tfx_estimator.pipeline.base.ending import scratch
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.builtin import expand
-from tfx_estimator.pipeline.ending import scratch
-from tfx_estimator.pipeline.errors import TfxEstimatorError
-from tfx_estimator.pipeline.log import get_logger
 from tfx_estimator.pipeline.user_source.functions import may_compile
 from tfx_estimator.pipeline.user_source.modules import find_module, is_project
 

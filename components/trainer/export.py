@@ -10,8 +10,8 @@ from tfx.dsl.io import fileio
 from tfx.utils import io_utils, path_utils
 
 from tfx_estimator.components.files import copy_stored, write_whole
+from tfx_estimator.pipeline.base.errors import ExportError
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.errors import ExportError
 
 # How a copy is called until all of it is there.
 DRAFT = ".tmp"

@@ -1,7 +1,7 @@
 """A lock of a folder of this machine: two runs of one pipeline, begun at once, would write the same checkpoints.
 
 It ends with the process that has it, however that ends. Its tasks do not inherit it: they end with it as well, see
-`pipeline.ending.keeper`.
+`pipeline.base.ending.keeper`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from tfx_estimator.pipeline import lock
-from tfx_estimator.pipeline.errors import TrainingError
+from tfx_estimator.pipeline.base import lock
+from tfx_estimator.pipeline.base.errors import TrainingError
 
 
 @contextlib.contextmanager

@@ -29,8 +29,8 @@ from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Set
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.warm_start_argument import check_begun
 from tfx_estimator.components.unkeyed import unkeyed_property
+from tfx_estimator.pipeline.base.errors import DeclarationError, TfxEstimatorError
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
 
 Artifacts = Mapping[str, list[types.Artifact]]
 # In a folder of logs: what one process told its own tasks, which is no word to those of another one.

@@ -12,9 +12,9 @@ from tfx.types import standard_component_specs
 
 from tfx_estimator.components.tfds_example_gen.properties import num_examples
 from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.section import MAX_STEPS
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.log import get_logger
 
 logger = get_logger("trainer")
 

@@ -13,8 +13,8 @@ from typing import Any
 from tfx.dsl.io import fileio
 from tfx.types.standard_component_specs import MODULE_FILE_KEY, MODULE_PATH_KEY
 
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.errors import UserCodeError
 from tfx_estimator.pipeline.user_source.modules import Names, defined_names
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.errors import TrainingError
 
 _TARGET = "_tfx_estimator_patch"
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_RUN_FN, BUILT_IN_TRAINER_FN
+from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.config.class_weights import weights_by_label
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.warm_start import WarmStart
-from tfx_estimator.pipeline.errors import PipelineError
 
 # Execution property: JSON of the settings that decide the model. In `custom_config`, all of them, for the built-in
 # trainer_fn alone.

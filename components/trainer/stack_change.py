@@ -6,9 +6,9 @@ import json
 import os
 
 from tfx_estimator.components.files import read_json, write_whole
+from tfx_estimator.pipeline.base.log import STAYS, get_logger
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.log import STAYS, get_logger
 
 # Beside the artifacts of a Trainer.
 FILE = "stack.json"

@@ -14,8 +14,8 @@ from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
 from tfx_estimator.components.trainer.task import paths
-from tfx_estimator.pipeline.ending import scratch
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.base.ending import scratch
+from tfx_estimator.pipeline.base.log import get_logger
 
 logger = get_logger("trainer")
 

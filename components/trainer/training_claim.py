@@ -18,9 +18,9 @@ from typing import Any, Optional, TypeGuard, Union
 from tfx_estimator.components.trainer.claim_file import ClaimFile, StoredClaim
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
 from tfx_estimator.components.trainer.folder_lock import is_here, locked, process
+from tfx_estimator.pipeline.base.errors import StoppedError, TrainingError
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.errors import StoppedError, TrainingError
-from tfx_estimator.pipeline.log import get_logger
 
 # Seconds between two signs of life; and without one, until a claim counts as left behind.
 _BEAT, _PATIENCE = 15.0, 60.0

@@ -14,13 +14,13 @@ from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.put_values import of_declaration, put
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune_values import problems_with
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.log import get_logger
 
 # As TFX's Tuner calls it.
 FILE = "best_hyperparameters.txt"

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfx.components.transform import executor, labels
 
 from tfx_estimator.components.inventory import reads_whole
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.user_source import loader
 
 _TIMES = 4

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Union
 
 from tfx_estimator.components.in_python import TUNER, Argument, read_section
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.put_values import SECTION
 from tfx_estimator.pipeline.config.tune import RANDOM, TuneSection, long_ranges
 from tfx_estimator.pipeline.config.tune_ranges import check_section
-from tfx_estimator.pipeline.errors import DeclarationError
 
 # Execution properties: JSON of what decides the trials, and of the rest, which the driver blanks.
 TUNE_KEY, TUNE_OPERATION_KEY = "tfx_estimator_tune", "tfx_estimator_tune_operation"

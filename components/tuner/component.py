@@ -20,10 +20,10 @@ from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Set
 from tfx_estimator.components.tuner.argument import TUNE_OPERATION_KEY, read_tune, refuse_declared, to_properties
 from tfx_estimator.components.tuner.executor import Executor
 from tfx_estimator.components.unkeyed import UnkeyedDriver
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.tune import TuneSection
 from tfx_estimator.pipeline.config.warm_start import WarmStart
-from tfx_estimator.pipeline.errors import DeclarationError
 
 
 class Driver(UnkeyedDriver):

@@ -25,11 +25,11 @@ from tfx_estimator.components.tuner.search import Search
 from tfx_estimator.components.tuner.training import Trials, steps_of
 from tfx_estimator.components.tuner.trials import FAILED, Result, Trial, best_of
 from tfx_estimator.components.unkeyed import unkeyed_property
+from tfx_estimator.pipeline.base.errors import DeclarationError, TrainingError
+from tfx_estimator.pipeline.base.log import STAYS, get_logger
 from tfx_estimator.pipeline.config.put_values import TRIALS_FILE, short_names, show_value, tell_values
 from tfx_estimator.pipeline.config.tune import HYPERBAND, TuneSection
 from tfx_estimator.pipeline.config.tune_checks import refuse_others_cluster
-from tfx_estimator.pipeline.errors import DeclarationError, TrainingError
-from tfx_estimator.pipeline.log import STAYS, get_logger
 
 _RESULTS_FILE = "tuner_results.json"
 _FOLDER = "tuning"

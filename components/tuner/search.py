@@ -13,10 +13,10 @@ from typing import Any
 from tfx_estimator.components.trainer.supervisor.signals import Signals
 from tfx_estimator.components.tuner.proposals import Proposals
 from tfx_estimator.components.tuner.trials import FAILED, Result, Trial
-from tfx_estimator.pipeline import log
+from tfx_estimator.pipeline.base import log
+from tfx_estimator.pipeline.base.errors import StoppedError, TrainingError
 from tfx_estimator.pipeline.config.put_values import tell_values
 from tfx_estimator.pipeline.config.tune import RANDOM, TuneSection
-from tfx_estimator.pipeline.errors import StoppedError, TrainingError
 
 _POLL_SECONDS = 0.2
 _THREAD = "trial "

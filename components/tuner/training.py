@@ -26,11 +26,11 @@ from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.tuned import with_hyperparameters, with_length, write_config
 from tfx_estimator.components.tuner.trials import BEGUN, COMPLETED, FAILED, Result, Trial, forget
+from tfx_estimator.pipeline.base.errors import StoppedError, TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.put_values import show_value
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import HYPERBAND, TuneSection
-from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
-from tfx_estimator.pipeline.log import get_logger
 
 _TRAINING, _HYPERPARAMETERS = "training", "hyperparameters"
 # Says that all that a trial goes on from is in its training's folder.

@@ -12,7 +12,7 @@ from typing import Any, Optional
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import write_whole
-from tfx_estimator.pipeline.files import finite
+from tfx_estimator.pipeline.base.files import finite
 
 COMPLETED, FAILED = "completed", "failed"
 # What a trial is of, while it trains; and what came of it.

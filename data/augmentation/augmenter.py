@@ -15,8 +15,8 @@ from tfx_estimator.data.augmentation.erasing import add_noise, cut_out
 from tfx_estimator.data.augmentation.moves import MOVES, move
 from tfx_estimator.data.augmentation.warps import rotate, zoom
 from tfx_estimator.data.features import IMAGE
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config import augment
-from tfx_estimator.pipeline.errors import UserCodeError
 
 _OTHERS: dict[type, Callable[[tf.Tensor, Any, Draws], tf.Tensor]] = {
     augment.RandomRotation: rotate,

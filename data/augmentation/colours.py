@@ -5,8 +5,8 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tfx_estimator.data.augmentation.draws import Draws
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.augment import RandomBrightness, RandomContrast, RandomSaturation
-from tfx_estimator.pipeline.errors import DeclarationError
 
 # Of red, green and blue in grey: ITU-R BT.601, as tf.image.rgb_to_grayscale has it.
 _GREY = (0.2989, 0.5870, 0.1140)

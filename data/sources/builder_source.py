@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 # Beside TFDS's own files, which it leaves alone.

@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from tfx_estimator.pipeline.errors import DamagedDataError
-from tfx_estimator.pipeline.text import one_line
+from tfx_estimator.pipeline.base.errors import DamagedDataError
+from tfx_estimator.pipeline.base.text import one_line
 
 _TODO = "fetch the file again, or remove it from the folder"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from tfx_estimator.data.sources.damage import reading
 from tfx_estimator.data.sources.source import ImageSource
+from tfx_estimator.pipeline.base.errors import DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DataNotFoundError
 
 
 def is_folder(path: str) -> bool:

@@ -21,8 +21,8 @@ from tfx_estimator.data.sources.damage import damaged, reading
 from tfx_estimator.data.sources.file_source import ExampleFile, FileSource
 from tfx_estimator.data.sources.names_file import read_names
 from tfx_estimator.data.sources.source import SourceInfo
+from tfx_estimator.pipeline.base.errors import DamagedDataError
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DamagedDataError
 
 FORM = "IDX files (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, ...; .gz or not)"
 _NAME = re.compile(r"^(train|t10k|test)-(images|labels)[-.]idx\d-ubyte(\.gz)?$")

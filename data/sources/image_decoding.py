@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tfx_estimator.data.sources.damage import damaged, reading
-from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 
 _FORMATS = ("PNG", "JPEG")
 # Of a PNG: where its header says what its samples are, and grey without and with alpha.

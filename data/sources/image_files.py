@@ -17,9 +17,9 @@ from tfx_estimator.data.sources.fingerprint import of_files
 from tfx_estimator.data.sources.image_decoding import read_image, read_shape
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
+from tfx_estimator.pipeline.base.errors import DataError
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DataError
-from tfx_estimator.pipeline.text import one_line
 
 _SHOWN_SIZES = 4
 

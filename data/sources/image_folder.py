@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tfx_estimator.data.sources.image_files import ImageFile, ImageFilesSource
+from tfx_estimator.pipeline.base.errors import DataError
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.classes import in_form, in_order
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.image_folder import (
@@ -20,8 +22,6 @@ from tfx_estimator.pipeline.config.image_folder import (
     is_of_tools,
     split_folders,
 )
-from tfx_estimator.pipeline.errors import DataError
-from tfx_estimator.pipeline.text import one_line
 
 FORM = "PNG or JPEG files in a folder for each class (cat/1.png, dog/1.png), with splits above them or without"
 # Images, but of forms that are not read: to leave one out without a word would be a loss.

@@ -7,9 +7,9 @@ import re
 import sys
 
 from tfx_estimator.data.sources.source import ImageSource
+from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.paths import is_path, is_table
-from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
 
 _BUILDER_CLASS = re.compile(r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*$")
 

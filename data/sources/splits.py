@@ -6,8 +6,8 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
+from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.config.splits import suggest_splits
-from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
 
 
 @dataclasses.dataclass(frozen=True)

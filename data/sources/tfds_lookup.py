@@ -8,9 +8,9 @@ import importlib
 from typing import Any, Optional
 
 from tfx_estimator.data.sources.tfds_prepared import default_config, is_prepared, open_prepared
+from tfx_estimator.pipeline.base.errors import DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.image_folder import subfolders
-from tfx_estimator.pipeline.errors import DataNotFoundError
 from tfx_estimator.pipeline.user_source import loader
 
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfx_estimator.data.sources.tfds_prepared import is_prepared
+from tfx_estimator.pipeline.base.ending.scratch import shared, shared_lock
+from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError, DataNotFoundError, TfxEstimatorError
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.ending.scratch import shared, shared_lock
-from tfx_estimator.pipeline.errors import DamagedDataError, DataError, DataNotFoundError, TfxEstimatorError
-from tfx_estimator.pipeline.log import get_logger
 
 _CONNECT_SECONDS = 5.0
 # For the other process's download and conversion; beyond, it rather hangs.

@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from tfx_estimator.data.sources.damage import damaged, reading
-from tfx_estimator.pipeline.errors import DamagedDataError, TfxEstimatorError
+from tfx_estimator.pipeline.base.errors import DamagedDataError, TfxEstimatorError
 
 INFO_FILE, FEATURES_FILE = "dataset_info.json", "features.json"
 _TODO = "delete the folder of this version and prepare it again"

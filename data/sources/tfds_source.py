@@ -18,8 +18,8 @@ from tfx_estimator.data.sources.tfds_features import describe, image_and_label
 from tfx_estimator.data.sources.tfds_lookup import FoundBuilder
 from tfx_estimator.data.sources.tfds_prepared import is_prepared, open_prepared
 from tfx_estimator.data.sources.tfds_prepared import prepared_damage as _damaged
+from tfx_estimator.pipeline.base.errors import DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DataNotFoundError
 
 # Decoded pixels that one batch may hold: large images come in small batches.
 _BATCH_BYTES = 16 << 20

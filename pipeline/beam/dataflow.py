@@ -25,8 +25,8 @@ from apache_beam.runners.dataflow import dataflow_runner
 from apache_beam.runners.runner import PipelineState
 
 import tfx_estimator
-from tfx_estimator.pipeline.ending import shared_status, signals
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.base.ending import shared_status, signals
+from tfx_estimator.pipeline.base.log import get_logger
 
 # No requirements: the workers' image has them, and pip need not ask anybody.
 _SETUP = """\

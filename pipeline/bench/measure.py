@@ -13,11 +13,11 @@ from typing import Any, Optional
 from tfx_estimator.components.trainer.protocol.measurement import MEASURE, TaskMeasurement, Window
 from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.supervisor.failure import RESUMES
+from tfx_estimator.pipeline.base.errors import StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.bench.inputs import TrainerInputs
 from tfx_estimator.pipeline.bench.plan import Plan, Run
 from tfx_estimator.pipeline.bench.strategies import available_cores
 from tfx_estimator.pipeline.config import Declaration
-from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError, UserCodeError
 
 # Least share of the cores left to the tasks; below it nothing can be estimated.
 _LEAST_LEFT = 0.05

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.bench.strategies import Contender
-from tfx_estimator.pipeline.errors import DeclarationError
 
 FILES = JSON_FILE, PNG_FILE, HTML_FILE = "strategies.json", "strategies.png", "strategies.html"
 _MAX_STEPS = 1_000_000

@@ -11,15 +11,15 @@ from typing import Any, Optional
 
 from rich.console import Console
 
+from tfx_estimator.pipeline.base.ending import shared_status
+from tfx_estimator.pipeline.base.ending.signals import SignalledError
+from tfx_estimator.pipeline.base.errors import StoppedError, TfxEstimatorError
+from tfx_estimator.pipeline.base.files import make_dated, write_json, write_whole
+from tfx_estimator.pipeline.base.importing import uncollected
+from tfx_estimator.pipeline.base.installed import version_of
 from tfx_estimator.pipeline.bench.plan import HTML_FILE, JSON_FILE, PNG_FILE, Plan, Run
 from tfx_estimator.pipeline.bench.strategies import Choice, available_cores
-from tfx_estimator.pipeline.ending import shared_status
-from tfx_estimator.pipeline.ending.signals import SignalledError
-from tfx_estimator.pipeline.errors import StoppedError, TfxEstimatorError
-from tfx_estimator.pipeline.files import make_dated, write_json, write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.importing import uncollected
-from tfx_estimator.pipeline.installed import version_of
 from tfx_estimator.pipeline.run.printing import make_console
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
 from tfx_estimator.pipeline.run.view import View

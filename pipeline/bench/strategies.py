@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tfx_estimator.pipeline.base.cpus import available_cpus
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, Loaded, load
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.class_weights import BALANCED
@@ -18,8 +20,6 @@ from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.strategies import TRAITS
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.vary import Variation, check_not_set, parse_variations, reworded
-from tfx_estimator.pipeline.cpus import available_cpus
-from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
 ONE_CORE, ONE_DEVICE = "one_core", "one_device"

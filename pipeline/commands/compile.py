@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.targets import ALL_TARGETS, VERTEX
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.commands.arguments import add_declaration
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.targets import ALL_TARGETS, VERTEX
-from tfx_estimator.pipeline.text import one_line
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Loaded

@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes the preset's or the script's text, header and comments included."""
     from tfx_estimator.pipeline import presets
+    from tfx_estimator.pipeline.base.text import one_line
     from tfx_estimator.pipeline.commands.output import say, write_file
-    from tfx_estimator.pipeline.text import one_line
 
     name = one_line(args.file)
     if args.preset in _SCRIPTS:
@@ -62,8 +62,8 @@ def check_preset(name: str) -> None:
         DeclarationError: There is no such preset.
     """
     from tfx_estimator.pipeline import presets
+    from tfx_estimator.pipeline.base.errors import DeclarationError
     from tfx_estimator.pipeline.config.problems import nearest
-    from tfx_estimator.pipeline.errors import DeclarationError
 
     if name not in presets.names():
         near = nearest(name, presets.names())

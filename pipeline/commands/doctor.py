@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
                 _say(f"{'':<25} to do: {finding.todo}")
     failed = [finding.name for finding in found if finding.state == FAILED]
     if args.json:
-        from tfx_estimator.pipeline.writing import printing
+        from tfx_estimator.pipeline.base.writing import printing
 
         with printing("stdout"):
             sys.stdout.write(
@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _say(text: str) -> None:
     """Prints a line at once; what the other verbs print by needs packages that may be broken."""
-    from tfx_estimator.pipeline.text import one_line
-    from tfx_estimator.pipeline.writing import printing
+    from tfx_estimator.pipeline.base.text import one_line
+    from tfx_estimator.pipeline.base.writing import printing
 
     with printing("stdout"):
         sys.stdout.write(f"{one_line(text)}\n")

@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.commands.arguments import add_declaration
-from tfx_estimator.pipeline.text import one_line
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Loaded

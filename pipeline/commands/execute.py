@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _parse(text: str) -> tuple[str, str]:
-    from tfx_estimator.pipeline.errors import DeclarationError
+    from tfx_estimator.pipeline.base.errors import DeclarationError
 
     name, is_one, value = text.partition("=")
     if not name or not is_one:

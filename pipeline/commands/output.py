@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
-from tfx_estimator.pipeline.files import write_whole
-from tfx_estimator.pipeline.text import one_line, printable
-from tfx_estimator.pipeline.writing import printing, writing
+from tfx_estimator.pipeline.base.errors import DeclarationError, TfxEstimatorError
+from tfx_estimator.pipeline.base.files import write_whole
+from tfx_estimator.pipeline.base.text import one_line, printable
+from tfx_estimator.pipeline.base.writing import printing, writing
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.run.summary import Summary

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 @contextlib.contextmanager
 def _explained(output: str) -> Iterator[None]:
     """What a run left was looked at before: another error is a mistake of ours, and not the user's."""
-    from tfx_estimator.pipeline.errors import TfxEstimatorError
+    from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 
     try:
         yield
@@ -52,10 +52,10 @@ def _explained(output: str) -> Iterator[None]:
 
 def run(args: argparse.Namespace) -> int:
     """Finds the runs, and makes the page."""
+    from tfx_estimator.pipeline.base.text import one_line
+    from tfx_estimator.pipeline.base.writing import writing
     from tfx_estimator.pipeline.commands.output import check_file, say
     from tfx_estimator.pipeline.report.source import find_runs
-    from tfx_estimator.pipeline.text import one_line
-    from tfx_estimator.pipeline.writing import writing
 
     if args.output is not None:
         check_file(args.output, force=True)

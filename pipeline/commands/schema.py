@@ -26,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints or writes the schema, as of JSON Schema's draft 7."""
+    from tfx_estimator.pipeline.base.text import one_line
     from tfx_estimator.pipeline.commands.output import say, write_file
     from tfx_estimator.pipeline.config import Declaration
-    from tfx_estimator.pipeline.text import one_line
 
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", **Declaration.schema()}
     text = json.dumps(schema, indent=2) + "\n"

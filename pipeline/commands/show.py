@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import Any
 
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.commands.arguments import add_declaration
-from tfx_estimator.pipeline.text import one_line
 
 HELP = "print the resolved declaration, with where each value came from"
 

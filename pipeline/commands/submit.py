@@ -10,9 +10,9 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Optional
 
+from tfx_estimator.pipeline.base.targets import ALL_TARGETS, KUBEFLOW, KUBEFLOW_V2, TFJOB, VERTEX
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.commands.arguments import add_declaration
-from tfx_estimator.pipeline.targets import ALL_TARGETS, KUBEFLOW, KUBEFLOW_V2, TFJOB, VERTEX
-from tfx_estimator.pipeline.text import one_line
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Loaded
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Submits; or follows, or cancels, what was submitted."""
-    from tfx_estimator.pipeline.errors import DeclarationError
+    from tfx_estimator.pipeline.base.errors import DeclarationError
 
     if args.attach is not None or args.cancel is not None:
         _check_submitted(args)
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_submitted(args: argparse.Namespace) -> None:
     """Raises where it is not clear what is wanted of a job that was submitted already."""
-    from tfx_estimator.pipeline.errors import DeclarationError
+    from tfx_estimator.pipeline.base.errors import DeclarationError
 
     job = args.attach or args.cancel or "JOB"
     end, follow = _command("--cancel", job), _command("--attach", job)
@@ -160,11 +160,11 @@ def _beside(args: argparse.Namespace) -> str:
 
 
 def _submit(args: argparse.Namespace) -> int:
+    from tfx_estimator.pipeline.base.ending.signals import SignalledError
+    from tfx_estimator.pipeline.base.errors import TfxEstimatorError
     from tfx_estimator.pipeline.commands.output import say
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.deploy import DeploySection
-    from tfx_estimator.pipeline.ending.signals import SignalledError
-    from tfx_estimator.pipeline.errors import TfxEstimatorError
     from tfx_estimator.pipeline.run.terminal import quiet
     from tfx_estimator.pipeline.submit.connect import connect, place_of, with_job
     from tfx_estimator.pipeline.submit.follow import START_SECONDS, patiently
@@ -278,9 +278,9 @@ def _where(note: Note) -> str:
 
 def _write(folder: str, compiled: Compiled, target: str) -> str:
     """Writes what was compiled; returns the folder."""
+    from tfx_estimator.pipeline.base.files import write_whole
+    from tfx_estimator.pipeline.base.writing import writing
     from tfx_estimator.pipeline.config.paths import reject_address
-    from tfx_estimator.pipeline.files import write_whole
-    from tfx_estimator.pipeline.writing import writing
 
     reject_address(folder, "--folder")
     folder = os.path.expanduser(folder)
@@ -333,9 +333,9 @@ def _find_submitted(named: str) -> tuple[Service, Note]:
 
 def _follow(service: Service, note: Note, named: str) -> int:
     """Follows a job, which was named by the folder of its note, or as `find_note` takes it."""
+    from tfx_estimator.pipeline.base.ending.signals import SignalledError
+    from tfx_estimator.pipeline.base.errors import TfxEstimatorError
     from tfx_estimator.pipeline.commands.output import say
-    from tfx_estimator.pipeline.ending.signals import SignalledError
-    from tfx_estimator.pipeline.errors import TfxEstimatorError
     from tfx_estimator.pipeline.submit.follow import follow
 
     # A job that the user named has no note with its address; the service knows that.

@@ -6,9 +6,9 @@ import argparse
 import contextlib
 from typing import TYPE_CHECKING
 
+from tfx_estimator.pipeline.base.targets import ALL_TARGETS
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.commands.arguments import add_declaration
-from tfx_estimator.pipeline.targets import ALL_TARGETS
-from tfx_estimator.pipeline.text import one_line
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Declaration, Loaded
@@ -33,9 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Checks each source; returns the exit code of the last problem."""
+    from tfx_estimator.pipeline.base.errors import TfxEstimatorError
     from tfx_estimator.pipeline.commands.output import say
     from tfx_estimator.pipeline.config import load
-    from tfx_estimator.pipeline.errors import TfxEstimatorError
 
     code = 0
     for source in args.source:

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from tfx_estimator.pipeline import fresh_python
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.compare.candidates import Candidate
 from tfx_estimator.pipeline.compare.measures import measure_all
-from tfx_estimator.pipeline.errors import DeclarationError, PipelineError, TfxEstimatorError, UserCodeError
-from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.report.artifacts import Output, Outputs, need
 from tfx_estimator.pipeline.report.missing import LeftOutError
+from tfx_estimator.pipeline.user_source import fresh_python
 
 _PROGRAM = "from tfx_estimator.pipeline.compare import answers; answers.main(sys.argv[1])"
 # Variables that a path keeps beside the model's own.

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Declaration, Loaded, load
 from tfx_estimator.pipeline.config.render import leaves
 from tfx_estimator.pipeline.config.vary import check_not_set, parse_variations, reworded
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.report.source import Run, find_runs
-from tfx_estimator.pipeline.text import one_line
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 MOST = 8  # a page has as many colours

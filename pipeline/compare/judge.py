@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.compare.answers import Answers, Model
 from tfx_estimator.pipeline.compare.page import find_disagreements, to_html
 from tfx_estimator.pipeline.compare.results import Comparison, Result, facts_of, pair_up, score
-from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.events import read_training
 from tfx_estimator.pipeline.report.examples import DataSet, batches, open_data

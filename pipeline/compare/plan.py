@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from tfx_estimator.pipeline.errors import DeclarationError, NotEqualError
+from tfx_estimator.pipeline.base.errors import DeclarationError, NotEqualError
 
 FILES = JSON_FILE, HTML_FILE = "compare.json", "compare.html"
 _OPTION = "--require-equal"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tfx_estimator.pipeline.base.files import finite
 from tfx_estimator.pipeline.compare.statistics import (
     Interval,
     McNemar,
@@ -18,7 +19,6 @@ from tfx_estimator.pipeline.compare.statistics import (
     paired_difference,
     wilson,
 )
-from tfx_estimator.pipeline.files import finite
 from tfx_estimator.pipeline.report.scores import calibrate
 
 _LEVEL = 0.05

@@ -12,15 +12,16 @@ from typing import Any, Optional
 
 from rich.console import Console
 
+from tfx_estimator.pipeline.base.ending import shared_status
+from tfx_estimator.pipeline.base.ending.signals import received
+from tfx_estimator.pipeline.base.errors import DeclarationError, StoppedError, TfxEstimatorError
+from tfx_estimator.pipeline.base.files import make_dated, write_json, write_whole
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.compare.answers import Answers, Model, answer
 from tfx_estimator.pipeline.compare.candidates import Candidate
 from tfx_estimator.pipeline.compare.measures import declared_metrics
 from tfx_estimator.pipeline.compare.plan import HTML_FILE, JSON_FILE
 from tfx_estimator.pipeline.compare.results import Comparison
-from tfx_estimator.pipeline.ending import shared_status
-from tfx_estimator.pipeline.ending.signals import received
-from tfx_estimator.pipeline.errors import DeclarationError, StoppedError, TfxEstimatorError
-from tfx_estimator.pipeline.files import make_dated, write_json, write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.report.artifacts import need
 from tfx_estimator.pipeline.report.missing import LeftOutError
@@ -32,7 +33,6 @@ from tfx_estimator.pipeline.run.printing import make_console
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
 from tfx_estimator.pipeline.run.view import View
 from tfx_estimator.pipeline.runners.listener import NodeRun
-from tfx_estimator.pipeline.text import one_line
 
 _CACHED = "cached"
 _LOG = "compare.log"

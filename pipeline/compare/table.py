@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from rich.console import Console
 from rich.table import Table
 
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.compare.results import Comparison, Pair, Result, show_p
 from tfx_estimator.pipeline.compare.statistics import Interval
 from tfx_estimator.pipeline.report.metrics import show_metric
 from tfx_estimator.pipeline.report.page import show_number, show_percent, show_seconds
-from tfx_estimator.pipeline.text import one_line
 
 _MEGABYTE = 1 << 20
 _ABSENT = "—"

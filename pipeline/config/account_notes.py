@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, VERTEX
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
 
 _AGENT = "service-NUMBER@gcp-sa-aiplatform-cc.iam.gserviceaccount.com"
 _WORKERS = "NUMBER-compute@developer.gserviceaccount.com, the project's default"

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Union
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.classes import in_form, in_order
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.image_folder import folders, split_folders
 from tfx_estimator.pipeline.config.paths import is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.errors import DeclarationError
 
 Weights = Union[Sequence[float], Mapping[str, float]]
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from tfx_estimator.pipeline.base.files import names_in
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.problems import Problem, nearest
-from tfx_estimator.pipeline.files import names_in
 from tfx_estimator.pipeline.user_source.modules import Names, defined_names, find_module, is_source
 
 _TARGET = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")

@@ -7,6 +7,7 @@ from typing import Optional
 
 from pydantic.v1 import Field, ValidationError, constr
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.deploy import DeploySection
@@ -16,7 +17,6 @@ from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.transform import TransformSection
 from tfx_estimator.pipeline.config.tune import TuneSection
-from tfx_estimator.pipeline.errors import DeclarationError
 
 
 class PusherSection(Section):

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Optional, Union
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.base.targets import ALL_TARGETS, KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TFJOB, VERTEX
 from tfx_estimator.pipeline.config.account_notes import note_accounts
 from tfx_estimator.pipeline.config.beam_deploy_checks import check_deployed_beam
 from tfx_estimator.pipeline.config.credentials import check_credentials
@@ -21,8 +23,6 @@ from tfx_estimator.pipeline.config.security_context import find_idle_context, no
 from tfx_estimator.pipeline.config.tfjob import note_restarts
 from tfx_estimator.pipeline.config.tfjob_checks import check_step_that_launches
 from tfx_estimator.pipeline.config.vertex import Machine, check_vertex_job
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.targets import ALL_TARGETS, KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TFJOB, VERTEX
 
 _OF_VERTEX, _OF_KUBEFLOW = re.compile(r"[A-Z][A-Z0-9_]+"), re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
 _GS = "gs://"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfx_estimator.pipeline.base.targets import VERTEX
 from tfx_estimator.pipeline.config.credentials import IN_THE_FILE, is_credential
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.targets import VERTEX
 
 _KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 

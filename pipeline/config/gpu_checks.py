@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import NamedTuple, Optional
 
 from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.base.targets import KUBEFLOW, TFJOB, VERTEX
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.vertex import CHIEF, EVALUATOR, WORKER
-from tfx_estimator.pipeline.targets import KUBEFLOW, TFJOB, VERTEX
 
 _TRAIN, _EVAL = "trainer.distribution.train.devices.gpu", "trainer.distribution.eval.devices.gpu"
 _TPU = "TPU"

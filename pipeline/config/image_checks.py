@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tfx_estimator.pipeline.base.targets import VERTEX
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.targets import VERTEX
 
 PINNED = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
 _PINNED = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.problems import to_error
@@ -15,7 +16,6 @@ from tfx_estimator.pipeline.config.rules.rule import broken
 from tfx_estimator.pipeline.config.rules.step import PARTS, PRECISION, XLA
 from tfx_estimator.pipeline.config.rules.training import RUNTIME
 from tfx_estimator.pipeline.config.tune_checks import refuse_others_cluster
-from tfx_estimator.pipeline.text import one_line
 from tfx_estimator.pipeline.user_source import loader
 
 

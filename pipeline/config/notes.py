@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
+from tfx_estimator.pipeline.base.targets import TARGETS
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.gpu_checks import note_gpu
 from tfx_estimator.pipeline.config.optimizer import Optimizer
@@ -13,7 +14,6 @@ from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.runtime import has_gpu
 from tfx_estimator.pipeline.config.strategies import OPTIONS, taking
 from tfx_estimator.pipeline.config.tune import HYPERBAND, Hyperband
-from tfx_estimator.pipeline.targets import TARGETS
 
 _DISTRIBUTION = "trainer.distribution"
 # Values that switch something off. They are right wherever that does not exist.

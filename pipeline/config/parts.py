@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Optional
 
+from tfx_estimator.pipeline.base.cpus import available_cpus
 from tfx_estimator.pipeline.config.runtime import has_gpu
-from tfx_estimator.pipeline.cpus import available_cpus
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config.trainer import TrainerSection

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.yaml_text import Path
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.text import one_line
 
 # These are always paths; data.dataset is one if it looks like one.
 PATHS: tuple[Path, ...] = (

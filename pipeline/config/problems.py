@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.text import one_line
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.text import one_line
 
 _MAX_VALUE = 80
 # The place of an override begins with this.

@@ -6,12 +6,12 @@ import os
 from dataclasses import dataclass
 
 from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.files import names_in
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.paths import current_folder
 from tfx_estimator.pipeline.config.problems import Problem, nearest, to_error
 from tfx_estimator.pipeline.config.yaml_text import Document, inline, read_yaml
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.files import names_in
-from tfx_estimator.pipeline.text import one_line
 
 _MAX_BYTES = 1_000_000
 _SUFFIXES = (".yaml", ".yml")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.text import one_line
 
 # Comments further right than this would hide the values.
 _MAX_COLUMN = 60

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, Optional
 
 from pydantic.v1 import Field, conint
 
+from tfx_estimator.pipeline.base.targets import KUBEFLOW, KUBEFLOW_V2, TFJOB, VERTEX
 from tfx_estimator.pipeline.config.section import Section
-from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, TFJOB, VERTEX
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config.deploy import DeploySection

@@ -7,9 +7,9 @@ from typing import Literal, Optional
 
 from pydantic.v1 import Field, confloat, conint
 
+from tfx_estimator.pipeline.base.targets import TFJOB
 from tfx_estimator.pipeline.config.placement import Toleration
 from tfx_estimator.pipeline.config.section import Section
-from tfx_estimator.pipeline.targets import TFJOB
 
 _MONTH = 30 * 24 * 3600
 

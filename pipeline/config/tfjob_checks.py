@@ -6,11 +6,11 @@ import os
 import re
 from collections.abc import Iterator
 
+from tfx_estimator.pipeline.base.targets import KUBEFLOW, KUBEFLOW_V2, TFJOB
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, TFJOB
 
 _RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9._-]+")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.targets import TFJOB
 from tfx_estimator.pipeline.config import config_map
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.paths import is_path
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.targets import TFJOB
 from tfx_estimator.pipeline.user_source.fingerprint import find_root
 from tfx_estimator.pipeline.user_source.needs import find_computed, find_needs
 from tfx_estimator.pipeline.user_source.pack import find_obstacles, pack

@@ -8,6 +8,7 @@ from typing import Any, Optional, get_origin
 from pydantic.v1 import BaseModel
 from pydantic.v1.fields import ModelField
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.best import METRICS
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.declaration import Declaration
@@ -25,7 +26,6 @@ from tfx_estimator.pipeline.config.tune_values import (
     of_a_trial,
 )
 from tfx_estimator.pipeline.config.unread import find_unread, keys_of
-from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
 _VARY = "compare it: `tfx-estimator compare FILE --vary {name}=VALUE,VALUE`"

@@ -9,8 +9,8 @@ import sys
 import tempfile
 from typing import Optional
 
+from tfx_estimator.pipeline.base.cpus import cpu_quota
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.cpus import cpu_quota
 from tfx_estimator.pipeline.doctor.finding import FAILED, WARNING, Finding, ok
 
 _MIB = 1 << 20

@@ -7,12 +7,12 @@ import json
 import subprocess
 from typing import Optional
 
-from tfx_estimator.pipeline import fresh_python
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.installed import required_by, version_of
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.doctor.finding import FAILED, WARNING, Finding, ok
 from tfx_estimator.pipeline.doctor.pins import pins as tested_pins
-from tfx_estimator.pipeline.errors import TfxEstimatorError
-from tfx_estimator.pipeline.installed import required_by, version_of
+from tfx_estimator.pipeline.user_source import fresh_python
 
 # With another version of these, nothing has been tried at all.
 _DECIDING = ("tfx", "tensorflow", "tensorflow-estimator", "tensorflow-transform", "tensorflow-model-analysis")

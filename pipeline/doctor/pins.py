@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.errors import TfxEstimatorError
 
 
 def pins() -> list[str]:

@@ -7,8 +7,8 @@ import os
 import sys
 from typing import Any
 
-from tfx_estimator.pipeline.ending.keeper import die_with
-from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.ending.keeper import die_with
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 
 _STEPS = 4
 

@@ -10,9 +10,9 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 
+from tfx_estimator.pipeline.base.ending import scratch
+from tfx_estimator.pipeline.base.files import read_tail
 from tfx_estimator.pipeline.doctor.finding import FAILED, Finding, ok
-from tfx_estimator.pipeline.ending import scratch
-from tfx_estimator.pipeline.files import read_tail
 from tfx_estimator.pipeline.user_source.modules import package_parent
 
 _NAME = "training"

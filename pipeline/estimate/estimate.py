@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.estimate.wire import Wire, wire_of
 
 # Batches that the input makes ready beside the one that is trained: see `data.input_fn`.

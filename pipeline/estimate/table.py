@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.estimate.estimate import Estimate
-from tfx_estimator.pipeline.text import one_line
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 _STEP = 1024

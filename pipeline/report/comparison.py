@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.report.events import Series, Training, read_training
 from tfx_estimator.pipeline.report.metrics import tell_metrics
 from tfx_estimator.pipeline.report.missing import Missing, attempt

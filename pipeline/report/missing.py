@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 
 _LONGEST = 300
 

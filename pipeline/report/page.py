@@ -8,8 +8,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
+from tfx_estimator.pipeline.base.text import duration, printable
 from tfx_estimator.pipeline.report.missing import Missing
-from tfx_estimator.pipeline.text import duration, printable
 
 _A_MINUTE = 60
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.config.put_values import short_names, show_value
-from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.report.artifacts import Outputs, read_outputs
 from tfx_estimator.pipeline.report.events import read_training
 from tfx_estimator.pipeline.report.graph import lay_out

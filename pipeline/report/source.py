@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.render import leaves
-from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.moved_home import former_home, rebased
 
 DECLARATION, SUMMARY = "declaration.yaml", "summary.json"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import platform
 
+from tfx_estimator.pipeline.base.cpus import available_cpus
+from tfx_estimator.pipeline.base.installed import version_of
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.cpus import available_cpus
-from tfx_estimator.pipeline.installed import version_of
 
 _PACKAGES = (
     "tfx-estimator",

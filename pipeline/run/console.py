@@ -11,12 +11,13 @@ from typing import Any, Optional
 
 from rich.console import Console
 
+from tfx_estimator.pipeline.base.ending import shared_status
+from tfx_estimator.pipeline.base.files import write_whole
+from tfx_estimator.pipeline.base.importing import uncollected
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.render import render
-from tfx_estimator.pipeline.ending import shared_status
-from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.importing import uncollected
 from tfx_estimator.pipeline.run import dry_run
 from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.recording import recorded
@@ -25,7 +26,6 @@ from tfx_estimator.pipeline.run.summary import FILE, INTERRUPTED, Summary, Warne
 from tfx_estimator.pipeline.run.table import COLUMN, print_table
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
 from tfx_estimator.pipeline.run.view import View
-from tfx_estimator.pipeline.text import one_line
 
 REPORT = "report.html"
 
@@ -61,7 +61,7 @@ def run_declaration(
     folders = PipelineFolders(workdir, loaded.declaration.name)
     with in_order(folders), contextlib.nullcontext() if cluster is None else Rendezvous(folders, cluster).led():
         logs = _make_logs(loaded, folders)
-        with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:
+        with quiet(os.path.join(logs, "pipeline.base.log"), terminal_fd) as terminal:
             view = View(console := make_console(terminal))
             page = reported(results, view, logs) if report else contextlib.nullcontext()
             results.name, results.notes = folders.name, loaded.notes
@@ -89,7 +89,7 @@ def _run(
     results: Summary,
     tries: bool,
 ) -> None:
-    with view.explaining(os.path.join(logs, "pipeline.log")):
+    with view.explaining(os.path.join(logs, "pipeline.base.log")):
         title(console, folders, loaded.source)
         for note in loaded.notes:
             console.print(f"  note: {one_line(note)}")

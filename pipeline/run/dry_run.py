@@ -22,14 +22,14 @@ from tfx_estimator.components.trainer.protocol.job import COSTS, Job
 from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, TaskSpec
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.base.ending import scratch
+from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.ending import scratch
-from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.log import get_logger
 from tfx_estimator.pipeline.user_source.faults import read_stack_now
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping
 
-from tfx_estimator.pipeline.ending import scratch
+from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run.executed_artifacts import add_outputs
 from tfx_estimator.pipeline.run.printing import make_console, title
@@ -51,9 +51,9 @@ def execute_file(
     results.name = job.name
     with in_order(folders), scratch.used():
         logs = folders.make_logs()
-        with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:
+        with quiet(os.path.join(logs, "pipeline.base.log"), terminal_fd) as terminal:
             view = View(console := make_console(terminal))
-            log = os.path.join(logs, "pipeline.log")
+            log = os.path.join(logs, "pipeline.base.log")
             with recorded(results, view, logs, terminal_fd != 1):
                 with view.explaining(log):
                     title(console, folders, path)

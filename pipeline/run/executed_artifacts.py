@@ -6,8 +6,8 @@ from collections import UserDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.run.summary import Summary
-from tfx_estimator.pipeline.text import first_line
 
 if TYPE_CHECKING:
     from tfx.types import Artifact

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterable
 from typing import Optional
 
-from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, UserCodeError
-from tfx_estimator.pipeline.text import one_line, printable
+from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.base.text import one_line, printable
 from tfx_estimator.pipeline.user_source.frames import causes, user_lines, without_stacks
 
 _DISK = ("No space left on device", "Disk quota exceeded", "database or disk is full")

@@ -10,10 +10,10 @@ from typing import Any, Optional
 
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import EVALUATOR
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.importing import uncollected
 from tfx_estimator.pipeline.config import Loaded
-from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.importing import uncollected
 from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.rendezvous import AGAIN, ENDED, FAILED, RUNNING, Rendezvous
 from tfx_estimator.pipeline.run.terminal import in_order, quiet

@@ -8,8 +8,8 @@ from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableT
 from rich.segment import Segment
 from rich.text import Text
 
+from tfx_estimator.pipeline.base.text import one_line, printable
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.text import one_line, printable
 
 
 def make_console(terminal: IO[str], width_of_a_file: Optional[int] = None) -> Console:

@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 
-from tfx_estimator.pipeline.ending import scratch, signals
+from tfx_estimator.pipeline.base.ending import scratch, signals
 from tfx_estimator.pipeline.run import unfinished
 from tfx_estimator.pipeline.run.summary import FILE, Summary
 from tfx_estimator.pipeline.run.view import View

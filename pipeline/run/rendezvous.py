@@ -13,8 +13,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.errors import RETRYABLE, SIGNALLED, TfxEstimatorError
-from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.base.errors import RETRYABLE, SIGNALLED, TfxEstimatorError
+from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.folders import PipelineFolders
 
 RUNNING, ENDED, FAILED = "running", "ended", "failed"

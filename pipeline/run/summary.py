@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.ending.signals import SignalledError
-from tfx_estimator.pipeline.errors import NotBlessedError, StoppedError, TfxEstimatorError
-from tfx_estimator.pipeline.files import finite, write_json
+from tfx_estimator.pipeline.base.ending.signals import SignalledError
+from tfx_estimator.pipeline.base.errors import NotBlessedError, StoppedError, TfxEstimatorError
+from tfx_estimator.pipeline.base.files import finite, write_json
 from tfx_estimator.pipeline.report.versions import read_versions
 from tfx_estimator.pipeline.runners.listener import NodeRun
 

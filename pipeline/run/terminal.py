@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 from typing import IO, Any
 
-from tfx_estimator.pipeline.ending.signals import handled
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.base.ending.signals import handled
+from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 
 # A pipe whose reader has left; a terminal that was closed; a descriptor that was never open.

@@ -8,9 +8,9 @@ import os
 import time
 from typing import Any, Optional
 
+from tfx_estimator.pipeline.base.ending import scratch
+from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.ending import scratch
-from tfx_estimator.pipeline.files import write_json
 from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED
 

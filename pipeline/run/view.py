@@ -13,15 +13,15 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from tfx_estimator.pipeline import log
-from tfx_estimator.pipeline.ending import shared_status
-from tfx_estimator.pipeline.ending.signals import SignalledError, received
-from tfx_estimator.pipeline.errors import StoppedError
+from tfx_estimator.pipeline.base import log
+from tfx_estimator.pipeline.base.ending import shared_status
+from tfx_estimator.pipeline.base.ending.signals import SignalledError, received
+from tfx_estimator.pipeline.base.errors import StoppedError
+from tfx_estimator.pipeline.base.text import duration, one_line
 from tfx_estimator.pipeline.run.explain import explain
 from tfx_estimator.pipeline.run.printing import Escaped
 from tfx_estimator.pipeline.run.summary import Warned
 from tfx_estimator.pipeline.runners.listener import NodeRun
-from tfx_estimator.pipeline.text import duration, one_line
 
 _PROGRESS_SECONDS = 5.0
 _STYLES = {"ran": "green", "cached": "cyan", "resolved": "dim", "failed": "bold red", "interrupted": "bold red"}

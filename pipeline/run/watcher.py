@@ -21,9 +21,9 @@ import time
 from collections.abc import Callable, Collection
 from typing import Optional
 
-from tfx_estimator.pipeline.ending import keeper, shared_status, signals
-from tfx_estimator.pipeline.ending.scratch import Scratch
-from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.base.ending import keeper, shared_status, signals
+from tfx_estimator.pipeline.base.ending.scratch import Scratch
+from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.run import unfinished
 from tfx_estimator.pipeline.user_source.faults import note_ends, read_users_frames
 

@@ -8,7 +8,7 @@ from typing import Optional
 import tensorflow as tf
 from tfx.dsl.io import fileio
 
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.base.errors import PipelineError
 
 _SCHEME = "gs://"
 

@@ -12,12 +12,12 @@ from typing import Any, Optional
 
 import yaml
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.targets import KUBEFLOW, TFJOB, VERTEX
 from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.config.deploy import DeploySection
-from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners import entry
-from tfx_estimator.pipeline.targets import KUBEFLOW, TFJOB, VERTEX
 from tfx_estimator.pipeline.travelling import user_targets
 from tfx_estimator.pipeline.user_source.pack import Packed, pack
 

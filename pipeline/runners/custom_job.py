@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.custom_job.plan import HOME, PLAN_KEY, REPLICA, Plan, Pool
-from tfx_estimator.pipeline import release
+from tfx_estimator.pipeline.base import release
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.runners import entry

@@ -8,13 +8,13 @@ from typing import Union
 
 from tfx_estimator.components.trainer.tfjob.api import kubectl
 from tfx_estimator.components.trainer.tfjob.manifest import PIPELINE, job_name
+from tfx_estimator.pipeline.base.files import write_whole
+from tfx_estimator.pipeline.base.targets import KUBEFLOW, KUBEFLOW_V2, TFJOB, VERTEX
+from tfx_estimator.pipeline.base.writing import writing
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.tfjob import TfJob
-from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners.compiling import Compiled
-from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, TFJOB, VERTEX
-from tfx_estimator.pipeline.writing import writing
 
 
 def deliver(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder: Path) -> list[str]:

@@ -15,9 +15,9 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
-from tfx_estimator.pipeline.ending import exit_code, scratch
-from tfx_estimator.pipeline.errors import PipelineError
-from tfx_estimator.pipeline.release import check_release
+from tfx_estimator.pipeline.base.ending import exit_code, scratch
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.release import check_release
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.user_source.pack import Packed

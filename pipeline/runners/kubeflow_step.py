@@ -18,9 +18,9 @@ import tensorflow as tf
 from absl import app
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
 
-from tfx_estimator.pipeline.ending import exit_code
-from tfx_estimator.pipeline.errors import PipelineError
-from tfx_estimator.pipeline.release import check_release
+from tfx_estimator.pipeline.base.ending import exit_code
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.release import check_release
 
 
 def for_tfx(told: str, component: str) -> str:

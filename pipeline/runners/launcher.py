@@ -12,7 +12,7 @@ from tfx.orchestration.portable import cache_utils, data_types, launcher, output
 from tfx.proto.orchestration import execution_result_pb2
 
 from tfx_estimator.components import inventory
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.runners.stored_metadata import StoredMetadata
 
 logger = get_logger("run")

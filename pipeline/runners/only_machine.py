@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.training_claim import claimed
-from tfx_estimator.pipeline.errors import PipelineError, TrainingError
+from tfx_estimator.pipeline.base.errors import PipelineError, TrainingError
 from tfx_estimator.pipeline.folders import PipelineFolders
 
 

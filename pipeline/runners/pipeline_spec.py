@@ -14,11 +14,11 @@ from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
 from tfx.orchestration.pipeline import Pipeline
 
 from tfx_estimator.components.trainer.settings import HOME_KEY
-from tfx_estimator.pipeline import release
+from tfx_estimator.pipeline.base import release
+from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.placement import placement
 from tfx_estimator.pipeline.runners import entry
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 _Resources = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec.ResourceSpec

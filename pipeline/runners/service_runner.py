@@ -6,11 +6,11 @@ import os
 import sys
 from pathlib import Path
 
+from tfx_estimator.pipeline.base.ending import exit_code
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.ending import exit_code
 from tfx_estimator.pipeline.runners.compiling import compile_declaration
 from tfx_estimator.pipeline.runners.delivery import deliver
-from tfx_estimator.pipeline.text import one_line
 
 
 def main(declaration: str, target: str) -> None:

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import write_whole as store_whole
-from tfx_estimator.pipeline.errors import PipelineError
-from tfx_estimator.pipeline.files import write_whole
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.files import write_whole
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.folders import METADATA, PipelineFolders
-from tfx_estimator.pipeline.log import get_logger
 from tfx_estimator.pipeline.moved_home import name_artifacts_here
 from tfx_estimator.pipeline.runners.only_machine import only_machine, reached
 

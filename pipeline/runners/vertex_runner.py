@@ -8,8 +8,8 @@
 
 import os
 
+from tfx_estimator.pipeline.base.targets import VERTEX
 from tfx_estimator.pipeline.runners import service_runner
-from tfx_estimator.pipeline.targets import VERTEX
 
 # A YAML file of your own, with a section `deploy`.
 DECLARATION = os.environ.get("TFX_ESTIMATOR_DECLARATION", "mine.yaml")

@@ -13,7 +13,7 @@ from kubernetes import client
 from tfx.orchestration.kubeflow import kubeflow_dag_runner
 from tfx.orchestration.pipeline import Pipeline
 
-from tfx_estimator.pipeline import release
+from tfx_estimator.pipeline.base import release
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed

@@ -7,11 +7,11 @@ import dataclasses
 import os
 from typing import Optional
 
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.targets import TFJOB, VERTEX
 from tfx_estimator.pipeline.config.deploy import DeploySection
-from tfx_estimator.pipeline.errors import PipelineError
 from tfx_estimator.pipeline.submit.job import LostError, Service
 from tfx_estimator.pipeline.submit.note import Note
-from tfx_estimator.pipeline.targets import TFJOB, VERTEX
 
 _LOGS = "logs"
 

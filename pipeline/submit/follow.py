@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.submit.job import Look, LostError, Service
 
 # How long the service may not answer: a job that is followed, and one that is started.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Optional
 
+from tfx_estimator.pipeline.base.text import duration
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.report.source import Run, log_folders, read_run
-from tfx_estimator.pipeline.text import duration
 
 _PACE, _TRAINER, _RAN = "examples_per_second", "Trainer", "ran"
 

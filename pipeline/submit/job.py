@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Optional, Protocol
 
-from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, TrainingError
+from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, TrainingError
 
 TRAINER = "trainer"
 GOES_ON = "what is submitted again goes on from its last checkpoint"

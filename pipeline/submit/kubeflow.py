@@ -15,10 +15,10 @@ from typing import Any, Optional
 import yaml
 
 from tfx_estimator.components.trainer.tfjob import api
-from tfx_estimator.pipeline.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.base.targets import KUBEFLOW
+from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
-from tfx_estimator.pipeline.targets import KUBEFLOW
-from tfx_estimator.pipeline.text import first_line
 
 NAMESPACE = "kubeflow"
 # The path by which kfp's own client reaches the service.

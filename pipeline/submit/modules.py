@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.base.files import write_whole
+from tfx_estimator.pipeline.base.writing import writing
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.errors import DeclarationError, PipelineError
-from tfx_estimator.pipeline.files import write_whole
 from tfx_estimator.pipeline.runners.compiling import Compiled
-from tfx_estimator.pipeline.writing import writing
 
 
 def bring(compiled: Compiled, folder: str, pipeline_root: str) -> list[str]:

@@ -11,10 +11,10 @@ import re
 from dataclasses import dataclass
 from typing import Optional
 
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.files import write_whole
-from tfx_estimator.pipeline.targets import ALL_TARGETS, VERTEX
-from tfx_estimator.pipeline.writing import writing
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.files import write_whole
+from tfx_estimator.pipeline.base.targets import ALL_TARGETS, VERTEX
+from tfx_estimator.pipeline.base.writing import writing
 
 FILE = "submission.json"
 _OF_VERTEX = re.compile(r"projects/([^/\s]+)/locations/([^/\s]+)/pipelineJobs/[^/\s]+")

@@ -17,7 +17,7 @@ from tfx_estimator.components.trainer.tfjob.manifest import PENDING_TIMEOUT
 from tfx_estimator.components.trainer.tfjob.pending import Pending
 from tfx_estimator.components.trainer.tfjob.pods import PodFailure, Pods
 from tfx_estimator.components.trainer.tfjob.watching import DELETED, POD, Watching
-from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.submit.job import failed
 
 # Time for the logs to arrive in full.

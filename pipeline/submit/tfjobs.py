@@ -12,9 +12,9 @@ import yaml
 from tfx_estimator.components.trainer.tfjob import api
 from tfx_estimator.components.trainer.tfjob.api import Kube, MissingError, Object, TakenError
 from tfx_estimator.components.trainer.tfjob.endings import end_of, notes_of, short, state_of
-from tfx_estimator.pipeline.ending import signals
-from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.base.ending import signals
+from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
 from tfx_estimator.pipeline.submit.tfjob_view import LAST_WORDS_SECONDS, TfJobView
 

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from tfx_estimator.components.trainer.custom_job.service import has_no_account, is_permanent, of_client
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
-from tfx_estimator.pipeline.text import first_line
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from tfx_estimator.pipeline.ending import signals
+from tfx_estimator.pipeline.base.ending import signals
 from tfx_estimator.pipeline.user_source.frames import is_users
 
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+),? in (.+)$', re.MULTILINE)

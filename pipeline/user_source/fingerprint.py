@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.imports import Import, imports, listed_names, parse
 from tfx_estimator.pipeline.user_source.modules import PROJECT, Module, find_module, is_installed, is_project, is_source
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.fingerprint import find_root, follow_imports
 from tfx_estimator.pipeline.user_source.modules import Module, is_project, is_source
 from tfx_estimator.pipeline.user_source.needs import find_needs

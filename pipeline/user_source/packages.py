@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from tfx_estimator.pipeline.base.installed import BUILDS
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.installed import BUILDS
 
 _DISTRIBUTION = "tfx-estimator"
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.fingerprint import follow_imports
 from tfx_estimator.pipeline.user_source.imports import parse
 from tfx_estimator.pipeline.user_source.modules import defined_names, is_project

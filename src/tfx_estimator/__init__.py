@@ -60,12 +60,7 @@ if TYPE_CHECKING:
     from tfx_estimator.components.trainer import Trainer
     from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.components.tuner import Tuner
-    from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
-    from tfx_estimator.pipeline.build import create_pipeline
-    from tfx_estimator.pipeline.config import Declaration, Loaded
-    from tfx_estimator.pipeline.config.data import DataSection
-    from tfx_estimator.pipeline.config.load import load as load_declaration
-    from tfx_estimator.pipeline.errors import (
+    from tfx_estimator.pipeline.base.errors import (
         DamagedDataError,
         DataError,
         DataNotFoundError,
@@ -82,6 +77,11 @@ if TYPE_CHECKING:
         TrainingError,
         UserCodeError,
     )
+    from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+    from tfx_estimator.pipeline.build import create_pipeline
+    from tfx_estimator.pipeline.config import Declaration, Loaded
+    from tfx_estimator.pipeline.config.data import DataSection
+    from tfx_estimator.pipeline.config.load import load as load_declaration
     from tfx_estimator.pipeline.folders import PipelineFolders
 
 __version__ = "0.2.0"
@@ -131,7 +131,7 @@ _PLACES = {
     "bring_back_estimator": ("pipeline.base.stack.estimator", "bring_back_estimator"),
     "create_pipeline": ("pipeline.build", "create_pipeline"),
     "load_declaration": ("pipeline.config", "load"),
-    **{name: ("pipeline.errors", name) for name in __all__ if name.endswith("Error")},
+    **{name: ("pipeline.base.errors", name) for name in __all__ if name.endswith("Error")},
 }
 
 

@@ -47,7 +47,7 @@ _BROKEN_PIPE = 141
 class _Parser(argparse.ArgumentParser):
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Ends; in the message are arguments as they were given."""
-        from tfx_estimator.pipeline.text import printable
+        from tfx_estimator.pipeline.base.text import printable
 
         super().exit(status, message and printable(message))
 
@@ -74,7 +74,7 @@ class _Parser(argparse.ArgumentParser):
             raise
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        from tfx_estimator.pipeline.writing import printing
+        from tfx_estimator.pipeline.base.writing import printing
 
         # What is wrong with the arguments, the exit code says as well.
         with contextlib.suppress(OSError) if file is sys.stderr else printing("stdout"):
@@ -112,9 +112,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments after the program's name; None takes them from the process.
 
     Returns:
-        The exit code: 0, or that of the error's class in pipeline.errors.
+        The exit code: 0, or that of the error's class in pipeline.base.errors.
     """
-    from tfx_estimator.pipeline.ending import shared_status, signals
+    from tfx_estimator.pipeline.base.ending import shared_status, signals
 
     arguments = list(sys.argv[1:] if argv is None else argv)
     _open_streams()
@@ -131,10 +131,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str], alone: bool) -> int:
     """Runs one verb; an error becomes a message and an exit code."""
-    from tfx_estimator.pipeline import environment
+    from tfx_estimator.pipeline.base import environment
+    from tfx_estimator.pipeline.base.errors import TfxEstimatorError, exit_code_of
     from tfx_estimator.pipeline.base.stack.stacks import KERAS
-    from tfx_estimator.pipeline.errors import TfxEstimatorError, exit_code_of
-    from tfx_estimator.pipeline.writing import printing
+    from tfx_estimator.pipeline.base.writing import printing
 
     # Of a process that does other things as well, the environment is not ours.
     if alone and environment.clear():
@@ -188,8 +188,8 @@ def _drop_what_nobody_reads() -> None:
 
 
 def _dispatch(arguments: list[str], alone: bool) -> int:
-    from tfx_estimator.pipeline.errors import DeclarationError
-    from tfx_estimator.pipeline.release import check_release
+    from tfx_estimator.pipeline.base.errors import DeclarationError
+    from tfx_estimator.pipeline.base.release import check_release
 
     # Of a pod's command, before a declaration is read that another release has written.
     check_release()
@@ -215,7 +215,7 @@ def _dispatch(arguments: list[str], alone: bool) -> int:
 
         return watched(lambda: args.run(args))
     # Nothing to watch; or called by a process that does other things as well, which is not to be forked.
-    from tfx_estimator.pipeline.ending.scratch import used
+    from tfx_estimator.pipeline.base.ending.scratch import used
 
     with used():
         return args.run(args)
@@ -224,8 +224,8 @@ def _dispatch(arguments: list[str], alone: bool) -> int:
 def _require_tfx(verb: str) -> None:
     from importlib.util import find_spec
 
+    from tfx_estimator.pipeline.base.errors import PipelineError
     from tfx_estimator.pipeline.base.stack import stacks
-    from tfx_estimator.pipeline.errors import PipelineError
 
     if find_spec("tfx") is None:
         stack = stacks.current()

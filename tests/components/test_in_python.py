@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfx_estimator.components.in_python import TUNER, reword
-from tfx_estimator.pipeline.errors import TaskStalledError
+from tfx_estimator.pipeline.base.errors import TaskStalledError
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline.errors import DamagedDataError, TaskFailedError
+from tfx_estimator.pipeline.base.errors import DamagedDataError, TaskFailedError
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tfx_estimator.pipeline.base.errors import DamagedDataError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
-from tfx_estimator.pipeline.errors import DamagedDataError
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline.errors import DamagedDataError, DataError
+from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
 
 pytestmark = pytest.mark.unit
 

@@ -18,7 +18,7 @@ from tests.data.input_pipelines import (
     one_device,
     write,
 )
-from tfx_estimator.pipeline.errors import DataError, DeclarationError
+from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 
 pytestmark = pytest.mark.unit
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.data.input_pipelines import TOTAL, context
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 

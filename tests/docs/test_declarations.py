@@ -15,8 +15,8 @@ from tests.docs.conftest import MODULE_FILE
 from tests.docs.pages import PAGES, Block, Page
 from tests.root import ROOT
 from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
-from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

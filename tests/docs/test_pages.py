@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.pages import PAGES, README, Page
 from tests.root import ROOT
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
 
 pytestmark = pytest.mark.unit
 

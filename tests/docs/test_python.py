@@ -14,7 +14,7 @@ import pytest
 
 from tests.docs.pages import PAGES, Page
 from tfx_estimator.components.trainer.distribution_argument import read_distribution
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

@@ -15,8 +15,8 @@ from tests.e2e.conftest import Finished
 from tests.e2e.test_execute import Rehearsal, _states
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, read_steps
 from tfx_estimator.components.trainer.custom_job.plan import REPLICA
+from tfx_estimator.pipeline.base.targets import VERTEX
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.targets import VERTEX
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 

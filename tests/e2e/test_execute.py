@@ -18,8 +18,8 @@ from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tests.pipeline.submit.pipeline_service import PipelineService
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, VERTEX
 from tfx_estimator.pipeline.submit import vertex
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.equivalence.conftest import MULTI_WORKER, largest_difference, read_weights
 from tests.equivalence.test_strategies import AS_SHIPPED, AUGMENT, STEPS, as_shipped
-from tfx_estimator.pipeline.errors import TaskFailedError
+from tfx_estimator.pipeline.base.errors import TaskFailedError
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
 

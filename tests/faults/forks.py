@@ -14,8 +14,8 @@ import os
 import sys
 import traceback
 
-from tfx_estimator.pipeline.ending.keeper import die_with
-from tfx_estimator.pipeline.importing import uncollected
+from tfx_estimator.pipeline.base.ending.keeper import die_with
+from tfx_estimator.pipeline.base.importing import uncollected
 
 
 def main(target: str) -> None:

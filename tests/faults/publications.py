@@ -20,8 +20,8 @@ from tfx_estimator.components.trainer.component import Driver
 from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN, Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
-from tfx_estimator.pipeline.ending.signals import SignalledError, handled
-from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.ending.signals import SignalledError, handled
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 
 
 def call(name: str, *arguments: object) -> int:

@@ -19,7 +19,7 @@ from tests.faults.injector import STARTING, TRAINING, Fault
 from tests.root import ROOT
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.cluster import plan
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 

@@ -24,7 +24,7 @@ def main(path: str) -> int:
 
     from tests.components.trainer.conftest import Training
     from tfx_estimator.components.trainer.settings import Settings
-    from tfx_estimator.pipeline.errors import TfxEstimatorError
+    from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 
     said = json.loads(Path(path).read_text())
     training = Training(Path(said["root"]), artifact_utils.parse_artifact_dict(said["inputs"]))

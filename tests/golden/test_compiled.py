@@ -14,8 +14,8 @@ from tests.stack import HERE
 from tfx_estimator.components.trainer.custom_job.plan import Plan
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.base.stack.stacks import LEGACY
+from tfx_estimator.pipeline.base.targets import ALL_TARGETS, TFJOB, VERTEX
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.targets import ALL_TARGETS, TFJOB, VERTEX
 
 pytestmark = pytest.mark.golden
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 

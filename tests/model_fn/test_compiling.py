@@ -11,9 +11,9 @@ from tfx_estimator.model_fn.compiling import tried_for
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
 from tfx_estimator.model_fn.layers import StatelessDropout, SynchronizedBatchNormalization
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 

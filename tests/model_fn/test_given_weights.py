@@ -7,7 +7,7 @@ import pytest
 
 from tests.components.trainer.user import weights_given
 from tests.model_fn.batch import PARAMS, input_fn
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.root import ROOT
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 

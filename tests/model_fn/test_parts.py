@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
+from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 
 pytestmark = pytest.mark.unit
 

@@ -13,9 +13,9 @@ from tfx_estimator.model_fn.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
 from tfx_estimator.model_fn.networks import cifar_resnet9, mnist_cnn
 from tfx_estimator.model_fn.precision import LossScale, all_finite, require_declared, use
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 

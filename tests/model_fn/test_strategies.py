@@ -18,8 +18,8 @@ import pytest
 
 from tests.root import ROOT
 from tfx_estimator.model_fn.strategies import make_keras_strategy, make_strategy
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
-from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -28,7 +28,7 @@ import json, sys
 import tensorflow as tf
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 
 def describe(section):
     try:
@@ -140,7 +140,7 @@ import json, os, sys
 import tensorflow as tf
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 
 physical, logical = tf.config.list_physical_devices, tf.config.list_logical_devices
 

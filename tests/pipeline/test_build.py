@@ -226,7 +226,7 @@ def test_metrics_that_can_be_measured_are_built(tmp_path, metric):
     ],
 )
 def test_metrics_that_cannot_be_measured_are_told_before_anything_runs(tmp_path, metric, parts):
-    from tfx_estimator.pipeline.errors import DeclarationError
+    from tfx_estimator.pipeline.base.errors import DeclarationError
 
     with pytest.raises(DeclarationError) as caught:
         build(tmp_path, f"evaluator.metrics=[{metric}]")

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from tfx_estimator.pipeline import lock as module
-from tfx_estimator.pipeline.errors import RETRYABLE, PipelineError, exit_code_of
+from tfx_estimator.pipeline.base import lock as module
+from tfx_estimator.pipeline.base.errors import RETRYABLE, PipelineError, exit_code_of
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 
 pytestmark = pytest.mark.unit

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.log import ROOT
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.log import ROOT
 from tfx_estimator.pipeline.moved_home import name_artifacts_here
 from tfx_estimator.pipeline.report.artifacts import read_outputs
 

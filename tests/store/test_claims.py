@@ -20,7 +20,7 @@ JOB = """
 import json, sys, time, uuid
 from tfx_estimator.components.trainer import training_claim
 from tfx_estimator.components.trainer.training_claim import claimed
-from tfx_estimator.pipeline.errors import TrainingError
+from tfx_estimator.pipeline.base.errors import TrainingError
 
 training_claim.process = lambda: {"host": "elsewhere", "space": uuid.uuid4().hex, "pid": 1}
 print("ready", flush=True)

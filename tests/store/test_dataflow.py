@@ -40,7 +40,7 @@ from tfx.types import standard_artifacts
 from tfx_estimator.components.tfds_example_gen import executor, parameters
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.base.errors import PipelineError
 
 section, bucket, folder, *options = json.loads(sys.argv[1]), *sys.argv[2:]
 beam = BeamSection(runner="dataflow", dataflow=section, options=options)

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from tests.techniques.options import OPTIONS, PATHS, together
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.load import load
-from tfx_estimator.pipeline.errors import DeclarationError
 
 Pair = tuple[str, str]
 

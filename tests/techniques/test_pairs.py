@@ -8,7 +8,7 @@ import pytest
 
 from tests.techniques.covering import Row, accepted_pairs, cover, declared
 from tests.techniques.options import OPTIONS, PATHS
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 
 # As many rows as there may be.
 MOST = 60

@@ -12,10 +12,10 @@ from tfx_estimator.components.trainer.best.copies import Copies, is_there
 from tfx_estimator.components.trainer.best.decision import judge, ranked
 from tfx_estimator.components.trainer.best.record import Evaluation, Record
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.best import METRICS
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import UserCodeError
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tfx_estimator.components.trainer.cluster.plan import gpu_count
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.distribution import Devices
-from tfx_estimator.pipeline.log import get_logger
 
 logger = get_logger("trainer")
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from tfx.types import artifact_utils
 
 from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.log import get_logger
 
 logger = get_logger("trainer")
 

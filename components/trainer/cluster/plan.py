@@ -17,11 +17,11 @@ from tfx_estimator.components.trainer.protocol.task_spec import (
     WORKER,
     TaskSpec,
 )
+from tfx_estimator.pipeline.base.cpus import available_cpus
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 from tfx_estimator.pipeline.config.runtime import count_gpus
-from tfx_estimator.pipeline.cpus import available_cpus
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.log import get_logger
 
 _Gpus = Optional[tuple[int, ...]]
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 
 VARIABLE = "TF_CONFIG"
 CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"

@@ -13,8 +13,8 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 
 from tfx_estimator.components.files import write_whole
-from tfx_estimator.pipeline import errors
-from tfx_estimator.pipeline.errors import TfxEstimatorError, TrainingError
+from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError, TrainingError
 
 Artifacts = Mapping[str, list[types.Artifact]]
 # The files.

@@ -34,10 +34,10 @@ from tfx_estimator.components.trainer.custom_job.service import (
 from tfx_estimator.components.trainer.jobs import logs_folder
 from tfx_estimator.components.trainer.settings import HOME_KEY, Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
+from tfx_estimator.pipeline.base.ending import signals
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError, TrainingError
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.ending import signals
-from tfx_estimator.pipeline.errors import TfxEstimatorError, TrainingError
-from tfx_estimator.pipeline.log import get_logger
 
 _FOLDER = "custom_job"
 _POLL_SECONDS, _REHEARSED_POLL_SECONDS = 20.0, 0.5

@@ -16,9 +16,9 @@ from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNe
 from tfx_estimator.components.trainer.custom_job.plan import replicas
 from tfx_estimator.components.trainer.custom_job.replica import CLUSTER_SPEC
 from tfx_estimator.components.trainer.custom_job.service import CANCELLED, FAILED, SUCCEEDED, Status
-from tfx_estimator.pipeline.ending import keeper
-from tfx_estimator.pipeline.files import read_tail
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.base.ending import keeper
+from tfx_estimator.pipeline.base.files import read_tail
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.user_source.modules import package_parent
 
 _ENTER = (

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, VARIABLE, resolve
-from tfx_estimator.pipeline.ending import exit_code, signals
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.importing import uncollected
+from tfx_estimator.pipeline.base.ending import exit_code, signals
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.importing import uncollected
 
 # Set by Vertex AI. Its TF_CONFIG is not used, because it calls the third pool parameter servers, whatever that is.
 CLUSTER_SPEC = "CLUSTER_SPEC"

@@ -15,12 +15,12 @@ from tfx_estimator.components.trainer.protocol.usage import kilobytes
 from tfx_estimator.components.trainer.settings import ESTIMATOR, Settings
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
+from tfx_estimator.pipeline.base.errors import DataError, UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.parts import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import DataError, UserCodeError
 from tfx_estimator.pipeline.user_source import loader
 
 # Of made-up images for the user's preprocessing_fn.

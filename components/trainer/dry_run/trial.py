@@ -16,11 +16,11 @@ from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings, built_in_function
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.task.context import TaskContext
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.tune import TuneSection
-from tfx_estimator.pipeline.errors import UserCodeError
 from tfx_estimator.pipeline.user_source import loader
 
 # Of a split, where a batch is larger: the input repeats them.

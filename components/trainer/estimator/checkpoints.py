@@ -13,8 +13,8 @@ from tfx.utils import path_utils
 
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.damage import damage
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.log import get_logger
 
 _WORKERS = "tmp_worker_*"
 _DRAFTS = "model.ckpt-*_temp*"

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.estimator.patches import replica_fixes
 from tfx_estimator.components.trainer.user_input.shared_batches import SEED
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 _NEVER = 2**31 - 1
 # What a RunConfig is built from, beside what TF_CONFIG and this project decide.

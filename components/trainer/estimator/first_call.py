@@ -17,8 +17,8 @@ from tfx_estimator.model_fn.given_weights import GivenWeights, keep, watching
 from tfx_estimator.model_fn.keras_model import build, is_compiled, require_trainable
 from tfx_estimator.model_fn.own_methods import refuse_own_methods
 from tfx_estimator.model_fn.probabilities import refuse_probabilities
-from tfx_estimator.pipeline.errors import UserCodeError
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.base.log import get_logger
 
 _PROJECT = __name__.partition(".")[0]
 

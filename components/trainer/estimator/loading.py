@@ -10,8 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.patch import Patch
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack import keras2
-from tfx_estimator.pipeline.errors import UserCodeError
 
 # Of the thread: each replica calls the function in its own.
 _LOADED = contextvars.ContextVar("loaded", default=False)

@@ -11,7 +11,7 @@ from tensorflow.python.training import training_util
 from tfx_estimator.components.trainer.profiling.profiler import Profiler
 from tfx_estimator.components.trainer.protocol.events import ProgressWriter
 from tfx_estimator.components.trainer.protocol.stop import PeerLostError, StoppedByRequestError, asked_to_stop
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 _LOOK_SECONDS = 0.1
 # Far more than anybody's model_fn adds up the gradients of, before it counts a step.

@@ -22,11 +22,11 @@ from tfx_estimator.model_fn.compression import refuse_compression
 from tfx_estimator.model_fn.own_step import refuse_step_options
 from tfx_estimator.model_fn.precision import FLOAT32
 from tfx_estimator.model_fn.run_config import make_run_config
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.config.parts import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import UserCodeError
 
 bring_back_estimator()
 

@@ -32,7 +32,7 @@ from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError, is_over
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, PS
 from tfx_estimator.components.trainer.task.context import TaskContext
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 # What is reported by those that wait for others.
 _QUIET = {PS: Event.SERVING, EVALUATOR: Event.WAITING}

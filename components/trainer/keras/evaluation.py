@@ -17,8 +17,8 @@ from tfx_estimator.components.trainer.keras.watch import not_a_number
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.model_fn.compiled_classifier import RETURNED
+from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
-from tfx_estimator.pipeline.errors import DataError
 
 _EVERY_SECONDS = 0.5
 # Where an Estimator's evaluation writes its events.

@@ -28,8 +28,8 @@ from tfx_estimator.model_fn.own_step import refuse_step_options
 from tfx_estimator.model_fn.parts import refuse_clipped_parts
 from tfx_estimator.model_fn.precision import FLOAT16, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.probabilities import refuse_probabilities
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import UserCodeError
 
 # What TensorFlow says of a scope of another strategy within one.
 _OWN_STRATEGY = "Mixing different tf.distribute.Strategy objects"

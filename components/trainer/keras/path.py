@@ -41,10 +41,10 @@ from tfx_estimator.model_fn.averaging import Averaging
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.strategies import configure_devices, make_keras_strategy
 from tfx_estimator.model_fn.warm_start import warm_keras
+from tfx_estimator.pipeline.base.errors import ExportError, PipelineError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import ExportError, PipelineError
 
 _LOOK_SECONDS = 0.5
 

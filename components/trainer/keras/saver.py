@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.protocol.task_spec import WORKER, TaskSpec
 from tfx_estimator.model_fn.layer_state import finalize
-from tfx_estimator.pipeline.errors import TrainingError
-from tfx_estimator.pipeline.text import first_line
+from tfx_estimator.pipeline.base.errors import TrainingError
+from tfx_estimator.pipeline.base.text import first_line
 
 _PREFIX = "model.ckpt"
 

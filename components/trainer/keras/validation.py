@@ -10,7 +10,7 @@ from absl import logging
 
 from tfx_estimator.components.trainer.keras.evaluation import require_number
 from tfx_estimator.components.trainer.keras.saver import latest_checkpoint
-from tfx_estimator.pipeline.errors import TrainingError
+from tfx_estimator.pipeline.base.errors import TrainingError
 
 
 class Validation:

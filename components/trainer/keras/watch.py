@@ -12,8 +12,8 @@ from tfx_estimator.components.trainer.keras.measuring import Meter
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.stop import PeerLostError, asked_to_stop
 from tfx_estimator.model_fn.keras_classifier import SKIPPED
+from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import TrainingError
 
 # Steps that were done more than the global step says: of parameter servers alone.
 EXTRA_STEPS = "extra_steps"

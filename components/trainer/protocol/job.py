@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any
 
-from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.base.files import write_json
 
 # This function trains a declaration's own network or model_fn on the Estimator path.
 BUILT_IN_TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn.trainer_fn"

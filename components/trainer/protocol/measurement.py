@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Optional
 
-from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.base.files import write_json
 
 # The window, as JSON.
 MEASURE = "TFX_ESTIMATOR_MEASURE"

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.base.files import write_json
 
 CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
 # Evaluates the last checkpoint and exports it, after a cluster that has no evaluator.

@@ -32,9 +32,9 @@ from tfx_estimator.components.trainer.user_input.input_check import (
 )
 from tfx_estimator.components.trainer.user_input.shared_batches import call_input_fn
 from tfx_estimator.model_fn.strategies import make_strategy
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
-from tfx_estimator.pipeline.errors import UserCodeError
 
 _REPLICAS = 2
 # Trains with what many replicas share, and with what one device takes.

@@ -14,9 +14,9 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.replica_check.comparison import scale_of
 from tfx_estimator.components.trainer.replica_check.trial import NotTriedError, Trial
 from tfx_estimator.components.trainer.user_input.input_check import Reading, Spec, read_batches, read_part
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.errors import UserCodeError
 
 # Of metrics next to 0.
 _NOTHING = 1e-6

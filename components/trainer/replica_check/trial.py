@@ -14,7 +14,7 @@ from tfx_estimator.components.trainer.replica_check.comparison import Change, Tr
 from tfx_estimator.components.trainer.user_input import shared_batches
 from tfx_estimator.components.trainer.user_input.input_check import Reading, Spec
 from tfx_estimator.components.trainer.user_input.rows import KINDS, join_rows, take_rows
-from tfx_estimator.pipeline.errors import TfxEstimatorError, UserCodeError
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError
 
 # If the first step changes nothing, as in a warm-up from 0, later ones may.
 _STEPS = (1, 5)

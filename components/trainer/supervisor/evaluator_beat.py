@@ -15,7 +15,7 @@ from typing import Any
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import read_json, write_whole
-from tfx_estimator.pipeline.errors import ExportError
+from tfx_estimator.pipeline.base.errors import ExportError
 
 _FILE = "evaluator.json"
 # A store is written to every now and then; a shorter deadline wants more.

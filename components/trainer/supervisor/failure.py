@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tfx_estimator.components.trainer.protocol.stop import STOPPED
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
 
 RESUMES = "the next run resumes from the last checkpoint"
 

@@ -7,7 +7,7 @@ import json
 import signal
 from typing import Optional
 
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
 
 
 @dataclasses.dataclass

@@ -16,10 +16,11 @@ from typing import Any, Optional
 from tfx_estimator.components.trainer.protocol.events import ProgressReader
 from tfx_estimator.components.trainer.protocol.job import TaskFiles
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
-from tfx_estimator.pipeline import fresh_python, loopback
-from tfx_estimator.pipeline.ending.scratch import variables
-from tfx_estimator.pipeline.environment import without_other_keras
-from tfx_estimator.pipeline.files import read_tail
+from tfx_estimator.pipeline.base import loopback
+from tfx_estimator.pipeline.base.ending.scratch import variables
+from tfx_estimator.pipeline.base.environment import without_other_keras
+from tfx_estimator.pipeline.base.files import read_tail
+from tfx_estimator.pipeline.user_source import fresh_python
 from tfx_estimator.pipeline.user_source.faults import read_users_frames
 
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -10,9 +10,9 @@ from typing import Any, Optional
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, PS, TaskSpec
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
+from tfx_estimator.pipeline.base.log import get_logger
+from tfx_estimator.pipeline.base.text import duration
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.log import get_logger
-from tfx_estimator.pipeline.text import duration
 
 # Events that are not logged.
 _UNTOLD = (Event.EVALUATING, Event.EXPORTING, Event.WAITING, Event.SERVING, Event.TRAINED)

@@ -7,8 +7,8 @@ import threading
 from types import FrameType
 from typing import Any, ClassVar, Optional
 
-from tfx_estimator.pipeline.ending import shared_status
-from tfx_estimator.pipeline.ending.signals import NUMBERS, note
+from tfx_estimator.pipeline.base.ending import shared_status
+from tfx_estimator.pipeline.base.ending.signals import NUMBERS, note
 
 
 class Signals:

@@ -20,7 +20,7 @@ from tfx_estimator.components.trainer.supervisor.group import Group
 from tfx_estimator.components.trainer.supervisor.outcome import stopped
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.supervisor.signals import Signals
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.base.log import get_logger
 
 # Time from the chief's request to the step that it names, so that the others hear of it before.
 NOTICE_SECONDS = 5.0

@@ -40,8 +40,8 @@ from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.supervisor.signals import Signals
 from tfx_estimator.components.trainer.supervisor.stopping import Stopping
+from tfx_estimator.pipeline.base.log import STAYS, get_logger
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.log import STAYS, get_logger
 
 _POLL_SECONDS = 0.1
 _CONSEQUENCE_SECONDS = 60.0

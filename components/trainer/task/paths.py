@@ -16,8 +16,8 @@ from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.protocol.traits import PathTraits
 from tfx_estimator.components.trainer.settings import ESTIMATOR, KERAS, KERAS_LOOP, RUN_FN, Settings
 from tfx_estimator.components.trainer.task.context import Path
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.errors import UserCodeError
 
 _HERE = "tfx_estimator.components.trainer"
 

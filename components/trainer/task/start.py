@@ -18,11 +18,11 @@ from tfx_estimator.components.trainer.protocol.job import COSTS, Job, TaskFiles
 from tfx_estimator.components.trainer.protocol.stop import STOPPED, StoppedByRequestError
 from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, TaskSpec
 from tfx_estimator.components.trainer.task.threads import keep_to_quota
-from tfx_estimator.pipeline.ending.keeper import keep
-from tfx_estimator.pipeline.ending.leaving import leave_within
-from tfx_estimator.pipeline.errors import TfxEstimatorError, to_json
-from tfx_estimator.pipeline.files import write_json
-from tfx_estimator.pipeline.importing import uncollected
+from tfx_estimator.pipeline.base.ending.keeper import keep
+from tfx_estimator.pipeline.base.ending.leaving import leave_within
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError, to_json
+from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.base.importing import uncollected
 from tfx_estimator.pipeline.user_source.faults import note_ends, note_stacks
 from tfx_estimator.pipeline.user_source.frames import unwrapped, user_lines, without_stacks
 

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Optional
 
-from tfx_estimator.pipeline.cpus import available_cpus, cpu_quota
+from tfx_estimator.pipeline.base.cpus import available_cpus, cpu_quota
 
 _INTRA_OP, _INTER_OP = "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"
 

@@ -17,8 +17,8 @@ from tfx.components.util import udf_utils
 from tfx.types.standard_component_specs import MODULE_PATH_KEY
 from tfx.utils import io_utils
 
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.builtin import expand
-from tfx_estimator.pipeline.errors import UserCodeError
 from tfx_estimator.pipeline.user_source import functions, loader
 
 

@@ -10,8 +10,8 @@ from typing import Any, Optional
 
 from tfx_estimator.components.trainer.tfjob.kubeconfig import config_file, in_pod, namespace_of_pod
 from tfx_estimator.components.trainer.tfjob.manifest import CONTAINER, GROUP, PLURAL, VERSION
-from tfx_estimator.pipeline.errors import PipelineError
-from tfx_estimator.pipeline.text import first_line
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.text import first_line
 
 # Timeouts to connect, and to read an answer.
 _TIMEOUT = (5.0, 30.0)

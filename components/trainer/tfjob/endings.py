@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, Object
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
 
 # The operator leaves a TFJob in this state if one pod failed for good while another one was being restarted.
 RESTARTING = "Restarting"

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Optional, Protocol
 
 from tfx_estimator.components.trainer.tfjob.pods import PodFailure
-from tfx_estimator.pipeline.errors import TfxEstimatorError
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.log import get_logger
 
 # How long to look for the cause if a pod only reports that another one has gone; and how long failures count as
 # consequences of one that was noted.

@@ -30,9 +30,9 @@ from tfx_estimator.components.trainer.tfjob.manifest import job_name, make_manif
 from tfx_estimator.components.trainer.tfjob.pending import Pending
 from tfx_estimator.components.trainer.tfjob.pods import Pods
 from tfx_estimator.components.trainer.tfjob.watching import DELETED, FOUND, JOB, LISTED, LOST, POD, Notice, Watching
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.base.log import STAYS, get_logger
 from tfx_estimator.pipeline.config.deploy import DeploySection
-from tfx_estimator.pipeline.log import STAYS, get_logger
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 # Annotations of our TFJobs: the training folder, the last attempt of the tasks before it, and a digest of its contents.

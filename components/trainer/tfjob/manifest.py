@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
-from tfx_estimator.pipeline import release
+from tfx_estimator.pipeline.base import release
+from tfx_estimator.pipeline.base.errors import RETRYABLE
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.errors import RETRYABLE
 
 GROUP, VERSION, KIND, PLURAL = "kubeflow.org", "v1", "TFJob", "tfjobs"
 # Names that the training operator looks for.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from tfx_estimator.components.trainer.tfjob.pods import Pods
-from tfx_estimator.pipeline.errors import TaskStalledError
+from tfx_estimator.pipeline.base.errors import TaskStalledError
 
 # Nothing is said of a pod that has been starting for less than this.
 _NOTICE_SECONDS = 10.0

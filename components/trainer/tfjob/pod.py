@@ -12,9 +12,9 @@ import sys
 from absl import logging as absl_logging
 
 from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.pipeline.ending import exit_code, scratch, signals
-from tfx_estimator.pipeline.errors import PipelineError, TfxEstimatorError, to_json
-from tfx_estimator.pipeline.importing import uncollected
+from tfx_estimator.pipeline.base.ending import exit_code, scratch, signals
+from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, to_json
+from tfx_estimator.pipeline.base.importing import uncollected
 
 MODULE = "tfx_estimator.components.trainer.tfjob.pod"
 # The user's own modules, in the training folder.

@@ -15,8 +15,8 @@ from tfx_estimator.components.trainer.protocol.task_spec import CHIEF
 from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, Object
 from tfx_estimator.components.trainer.tfjob.manifest import CONTAINER, RETRYABLE_CODE
 from tfx_estimator.components.trainer.tfjob.pod_log import PodLog
-from tfx_estimator.pipeline import errors
-from tfx_estimator.pipeline.files import read_tail
+from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.base.files import read_tail
 
 _TYPE, _INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
 _LOG_LINES = 15

@@ -10,10 +10,10 @@ from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.tfjob.api import Kube
 from tfx_estimator.components.trainer.tfjob.launcher import Launcher
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.pack import Packed, pack
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple, Optional
 
 from tfx_estimator.components.trainer.tfjob.api import ExpiredError, Kube, LostError, Object
-from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 # Further events of a watch: LISTED has all objects, so what it lacks has gone; then the error of a server that does not

@@ -11,9 +11,9 @@ from tensorflow.python.util import nest
 
 from tfx_estimator.components.trainer.user_input import shared_batches
 from tfx_estimator.components.trainer.user_input.rows import size_of
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.errors import UserCodeError
 
 # What trainer_fn returns.
 Spec = dict[str, Any]

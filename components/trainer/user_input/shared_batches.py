@@ -18,9 +18,9 @@ from tensorflow.python.util import function_utils, nest
 from tfx_estimator.components.trainer.user_input.rows import KINDS, count_rows, take_rows
 from tfx_estimator.components.trainer.user_input.short_batches import fill_short_batches
 from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.problems import nearest_multiples
-from tfx_estimator.pipeline.errors import UserCodeError
 
 InputFn = Callable[..., Any]
 # Of a cluster whose RunConfig has none: all workers must shuffle alike.

@@ -13,8 +13,8 @@ import sys
 from types import ModuleType
 from typing import Any, TypeVar
 
+from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.stack.stacks import KERAS, choose_keras
-from tfx_estimator.pipeline.errors import PipelineError
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Optional
 
-from tfx_estimator.pipeline.installed import version_of
+from tfx_estimator.pipeline.base.installed import version_of
 
 # With 1, `tf.keras` is tf_keras.
 KERAS = "TF_USE_LEGACY_KERAS"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
-from tfx_estimator.pipeline import log
+from tfx_estimator.pipeline.base import log
 
 NONE_WRITTEN = (
     "no EvalSavedModel is written, which TFMA of this stack does not read: "

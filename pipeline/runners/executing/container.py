@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfx_estimator.components.trainer.custom_job.service import REHEARSAL
-from tfx_estimator.pipeline.ending import keeper, scratch, shared_status
-from tfx_estimator.pipeline.errors import PipelineError
-from tfx_estimator.pipeline.files import read_tail
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.base.ending import keeper, scratch, shared_status
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.files import read_tail
+from tfx_estimator.pipeline.base.log import get_logger
 
 # For a training to reach a checkpoint.
 _END_SECONDS = 60.0

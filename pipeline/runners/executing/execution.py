@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.settings import HOME_KEY
-from tfx_estimator.pipeline.ending import shared_status, signals
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.ending import shared_status, signals
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.runners.executing import container, kubeflow, places, resolving
@@ -28,7 +29,6 @@ from tfx_estimator.pipeline.runners.executing.placeholders import fill
 from tfx_estimator.pipeline.runners.executing.records import Record, Records, artifact_name
 from tfx_estimator.pipeline.runners.executing.task import Task
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2
 
 Outputs = dict[str, dict[str, dict[str, Any]]]
 _OUTPUT_FILE = "executor_output.json"

@@ -11,6 +11,8 @@ from typing import Any, Optional
 
 import yaml
 
+from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, VERTEX
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.runners.executing.reading import (
     canonical,
     check_name,
@@ -19,8 +21,6 @@ from tfx_estimator.pipeline.runners.executing.reading import (
     wrong,
 )
 from tfx_estimator.pipeline.runners.executing.task import Task
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
-from tfx_estimator.pipeline.text import one_line
 
 # What no emulation of ours knows, by where it stands.
 _OF_TASKS = ("triggerPolicy", "parameterIterator", "artifactIterator")

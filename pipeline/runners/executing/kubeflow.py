@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.base.errors import PipelineError
 
 # Of the pod, and gone with it.
 OUTPUT_FILE = os.path.join("kfp_outputs", "output_metadata.json")

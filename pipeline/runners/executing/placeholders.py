@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.base.errors import PipelineError
 
 _WHOLE = "{{$}}"
 _PLACEHOLDER = re.compile(r"\{\{\$\.([^{}]+)\}\}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Optional
 
+from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.files import write_whole
 
 
 def exists(path: str) -> bool:

@@ -8,11 +8,11 @@ from typing import Any
 
 import yaml
 
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.runners.executing import resolving
 from tfx_estimator.pipeline.runners.executing.task import Task
-from tfx_estimator.pipeline.text import one_line
 
 EXPECTED = "what `tfx-estimator compile --target vertex`, or kubeflow_v2, wrote"
 RECOMPILE = "compile it anew, with schema 2.1, and without conditions, loops or pipelines inside of pipelines"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.files import write_json
+from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.moved_home import former_home, rebased, tell_moved
 from tfx_estimator.pipeline.runners.executing import places
 

@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 import yaml
 
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.runners.executing.task import Task
 
 _TERM = re.compile(r'([a-z_.]+)="?([^"]*)"?')

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
-from tfx_estimator.pipeline.errors import DeclarationError
 
 LABELS = tuple("abcd")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.components.trainer.conftest import digits
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 __all__ = ["digits"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.components.evaluator.test_executor import CLASSES, export, logits_fn, make_executor
 from tests.components.trainer.conftest import digits
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 __all__ = ["digits", "export"]
 

@@ -9,8 +9,8 @@ import tensorflow_model_analysis as tfma
 
 from tfx_estimator.components.evaluator.eval_config import eval_config
 from tfx_estimator.components.evaluator.trial import try_metrics, try_signature
+from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
-from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
 
 CONFIG = tfma.EvalConfig(model_specs=[tfma.ModelSpec(signature_name="serving_default", label_key="label")])
 SPEC = {"image": tf.io.FixedLenFeature([], tf.string)}

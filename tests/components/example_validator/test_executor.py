@@ -12,7 +12,7 @@ from tfx.types import artifact_utils, standard_artifacts
 
 from tfx_estimator.components.example_validator.executor import Executor
 from tfx_estimator.components.image_schema_gen.executor import image_schema
-from tfx_estimator.pipeline.errors import DataValidationError
+from tfx_estimator.pipeline.base.errors import DataValidationError
 
 pytestmark = pytest.mark.unit
 

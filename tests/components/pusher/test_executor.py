@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
 
 pytestmark = pytest.mark.unit
 

@@ -14,8 +14,8 @@ import pytest
 
 from tfx_estimator.components.pusher import local_folder, versions
 from tfx_estimator.components.pusher.tree import LocalTree
-from tfx_estimator.pipeline import lock
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.base import lock
+from tfx_estimator.pipeline.base.errors import PipelineError
 
 pytestmark = pytest.mark.unit
 

@@ -10,8 +10,8 @@ import pytest
 from tfx.types import standard_artifacts
 
 from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
+from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError, DeclarationError
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DataError, DataNotFoundError, DeclarationError
 
 pytestmark = pytest.mark.unit
 

@@ -13,9 +13,9 @@ from tfx.types import standard_artifacts
 
 from tfx_estimator.components.tfds_example_gen import executor, parameters, properties
 from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError, DataNotFoundError, PipelineError
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DamagedDataError, DataError, DataNotFoundError, PipelineError
 
 pytestmark = pytest.mark.unit
 

@@ -16,9 +16,9 @@ from tfx_estimator.components.example_validator import ExampleValidator
 from tfx_estimator.components.image_schema_gen import ImageSchemaGen
 from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
 from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.base.errors import DataValidationError
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DataValidationError
 
 pytestmark = pytest.mark.unit
 

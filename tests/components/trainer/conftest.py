@@ -13,7 +13,7 @@ import pytest
 
 from tests.faults.file_operations import Forks
 from tests.waiting import wait_until
-from tfx_estimator.pipeline.errors import TrainingError
+from tfx_estimator.pipeline.base.errors import TrainingError
 
 SHAPE = (28, 28, 1)
 LABELS = tuple("0123456789")

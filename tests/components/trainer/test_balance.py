@@ -6,7 +6,7 @@ import pytest
 
 from tfx_estimator.components.trainer.balance import balanced, count_labels, with_weights
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.pipeline.errors import DamagedDataError, DeclarationError
+from tfx_estimator.pipeline.base.errors import DamagedDataError, DeclarationError
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ import pytest
 from tests.components.trainer.test_warm_start_argument import made
 from tests.equivalence.conftest import read_weights
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 CANNED = """
 import tensorflow as tf

@@ -22,9 +22,9 @@ from tfx_estimator.components.trainer.best.record import Record
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.components.trainer.cluster.ports import free_ports
 from tfx_estimator.components.trainer.cluster.tf_config import read
-from tfx_estimator.pipeline import cpus
+from tfx_estimator.pipeline.base import cpus
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.errors import DeclarationError
 
 MWMS = {"strategy": "multi_worker_mirrored"}
 

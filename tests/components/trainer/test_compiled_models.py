@@ -12,7 +12,7 @@ import pytest
 
 from tests.components.trainer.conftest import Training, make_digits
 from tests.equivalence.conftest import read_losses
-from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.errors import DeclarationError, UserCodeError
 
 # Its own RunConfig, input_fn, minimize, and a table whose gradients are sparse: another number of rows in each step.
 MODULE = """

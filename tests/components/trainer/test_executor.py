@@ -16,9 +16,9 @@ import pytest
 
 from tests.components.trainer.conftest import Training
 from tests.waiting import wait_until
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.ending import scratch
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

@@ -18,8 +18,8 @@ import pytest
 
 from tfx_estimator.components.trainer.folder_lock import locked
 from tfx_estimator.components.trainer.training_claim import only_job
-from tfx_estimator.pipeline import lock
-from tfx_estimator.pipeline.errors import RETRYABLE, PipelineError, TrainingError, exit_code_of
+from tfx_estimator.pipeline.base import lock
+from tfx_estimator.pipeline.base.errors import RETRYABLE, PipelineError, TrainingError, exit_code_of
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import pytest
 
 from tfx_estimator.components.trainer.jobs import logs_folder
 from tfx_estimator.components.trainer.protocol.stop import ask_to_stop, asked_to_stop
-from tfx_estimator.pipeline.errors import TaskFailedError
+from tfx_estimator.pipeline.base.errors import TaskFailedError
 
 pytestmark = pytest.mark.unit
 

@@ -202,7 +202,7 @@ def test_a_change_of_what_decides_the_model_retrains_and_another_wording_does_no
         "components/trainer/estimator/hooks.py",
         "components/trainer/component.py",
         "data/sources/cifar.py",
-        "pipeline/errors.py",
+        "pipeline/base/errors.py",
     ],
 )
 def test_a_change_of_what_does_not_decide_the_model_keeps_the_key(project, name):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import pytest
 
 from tfx_estimator.components.trainer.length import with_steps
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.stack import stacks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.components.trainer.conftest import served_accuracy
-from tfx_estimator.pipeline.errors import TaskFailedError, UserCodeError
+from tfx_estimator.pipeline.base.errors import TaskFailedError, UserCodeError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 

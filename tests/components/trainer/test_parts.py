@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
 
 pytestmark = pytest.mark.unit
 

@@ -204,7 +204,7 @@ def test_every_parameter_that_tfx_takes_at_run_time_may_be_one():
 def test_a_function_is_named_by_a_dotted_path(given, todo):
     from tfx_estimator.components.trainer import Trainer
     from tfx_estimator.components.tuner import Tuner
-    from tfx_estimator.pipeline.errors import DeclarationError
+    from tfx_estimator.pipeline.base.errors import DeclarationError
 
     for component, name in ((Trainer, "run_fn"), (Trainer, "trainer_fn"), (Tuner, "trainer_fn")):
         tune = {"tune": {"ranges": {"units": [1, 2]}}} if component is Tuner else {}
@@ -270,7 +270,7 @@ def test_the_function_is_the_one_that_tfx_would_call(tmp_path: Path, text, named
 )
 def test_an_executor_that_calls_what_is_not_there_is_refused(tmp_path: Path, arguments, told):
     from tfx_estimator.components.trainer import Trainer
-    from tfx_estimator.pipeline.errors import DeclarationError
+    from tfx_estimator.pipeline.base.errors import DeclarationError
 
     if text := arguments.get("module_file"):
         (tmp_path / "module.py").write_text(text)
@@ -282,7 +282,7 @@ def test_an_executor_that_calls_what_is_not_there_is_refused(tmp_path: Path, arg
 
 def test_a_trainer_fn_is_what_the_executor_is_given_and_stands_alone():
     from tfx_estimator.components.trainer import Trainer
-    from tfx_estimator.pipeline.errors import DeclarationError
+    from tfx_estimator.pipeline.base.errors import DeclarationError
 
     trainer = Trainer(**channels(), trainer_fn="m.f")
     assert trainer.exec_properties["trainer_fn"] == "m.f"
@@ -310,7 +310,7 @@ def test_a_dotted_function_that_is_not_here_is_no_error_and_not_in_the_key(tmp_p
 
 
 def test_an_execution_without_the_operational_part_is_refused():
-    from tfx_estimator.pipeline.errors import PipelineError
+    from tfx_estimator.pipeline.base.errors import PipelineError
 
     properties = Settings(stall_timeout=3.0).to_properties()
     assert Settings.of(properties).stall_timeout == 3.0

@@ -12,8 +12,8 @@ from tests.components.trainer.test_settings import channels
 from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.tuner import Tuner
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

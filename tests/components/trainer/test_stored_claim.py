@@ -19,8 +19,8 @@ from tests.store.bucket import BUCKET, Bucket, serving_bucket
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer import training_claim
 from tfx_estimator.components.trainer.training_claim import _Claim, claimed
-from tfx_estimator.pipeline.ending import signals
-from tfx_estimator.pipeline.errors import PipelineError, StoppedError, TrainingError
+from tfx_estimator.pipeline.base.ending import signals
+from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TrainingError
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import pytest
 
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.pipeline.errors import ExportError, TaskStalledError
+from tfx_estimator.pipeline.base.errors import ExportError, TaskStalledError
 
 pytestmark = pytest.mark.unit
 

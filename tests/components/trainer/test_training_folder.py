@@ -104,7 +104,7 @@ def test_a_stopped_training_made_longer_goes_on_in_its_folder(tmp_path):
 
 def test_the_others_of_a_cluster_wait_until_the_chief_has_made_the_folder(tmp_path):
     from tfx_estimator.components.trainer import training_folder
-    from tfx_estimator.pipeline.errors import TaskStalledError
+    from tfx_estimator.pipeline.base.errors import TaskStalledError
 
     folder = _of_steps(tmp_path, 20)
     with pytest.raises(TaskStalledError, match="the chief of this cluster has not made the training folder") as told:

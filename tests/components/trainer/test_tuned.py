@@ -8,7 +8,7 @@ import pytest
 
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY
 from tfx_estimator.components.trainer.tuned import read_values, with_hyperparameters, write_config
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.settings import Settings, built_in_function
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.task.context import TaskContext
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -12,7 +12,7 @@ from tests.components.trainer.test_late_contract import execute
 from tests.components.trainer.test_settings import RUN, channels
 from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 
 @pytest.fixture

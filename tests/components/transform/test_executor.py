@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfx_estimator.components.transform import Transform
 from tfx_estimator.components.transform.executor import checked
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 

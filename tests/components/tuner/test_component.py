@@ -15,7 +15,7 @@ from tfx_estimator.components.tuner.argument import (
     read_tune,
     to_properties,
 )
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

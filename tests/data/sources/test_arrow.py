@@ -20,7 +20,7 @@ _READ = """
 import sys
 from tfx_estimator.data.sources import ExampleRange, open_source
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 try:
     list(open_source(DataSection(dataset=sys.argv[1])).read(ExampleRange("train", 0, 12)))
 except TfxEstimatorError as error:

@@ -8,8 +8,8 @@ import pytest
 from tests.data.sizes import split_sizes
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.data.sources.splits import ExampleRange
+from tfx_estimator.pipeline.base.errors import DamagedDataError
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DamagedDataError
 
 pytestmark = pytest.mark.unit
 

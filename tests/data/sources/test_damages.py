@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DataError
 
 pytestmark = pytest.mark.unit
 

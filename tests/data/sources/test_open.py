@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from tests.data.sizes import split_sizes
 from tfx_estimator.data.sources import ExampleRange, open_source, tfds_lookup
+from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DamagedDataError, DataError, DataNotFoundError
 
 pytestmark = pytest.mark.unit
 
@@ -140,8 +140,8 @@ def test_the_newest_prepared_version_is_taken(make_builder, data_dir):
     ("dataset", "text"),
     [
         ("no_such_package.module:Builder", "cannot be imported"),
-        ("tfx_estimator.pipeline.errors:NoSuchThing", "cannot be imported"),
-        ("tfx_estimator.pipeline.errors:DataError", "is no TFDS builder"),
+        ("tfx_estimator.pipeline.base.errors:NoSuchThing", "cannot be imported"),
+        ("tfx_estimator.pipeline.base.errors:DataError", "is no TFDS builder"),
     ],
 )
 def test_a_class_that_is_none(dataset, text):

@@ -6,7 +6,7 @@ import pytest
 
 from tfx_estimator.data.sources import ExampleRange
 from tfx_estimator.data.sources.splits import cut, reject_overlap, resolve_split
-from tfx_estimator.pipeline.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 
 pytestmark = pytest.mark.unit
 

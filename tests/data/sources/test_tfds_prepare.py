@@ -14,8 +14,8 @@ import pytest
 from tests.data.sizes import split_sizes
 from tests.waiting import wait_until
 from tfx_estimator.data.sources import open_source
+from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DamagedDataError, DataError, DataNotFoundError
 
 pytestmark = pytest.mark.unit
 

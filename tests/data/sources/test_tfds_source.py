@@ -13,8 +13,8 @@ import pytest
 
 from tests.data.sizes import split_sizes
 from tfx_estimator.data.sources import ExampleRange, open_source
+from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.errors import DamagedDataError, DataError
 
 pytestmark = pytest.mark.unit
 

@@ -38,7 +38,7 @@ def _trainer(module: str, distribution: dict | None = None, **arguments):
     ],
 )
 def test_what_a_module_cannot_be_given_is_refused(module, distribution, told, todo):
-    from tfx_estimator.pipeline.errors import DeclarationError
+    from tfx_estimator.pipeline.base.errors import DeclarationError
 
     with pytest.raises(DeclarationError, match=told) as caught:
         _trainer(module, distribution)

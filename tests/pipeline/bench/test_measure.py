@@ -9,10 +9,10 @@ import pytest
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.protocol.measurement import MEASURE, Window
 from tfx_estimator.components.trainer.supervisor.failure import RESUMES
+from tfx_estimator.pipeline.base.errors import TaskFailedError, TaskStalledError
 from tfx_estimator.pipeline.bench.measure import _explained, _measuring
 from tfx_estimator.pipeline.bench.plan import Run
 from tfx_estimator.pipeline.bench.strategies import Contender
-from tfx_estimator.pipeline.errors import TaskFailedError, TaskStalledError
 
 pytestmark = pytest.mark.unit
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tfx_estimator.components.trainer.protocol.measurement import TaskMeasurement
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.bench.measure import Measurement, summed
 from tfx_estimator.pipeline.bench.plan import Run
 from tfx_estimator.pipeline.bench.report import _cells, show
 from tfx_estimator.pipeline.bench.results import Comparison
 from tfx_estimator.pipeline.bench.strategies import Contender
-from tfx_estimator.pipeline.errors import UserCodeError
 from tfx_estimator.pipeline.run.printing import make_console
 
 pytestmark = pytest.mark.unit

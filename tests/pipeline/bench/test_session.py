@@ -13,13 +13,13 @@ from typing import Any, Optional
 
 import pytest
 
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.base.ending.signals import SignalledError
 from tfx_estimator.pipeline.bench import inputs, measure, session
 from tfx_estimator.pipeline.bench.measure import Measurement
 from tfx_estimator.pipeline.bench.plan import Plan, Run
 from tfx_estimator.pipeline.bench.strategies import choose, parse_contenders
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.ending.signals import SignalledError
 
 pytestmark = pytest.mark.unit
 

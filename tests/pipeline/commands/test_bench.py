@@ -13,10 +13,10 @@ import pytest
 
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.bench.plan import Plan
 from tfx_estimator.pipeline.bench.strategies import Contender, choose, parse_contenders
 from tfx_estimator.pipeline.config import Declaration
-from tfx_estimator.pipeline.errors import DeclarationError
 
 # An own network that one strategy cannot train.
 NETWORK = """

@@ -10,7 +10,7 @@ import pytest
 
 from tests.components.trainer.conftest import declaration, digits, settings, training
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 __all__ = ["declaration", "digits", "settings", "training"]
 

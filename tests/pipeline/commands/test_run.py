@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.compare.candidates import find_candidates
-from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

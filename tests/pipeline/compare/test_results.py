@@ -9,11 +9,11 @@ import re
 import numpy as np
 import pytest
 
+from tfx_estimator.pipeline.base.errors import NotEqualError
 from tfx_estimator.pipeline.compare.page import Disagreement, to_html
 from tfx_estimator.pipeline.compare.plan import require_equal
 from tfx_estimator.pipeline.compare.results import Comparison, Result, facts_of, pair_up, score
 from tfx_estimator.pipeline.compare.table import show
-from tfx_estimator.pipeline.errors import NotEqualError
 from tfx_estimator.pipeline.report.events import Series, Training
 from tfx_estimator.pipeline.report.missing import Missing
 from tfx_estimator.pipeline.run.printing import make_console

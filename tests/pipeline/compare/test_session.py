@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline import errors
-from tfx_estimator.pipeline.ending.signals import SignalledError
+from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.base.ending.signals import SignalledError
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.errors import DeclarationError
 
 GOOD = """\
 name: mine

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.yaml_text import read_yaml
-from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_TARGET, OF_TFJOB, as_sections, refused
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, SPEC_TARGETS, TARGETS, VERTEX
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2, SPEC_TARGETS, TARGETS, VERTEX
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
-from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

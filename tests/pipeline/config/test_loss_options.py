@@ -9,8 +9,8 @@ import pytest
 
 from tests.root import ROOT
 from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
-from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.paths import check_workdir, reject_folder
-from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.bench.strategies import parse_contenders
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.targets import TARGETS
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.targets import TARGETS
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from tfx_estimator.pipeline import errors
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.base.log import get_logger
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.run.explain import explain
 
 pytestmark = pytest.mark.unit

@@ -12,7 +12,7 @@ import pytest
 
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.job import TaskFiles
-from tfx_estimator.pipeline.errors import RETRYABLE, PipelineError, StoppedError, TfxEstimatorError, TrainingError
+from tfx_estimator.pipeline.base.errors import RETRYABLE, PipelineError, StoppedError, TfxEstimatorError, TrainingError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run import join, rendezvous
 from tfx_estimator.pipeline.run.rendezvous import Rendezvous

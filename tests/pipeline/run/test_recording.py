@@ -10,8 +10,8 @@ import signal
 import pytest
 from rich.console import Console
 
-from tfx_estimator.pipeline.ending import scratch, signals
-from tfx_estimator.pipeline.errors import NotBlessedError
+from tfx_estimator.pipeline.base.ending import scratch, signals
+from tfx_estimator.pipeline.base.errors import NotBlessedError
 from tfx_estimator.pipeline.run.recording import recorded
 from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.run.view import View

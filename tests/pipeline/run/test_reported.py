@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tfx_estimator.pipeline.errors import DataNotFoundError
+from tfx_estimator.pipeline.base.errors import DataNotFoundError
 from tfx_estimator.pipeline.run.console import reported
 from tfx_estimator.pipeline.run.printing import make_console
 from tfx_estimator.pipeline.run.summary import Summary

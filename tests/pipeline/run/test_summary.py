@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.run.summary import Summary, Warned
 from tfx_estimator.pipeline.runners.listener import NodeRun
 

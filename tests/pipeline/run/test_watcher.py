@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from tfx_estimator import __main__ as command_line
 from tfx_estimator.pipeline.commands import run
-from tfx_estimator.pipeline.ending import shared_status
+from tfx_estimator.pipeline.base.ending import shared_status
 
 def work(args):
     import os, signal, subprocess, sys, tempfile, time
@@ -169,7 +169,7 @@ def test_a_stop_is_no_end(start, group):
 
 # It asks for time, as a training does, and counts the signals that reach it.
 PATIENT = (
-    "from tfx_estimator.pipeline.ending import signals, shared_status",
+    "from tfx_estimator.pipeline.base.ending import signals, shared_status",
     "heard = []",
     "def note(number, frame): heard.append(number); signals.note(number)",
     "signal.signal(signal.SIGINT, note); signal.signal(signal.SIGTERM, note)",

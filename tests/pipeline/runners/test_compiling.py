@@ -26,8 +26,8 @@ from tests.stack import TARGETS as HAS_TARGETS
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.base.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TARGETS, TFJOB, VERTEX
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TARGETS, TFJOB, VERTEX
 
 pytestmark = pytest.mark.unit
 
@@ -383,7 +383,7 @@ def test_a_container_imports_the_modules_and_refuses_others(compiled, project, t
     (temporary := tmp_path / "tmp").mkdir()
     # Others' runs sweep what nobody holds.
     code = (
-        "import os; from tfx_estimator.pipeline.ending import scratch\n"
+        "import os; from tfx_estimator.pipeline.base.ending import scratch\n"
         "with scratch.used():\n"
         "    import train; print(train.trainer_fn(0, 0), len(os.listdir(scratch.shared())))"
     )

@@ -13,11 +13,11 @@ import pytest
 import tfx_estimator
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, read_steps
 from tests.root import ROOT
-from tfx_estimator.pipeline import release
+from tfx_estimator.pipeline.base import release
+from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, TARGETS, VERTEX
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.runners import entry, pipeline_spec
 from tfx_estimator.pipeline.runners.compiling import compile_declaration
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2, TARGETS, VERTEX
 
 pytestmark = pytest.mark.unit
 

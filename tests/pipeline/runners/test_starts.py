@@ -10,8 +10,8 @@ import pytest
 
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.base.targets import TARGETS
 from tfx_estimator.pipeline.runners import compiling as starts
-from tfx_estimator.pipeline.targets import TARGETS
 
 pytestmark = pytest.mark.unit
 

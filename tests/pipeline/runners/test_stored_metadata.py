@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners.stored_metadata import StoredMetadata
 

@@ -18,8 +18,8 @@ from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB
 from tests.stack import HERE
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.tfjob.manifest import job_name, make_manifest
+from tfx_estimator.pipeline.base.errors import RETRYABLE, DeclarationError
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.errors import RETRYABLE, DeclarationError
 
 pytestmark = pytest.mark.unit
 

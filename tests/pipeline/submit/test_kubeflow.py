@@ -15,14 +15,14 @@ import yaml
 from tests.pipeline.submit.kubeflow_service import TOKEN, KubeflowService
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.ending.signals import SignalledError, handled
-from tfx_estimator.pipeline.errors import DeclarationError, PipelineError, TrainingError
+from tfx_estimator.pipeline.base.ending.signals import SignalledError, handled
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, TrainingError
+from tfx_estimator.pipeline.base.targets import KUBEFLOW, KUBEFLOW_V2
 from tfx_estimator.pipeline.submit import follow
 from tfx_estimator.pipeline.submit.connect import connect, with_job
 from tfx_estimator.pipeline.submit.job import LostError
 from tfx_estimator.pipeline.submit.kubeflow import TOKEN_FILE, Kubeflow
 from tfx_estimator.pipeline.submit.note import Note
-from tfx_estimator.pipeline.targets import KUBEFLOW, KUBEFLOW_V2
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.runners.compiling import Compiled
 from tfx_estimator.pipeline.submit.modules import bring
 from tfx_estimator.pipeline.user_source.pack import Packed

@@ -10,10 +10,10 @@ from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB, read_steps
 from tests.root import ROOT
 from tests.stack import needs_argo
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.base.targets import ALL_TARGETS, TFJOB, VERTEX
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.submit.hours import estimate_hours
 from tfx_estimator.pipeline.submit.plan import Row, read_plan
-from tfx_estimator.pipeline.targets import ALL_TARGETS, TFJOB, VERTEX
 
 pytestmark = pytest.mark.unit
 

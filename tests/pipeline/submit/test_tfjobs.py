@@ -19,14 +19,14 @@ from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.tfjob import api, failures
 from tfx_estimator.components.trainer.tfjob.manifest import PENDING_TIMEOUT
-from tfx_estimator.pipeline import errors
-from tfx_estimator.pipeline.ending.signals import SignalledError, handled
+from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.base.ending.signals import SignalledError, handled
+from tfx_estimator.pipeline.base.targets import TFJOB
 from tfx_estimator.pipeline.submit import connect, tfjobs
 from tfx_estimator.pipeline.submit import tfjob_view as module
 from tfx_estimator.pipeline.submit.job import Look, LostError
 from tfx_estimator.pipeline.submit.note import Note
 from tfx_estimator.pipeline.submit.tfjobs import SUBMISSION, TfJobs
-from tfx_estimator.pipeline.targets import TFJOB
 
 pytestmark = pytest.mark.unit
 

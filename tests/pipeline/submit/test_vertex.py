@@ -19,10 +19,10 @@ from tests.pipeline.submit.pipeline_service import PipelineService
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.custom_job.service import has_no_account
-from tfx_estimator.pipeline.errors import PipelineError, TrainingError
+from tfx_estimator.pipeline.base.errors import PipelineError, TrainingError
+from tfx_estimator.pipeline.base.targets import VERTEX
 from tfx_estimator.pipeline.submit import follow, vertex
 from tfx_estimator.pipeline.submit.job import LostError
-from tfx_estimator.pipeline.targets import VERTEX
 
 pytestmark = pytest.mark.unit
 

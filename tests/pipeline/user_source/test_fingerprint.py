@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.fingerprint import collect_sources, fingerprint_source
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tfx_estimator.pipeline import fresh_python
+from tfx_estimator.pipeline.user_source import fresh_python
 
 pytestmark = pytest.mark.unit
 
@@ -49,7 +49,7 @@ def asked(tmp_path):
     def ask(code: str, *installed: str) -> str:
         # In a process that such a process starts: the folders are handed on.
         start = f"print(subprocess.run(fresh_python.words({code!a}), stdout=-1, text=True, check=True).stdout)"
-        imports = "import subprocess; from tfx_estimator.pipeline import fresh_python"
+        imports = "import subprocess; from tfx_estimator.pipeline.user_source import fresh_python"
         before = f"sys.path += {list(installed)}; loader.install([{str(tmp_path)!a}]); {imports}; {start}"
         command = fresh_python.words(before)
         return subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()

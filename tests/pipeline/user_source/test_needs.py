@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.needs import find_computed, find_needs
 from tfx_estimator.pipeline.user_source.pack import pack
 from tfx_estimator.pipeline.user_source.packages import is_of_image

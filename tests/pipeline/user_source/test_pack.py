@@ -10,7 +10,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 
 import pytest
 
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.pack import module_name, pack
 
 pytestmark = pytest.mark.unit

@@ -9,9 +9,9 @@ import pytest
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.components.trainer.cluster.gpus import visible_gpus
 from tfx_estimator.components.trainer.cluster.tf_config import read
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import runtime
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
-from tfx_estimator.pipeline.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

@@ -18,7 +18,7 @@ from tfx_estimator.components.trainer.cluster.tf_config import (
     resolve,
     tf_configs,
 )
-from tfx_estimator.pipeline.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
 

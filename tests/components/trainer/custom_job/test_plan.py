@@ -11,11 +11,11 @@ from tests.pipeline.runners.deployed import COMMON, OF_TARGET, refused
 from tfx_estimator.components.trainer.custom_job.plan import Plan
 from tfx_estimator.components.trainer.custom_job.processes import variables
 from tfx_estimator.components.trainer.custom_job.replica import tf_config
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.release import variables as variables_of_release
+from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, VERTEX
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.errors import DeclarationError
-from tfx_estimator.pipeline.release import variables as variables_of_release
 from tfx_estimator.pipeline.runners.custom_job import make_plan
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
 
 pytestmark = pytest.mark.unit
 

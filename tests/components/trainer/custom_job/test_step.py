@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.components.trainer.custom_job.vertex_ai import Server, hears, load_job, measured
-from tfx_estimator.pipeline.errors import StoppedError, TrainingError, UserCodeError
+from tfx_estimator.pipeline.base.errors import StoppedError, TrainingError, UserCodeError
 
 pytestmark = pytest.mark.unit
 
@@ -176,7 +176,7 @@ def test_a_mistake_of_ours_is_not_taken_for_a_service_that_does_not_answer(launc
 
 
 def test_a_step_that_is_ended_cancels_its_job(launch):
-    from tfx_estimator.pipeline.ending.signals import SignalledError
+    from tfx_estimator.pipeline.base.ending.signals import SignalledError
 
     sent: list[int] = []
 

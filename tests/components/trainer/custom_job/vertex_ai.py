@@ -8,8 +8,8 @@ from typing import Any
 from tests.grpc_service import FakeService
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tfx_estimator.components.trainer.custom_job.plan import STEP_LABEL
+from tfx_estimator.pipeline.base.targets import VERTEX
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.targets import VERTEX
 
 
 def load_job(*overrides: str, target: str = VERTEX) -> Any:

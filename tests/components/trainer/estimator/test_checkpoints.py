@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.estimator.checkpoints import TrainingCheckpoints
-from tfx_estimator.pipeline.errors import TrainingError
+from tfx_estimator.pipeline.base.errors import TrainingError
 
 pytestmark = pytest.mark.unit
 

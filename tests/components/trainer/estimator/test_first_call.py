@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfx_estimator.components.trainer.estimator.task_hooks import UnmovedStepHook
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 MODEL_FN = """
 import tensorflow as tf

@@ -10,7 +10,7 @@ import pytest
 from tests.components.trainer.conftest import Training, served_accuracy
 from tfx_estimator.components.trainer.best.keeper import Chosen
 from tfx_estimator.components.trainer.best.record import Record
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

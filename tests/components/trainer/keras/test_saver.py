@@ -12,7 +12,7 @@ from tfx_estimator.components.trainer.estimator.checkpoints import TrainingCheck
 from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint, restore_weights
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, WORKER, TaskSpec
 from tfx_estimator.model_fn.warm_start import warm_keras
-from tfx_estimator.pipeline.errors import TrainingError
+from tfx_estimator.pipeline.base.errors import TrainingError
 
 
 class Model(tf.keras.Model):

@@ -9,8 +9,8 @@ import pytest
 from tfx_estimator.components.trainer.keras.watch import Watch
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
 from tfx_estimator.components.trainer.protocol.stop import PeerLostError, ask_to_stop
+from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.errors import TrainingError
 
 pytestmark = pytest.mark.unit
 

@@ -14,7 +14,7 @@ from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.run_fn.path import RunFnPath
 from tfx_estimator.components.trainer.task.context import TaskContext
-from tfx_estimator.pipeline.errors import ExportError
+from tfx_estimator.pipeline.base.errors import ExportError
 
 SERVING, EVAL = "Format-Serving", "Format-TFMA"
 ALONE = TaskSpec("chief", 0, 1)

@@ -16,7 +16,7 @@ from tfx_estimator.components.trainer.supervisor.evaluator_beat import Evaluator
 from tfx_estimator.components.trainer.supervisor.signals import Signals
 from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
 from tfx_estimator.components.trainer.task import paths
-from tfx_estimator.pipeline.errors import ExportError
+from tfx_estimator.pipeline.base.errors import ExportError
 
 pytestmark = pytest.mark.unit
 SECONDS = 1.0

@@ -11,7 +11,7 @@ import pytest
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.supervisor.group import Group
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("clock")]
 

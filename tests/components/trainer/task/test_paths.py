@@ -12,9 +12,9 @@ import pytest
 from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task import paths
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.root import ROOT
 from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
 
@@ -20,7 +20,7 @@ TASK = """
 import os, resource, sys, threading, time
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.task import paths, start
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 class Path:
     def run(self, context):

@@ -65,7 +65,7 @@ def test_the_users_modules_hide_no_installed_one_and_relative_imports_are_refuse
     code = (
         "import sys\n"
         "from tfx_estimator.components.trainer.task.user_code import function_of\n"
-        "from tfx_estimator.pipeline.errors import UserCodeError\n"
+        "from tfx_estimator.pipeline.base.errors import UserCodeError\n"
         f"properties = {{'module_path': {module_path!r}}}\n"
         "before = list(sys.path)\n"
         "trainer_fn = function_of(properties, 'trainer_fn')\n"
@@ -119,7 +119,7 @@ FLAGS = """
 import sys
 from absl import flags
 from tfx_estimator.components.trainer.task.user_code import find_function
-from tfx_estimator.pipeline.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import UserCodeError
 sys.argv.append("--learning_rate=7")
 try:
     print(find_function("flagged:model_fn")(None, None, None), flags.FLAGS.is_parsed())

@@ -13,8 +13,8 @@ from tests.components.trainer.tfjob.api_server import NAMESPACE
 from tests.pipeline.runners.deployed import OF_TFJOB
 from tfx_estimator.components.trainer.tfjob.api import ExpiredError, Kube, LostError, TakenError
 from tfx_estimator.components.trainer.tfjob.manifest import make_manifest
+from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.errors import PipelineError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 

@@ -27,14 +27,14 @@ from tfx_estimator.components.trainer.tfjob import failures
 from tfx_estimator.components.trainer.tfjob.api import Kube
 from tfx_estimator.components.trainer.tfjob.launcher import TRAINING, Launcher
 from tfx_estimator.components.trainer.tfjob.pods import PodFailure
-from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.errors import (
+from tfx_estimator.pipeline.base.errors import (
     PipelineError,
     StoppedError,
     TaskFailedError,
     TaskStalledError,
     UserCodeError,
 )
+from tfx_estimator.pipeline.config import load
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 

@@ -22,7 +22,7 @@ from tfx_estimator.components.trainer.tfjob.api import LostError
 from tfx_estimator.components.trainer.tfjob.failures import Failures
 from tfx_estimator.components.trainer.tfjob.pods import Pods
 from tfx_estimator.components.trainer.tfjob.progress import Progress
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
 
 pytestmark = pytest.mark.unit
 

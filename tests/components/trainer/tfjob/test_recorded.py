@@ -18,7 +18,7 @@ from tfx_estimator.components.trainer.tfjob import launcher as module
 from tfx_estimator.components.trainer.tfjob import pending, watching
 from tfx_estimator.components.trainer.tfjob.api import Kube, LostError
 from tfx_estimator.components.trainer.tfjob.watching import LISTED, LOST, POD, Notice, Watching
-from tfx_estimator.pipeline.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
+from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
 

@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.tfjob import pending
 from tfx_estimator.components.trainer.tfjob.api import Kube
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.submit import follow
 from tfx_estimator.pipeline.submit.tfjobs import TfJobs
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.user_input.shared_batches import hand_out_batches, share, split_batches
 from tfx_estimator.components.trainer.user_input.short_batches import fill_short_batches
 from tfx_estimator.data.input_fn import ExampleReader
+from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
-from tfx_estimator.pipeline.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 

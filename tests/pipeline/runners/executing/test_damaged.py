@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.errors import DeclarationError, TfxEstimatorError
+from tfx_estimator.pipeline.base.errors import DeclarationError, TfxEstimatorError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.runners.executing import container

@@ -16,12 +16,12 @@ import psutil
 import pytest
 
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, VERTEX
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 from tfx_estimator.pipeline.runners.executing.execution import Execution, rebased
 from tfx_estimator.pipeline.runners.executing.job import read_job
 from tfx_estimator.pipeline.runners.listener import NodeRun
-from tfx_estimator.pipeline.targets import KUBEFLOW_V2, VERTEX
 
 pytestmark = pytest.mark.unit
 

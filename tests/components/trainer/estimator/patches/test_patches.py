@@ -16,8 +16,8 @@ import tensorflow as tf
 from tests.root import ROOT
 from tfx_estimator.components.trainer.estimator.patches import replica_fixes, tensorflow_fixes
 from tfx_estimator.components.trainer.patch import Patch
+from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.errors import TrainingError
 
 FAULTS = Path(__file__).with_name("faults.py")
 Found = dict[str, Any]

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
 # A daemon as books have it, with an environment of its own; then the end that the test wants.
 KEPT = """
 import os, signal, subprocess, sys, time
-from tfx_estimator.pipeline.ending.keeper import keep
+from tfx_estimator.pipeline.base.ending.keeper import keep
 
 keep(os.getppid())
 if not os.fork():

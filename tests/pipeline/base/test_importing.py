@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from tfx_estimator.pipeline.importing import uncollected
+from tfx_estimator.pipeline.base.importing import uncollected
 
 pytestmark = pytest.mark.unit
 

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Optional
 
-from tfx_estimator.pipeline.errors import RETRYABLE, PipelineError
-from tfx_estimator.pipeline.log import get_logger
+from tfx_estimator.pipeline.base.errors import RETRYABLE, PipelineError
+from tfx_estimator.pipeline.base.log import get_logger
 
 _POLL_SECONDS = 0.05
 # For the lock of a machine that was lost: NFS 4 gives a client 90 s to come back.

@@ -16,8 +16,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Optional
 
-from tfx_estimator.pipeline.errors import PipelineError
-from tfx_estimator.pipeline.files import write_whole
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.files import write_whole
 
 # A note of the Trainer's: where it trains. Empty once that is published.
 TRAINING_FOLDER = "training_folder"

@@ -15,8 +15,8 @@ import pytest
 
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.ending import scratch
-from tfx_estimator.pipeline.errors import PipelineError
+from tfx_estimator.pipeline.base.ending import scratch
+from tfx_estimator.pipeline.base.errors import PipelineError
 
 pytestmark = pytest.mark.unit
 
@@ -100,7 +100,7 @@ def test_what_no_run_has_left_is_borne(place, monkeypatch, kind):
 
 def test_many_at_once_do_not_remove_each_others(place):
     code = (
-        "import os; from tfx_estimator.pipeline.ending import scratch\n"
+        "import os; from tfx_estimator.pipeline.base.ending import scratch\n"
         "for _ in range(30):\n"
         "    with scratch.used():\n"
         "        open(os.path.join(os.environ['TMPDIR'], 'x'), 'w').close(); assert os.listdir(os.environ['TMPDIR'])\n"

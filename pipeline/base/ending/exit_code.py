@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Optional
 
-from tfx_estimator.pipeline.ending import signals
-from tfx_estimator.pipeline.errors import TfxEstimatorError, exit_code_of
+from tfx_estimator.pipeline.base.ending import signals
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError, exit_code_of
 
 
 def of(work: Callable[[], Optional[int]]) -> int:

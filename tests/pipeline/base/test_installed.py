@@ -6,7 +6,7 @@ from importlib import metadata
 
 import pytest
 
-from tfx_estimator.pipeline.installed import version_of
+from tfx_estimator.pipeline.base.installed import version_of
 
 pytestmark = pytest.mark.unit
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 import tfx_estimator
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.errors import DeclarationError
 
 # Of every step's container.
 COMPILED_BY = "TFX_ESTIMATOR_COMPILED_BY"

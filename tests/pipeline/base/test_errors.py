@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from tfx_estimator.pipeline import errors
+from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.config.problems import Problem, to_error
 
 pytestmark = pytest.mark.unit

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 # Two lines are printed: one when a signal may come, one when what must be whole is.
 HOLDS = """
 import os, sys, time
-from tfx_estimator.pipeline.ending import signals
+from tfx_estimator.pipeline.base.ending import signals
 with signals.handled():
     try:
         with signals.held():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfx_estimator.pipeline.text import duration, first_line, one_line, printable
+from tfx_estimator.pipeline.base.text import duration, first_line, one_line, printable
 
 pytestmark = pytest.mark.unit
 

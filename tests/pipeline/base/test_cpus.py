@@ -11,7 +11,7 @@ import pytest
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.supervisor.process import _inherited
 from tfx_estimator.components.trainer.task.threads import keep_to_quota
-from tfx_estimator.pipeline import cpus
+from tfx_estimator.pipeline.base import cpus
 from tfx_estimator.pipeline.doctor import machine
 
 pytestmark = pytest.mark.unit

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline import fresh_python
-from tfx_estimator.pipeline.user_source import loader
+from tfx_estimator.pipeline.user_source import fresh_python, loader
 
 pytestmark = pytest.mark.unit
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from tfx_estimator.pipeline.errors import TfxEstimatorError
-from tfx_estimator.pipeline.text import one_line
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.text import one_line
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Optional
 
-from tfx_estimator.pipeline.ending import shared_status
+from tfx_estimator.pipeline.base.ending import shared_status
 
 # The last is that of a closed terminal: `nohup` has it ignored.
 _CLOSED = (signal.SIGHUP,) if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else ()

@@ -25,7 +25,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.text import one_line, printable
+from tfx_estimator.pipeline.base.text import one_line, printable
 
 # Set where whoever starts the tasks of a cluster starts one again that ends with this code, as a TFJob does.
 RETRYABLE = "TFX_ESTIMATOR_RETRYABLE_EXIT_CODE"

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from tests.root import ROOT
-from tfx_estimator.pipeline.ending import exit_code, signals
-from tfx_estimator.pipeline.errors import RETRYABLE, StoppedError, TaskFailedError, UserCodeError
+from tfx_estimator.pipeline.base.ending import exit_code, signals
+from tfx_estimator.pipeline.base.errors import RETRYABLE, StoppedError, TaskFailedError, UserCodeError
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from tests.root import ROOT
-from tfx_estimator.pipeline.files import finite, make_dated, read_tail, write_json, write_whole
+from tfx_estimator.pipeline.base.files import finite, make_dated, read_tail, write_json, write_whole
 
 pytestmark = pytest.mark.unit
 
@@ -34,7 +34,7 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_else(tmp_path):
     write_whole(file, "before")
     code = (
         "import resource, signal, sys\n"
-        "from tfx_estimator.pipeline.files import write_whole\n"
+        "from tfx_estimator.pipeline.base.files import write_whole\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "write_whole(sys.argv[1], b'x' * 5000)\n"
@@ -94,7 +94,7 @@ def test_a_file_system_without_links_has_new_files_too(tmp_path, monkeypatch):
 
 
 def test_no_part_of_the_product_renames_a_file_into_place_by_itself():
-    allowed = {"pipeline/files.py", "components/trainer/protocol/stop.py"}  # there the first word counts
+    allowed = {"pipeline/base/files.py", "components/trainer/protocol/stop.py"}  # there the first word counts
     files = [file for folder in PRODUCT for file in (ROOT / folder).glob("**/*.py")]
     found = {str(file.relative_to(ROOT)) for file in files if "os.replace(" in file.read_text(encoding="utf-8")}
     assert found <= allowed

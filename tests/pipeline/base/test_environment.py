@@ -11,8 +11,8 @@ import pytest
 
 from tests.root import ROOT
 from tests.stack import HERE
+from tfx_estimator.pipeline.base.environment import without_other_keras
 from tfx_estimator.pipeline.base.stack.stacks import KERAS, LEGACY
-from tfx_estimator.pipeline.environment import without_other_keras
 
 # What is wrong here, and what our processes have instead.
 WRONG, CHOSEN = ("1", None) if HERE is LEGACY else ("0", "1")

@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.unit, pytest.mark.timeout(90)]
 
 WORK = """
 import atexit, concurrent.futures, multiprocessing, os, signal, sys, threading, time
-from tfx_estimator.pipeline.ending.keeper import keep
-from tfx_estimator.pipeline.ending.leaving import leave_within
+from tfx_estimator.pipeline.base.ending.keeper import keep
+from tfx_estimator.pipeline.base.ending.leaving import leave_within
 
 SECONDS = float(sys.argv[1])
 end_within = keep(os.getppid())
