@@ -12,7 +12,7 @@ from tfx_estimator.pipeline.base import log
 
 NONE_WRITTEN = (
     "no EvalSavedModel is written, which TFMA of this stack does not read: "
-    "the Evaluator takes a signature of the served model (docs/your-code.md)"
+    "the Evaluator takes a signature of the served model (docs/module-files.md)"
 )
 
 _log = log.get_logger("trainer")
