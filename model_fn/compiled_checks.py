@@ -71,8 +71,8 @@ def check_compiled(
 
 def _refuse_one_hot(model: tf.keras.Model, target: str, outputs: Any) -> None:
     """Refuses a loss of Keras's that spreads a label over all scores, without a word; the user's own may be any."""
-    own, flat, given = {*own_methods(model)}, tf.nest.flatten(outputs), model.loss
-    if "compute_loss" in own or {"train_step", "test_step"} <= own:
+    flat, given = tf.nest.flatten(outputs), model.loss
+    if "compute_loss" in own_methods(model):
         return
     if isinstance(given, Mapping):
         names = sorted(outputs) if isinstance(outputs, Mapping) else output_names(model, len(flat))

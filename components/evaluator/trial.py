@@ -22,7 +22,9 @@ from tfx_estimator.pipeline.config.problems import nearest
 _EACH, _LEAST = 3, 8
 _MOST_CLASSES = 1000
 # What TFMA measures without a word, and wrongly: by labels that are no class's number; of a class, where it takes all.
-_OF_OTHER_LABELS = re.compile("(TopK)?Categorical|OneHot|MultiLabel|SetMatch|CosineSimilarity|ExactMatch|Accuracy")
+_OF_OTHER_LABELS = re.compile(
+    "(TopK)?Categorical|OneHot|MultiLabel|SetMatch|CosineSimilarity|ExactMatch|Accuracy|FBeta|(Mean)?IoU"
+)
 _OF_ALL = re.compile("Sparse|.*ExampleCount|.*Discrimination|SquaredPearson")
 
 
@@ -54,7 +56,9 @@ def try_metrics(config: tfma.EvalConfig, num_classes: int) -> None:
 def _refuse_wrong(metric: tfma.MetricConfig, spec: tfma.MetricsSpec) -> None:
     thresholds = json.loads(metric.config or "{}").get("thresholds")
     if _OF_OTHER_LABELS.match(metric.class_name):
-        raise ValueError("it reads one-hot labels, or others, and those of a classifier here are numbers")
+        raise ValueError(
+            "it reads one-hot labels, or a label as a score: those of a classifier here are numbers of classes"
+        )
     if _OF_ALL.match(metric.class_name) and (spec.HasField("binarize") or spec.HasField("aggregate")):
         raise ValueError("it is of all classes at once, without binarize, top_k or aggregate")
     if metric.class_name.startswith("AUC") and isinstance(thresholds, list) and thresholds != sorted({*thresholds}):
@@ -77,7 +81,10 @@ def _try(config: tfma.EvalConfig, num_classes: int, seen: set[tuple[str, Any]]) 
     for key in metric_specs.metric_thresholds_from_metrics_specs(config.metrics_specs, eval_config=config):
         value = measured.get(key._replace(is_diff=False) if key.is_diff else key)
         if not isinstance(value, (int, float, np.number)):
-            raise ValueError("it has a threshold, and TFMA has no single number under its name: see binarize and top_k")
+            raise ValueError(
+                "it has a threshold, and TFMA has no single number under its name: use binarize or top_k in place of "
+                "options, and aggregate: macro in place of weighted_macro"
+            )
 
 
 def try_signature(saved_model: str, config: tfma.EvalConfig, serialized: Sequence[bytes]) -> None:
@@ -119,14 +126,17 @@ def try_signature(saved_model: str, config: tfma.EvalConfig, serialized: Sequenc
 
 def _refusal(metric: tfma.MetricConfig, what: str) -> DeclarationError:
     options = f" with {metric.config}" if metric.config else ""
-    name, known = metric.class_name, {*metric_types.registered_metrics(), *vars(tf.keras.metrics)}
+    name, of_keras = metric.class_name, (key for key, each in vars(tf.keras.metrics).items() if isinstance(each, type))
+    known = {each for each in (*metric_types.registered_metrics(), *of_keras) if not _OF_OTHER_LABELS.match(each)}
     near = f"Sparse{name}" if f"Sparse{name}" in known else "" if name in known else nearest(name, known)
+    if name.lower() in ("acc", "accuracy"):
+        near = "SparseCategoricalAccuracy"
     return DeclarationError(
         f"evaluator.metrics: {name}{options} {what}",
         expected="a metric, and options, that TFMA can measure of scores and a label for each example",
         todo=f"did you mean `{near}`?"
         if near
-        else "correct its options, or remove it; see https://www.tensorflow.org/tfx/model_analysis/metrics",
+        else "correct its options, or binarize, top_k and aggregate, or remove it; see https://www.tensorflow.org/tfx/model_analysis/metrics",
     )
 
 

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Optional, TypeGuard, Union
 
-from tfx_estimator.components.trainer.claim_file import ClaimFile, StoredClaim
+from tfx_estimator.components.trainer.claim_file import BRIEF, LONG, ClaimFile, StoredClaim
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
 from tfx_estimator.components.trainer.folder_lock import is_here, locked, process
 from tfx_estimator.pipeline.base.errors import StoppedError, TrainingError
@@ -83,9 +83,11 @@ class _Claim:
         seen = first = self._file.read()
         if first is not None and not _is_dead(first):
             logger.info(f"another job has claimed {self._folder}: waiting {patience:g} s for a sign of life of it")
-            deadline = time.monotonic() + patience
-            while seen == first and time.monotonic() < deadline:
-                time.sleep(min(1.0, patience / 10))
+            pause, waited = min(1.0, patience / 10), 0.0
+            # Counted are the pauses alone: a store that does not answer this job hears nothing of the other either.
+            while seen == first and waited < patience:
+                time.sleep(pause)
+                waited += pause
                 seen = self._file.read()
         if seen in (first, None):
             self._file.write(self._mine, seen)
@@ -95,9 +97,9 @@ class _Claim:
             todo = "wait for it, or cancel it; or compile with another name or trainer.seed"
             raise TrainingError(what, expected=_EXPECTED, todo=todo)
 
-    def look(self) -> dict[str, Any]:
+    def look(self, seconds: float = LONG) -> dict[str, Any]:
         """Returns what it says; raises StoppedError if it is not this job's any more."""
-        if self._is_mine(now := self._file.read()):
+        if self._is_mine(now := self._file.read(seconds)):
             return now
         what = f"another job{_where(now)} has taken over {self._folder}: this one gave no sign of life for a while"
         todo = "wait for the other; then run this one again, if it is still wanted"
@@ -108,19 +110,19 @@ class _Claim:
         """Gives signs of life."""
         while not ended.wait(beat):
             try:
-                now = self.look()
+                now = self.look(BRIEF)
                 self._mine["beat"] += 1
-                self._file.write(self._mine, now)
+                self._file.write(self._mine, now, BRIEF)
             except StoppedError as error:
                 logger.error(error.what)
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
             except Exception as error:  # file systems have errors of their own; the next beat may come through
-                logger.info(f"the claim cannot be renewed: {error}")
+                logger.warning(f"the claim cannot be renewed: {error}")
 
     def give_back(self) -> None:
         """Removes it, if it is still this job's."""
-        if self._is_mine(now := self._file.read()):
+        if self._is_mine(now := self._file.read(BRIEF)):
             self._file.remove(now)
 
     def _is_mine(self, claim: Optional[dict[str, Any]]) -> TypeGuard[dict[str, Any]]:

@@ -13,8 +13,14 @@ from tfx_estimator.pipeline.config.section import MAX_STEPS, Section
 METRICS = ("accuracy", "average_loss", "loss")
 # For editors that check YAML by the JSON schema.
 METRIC_SCHEMA = {"type": "string", "minLength": 1}
-_LESS = re.compile(r"loss|error|entropy|perplexity|divergence|(^|_)(rmse|mse|mae|mape|msle)($|_)")
-_MORE = re.compile(r"acc(uracy)?($|_)|auc|precision|recall|(^|_)f1|sensitivity|specificity|cosine_similarity")
+_LESS = re.compile(
+    r"loss|error|entropy|perplexity|divergence|hinge|false_?(positive|negative)|miss_?rate|fall_?out"
+    r"|(^|_)(rmse|mse|mae|mape|msle|fpr|fnr)($|_)"
+)
+_MORE = re.compile(
+    r"acc(uracy)?($|_)|auc|precision|recall|(^|_)f1|sensitivity|specificity|cosine_similarity|matthews|(^|_)r2"
+    r"|true_?(positive|negative)|(^|_)(tpr|tnr|ppv|npv)($|_)"
+)
 
 _METRIC = constr(min_length=1, max_length=200, strip_whitespace=True)
 

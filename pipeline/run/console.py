@@ -61,7 +61,7 @@ def run_declaration(
     folders = PipelineFolders(workdir, loaded.declaration.name)
     with in_order(folders), contextlib.nullcontext() if cluster is None else Rendezvous(folders, cluster).led():
         logs = _make_logs(loaded, folders)
-        with quiet(os.path.join(logs, "pipeline.base.log"), terminal_fd) as terminal:
+        with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:
             view = View(console := make_console(terminal))
             page = reported(results, view, logs) if report else contextlib.nullcontext()
             results.name, results.notes = folders.name, loaded.notes
@@ -89,7 +89,7 @@ def _run(
     results: Summary,
     tries: bool,
 ) -> None:
-    with view.explaining(os.path.join(logs, "pipeline.base.log")):
+    with view.explaining(os.path.join(logs, "pipeline.log")):
         title(console, folders, loaded.source)
         for note in loaded.notes:
             console.print(f"  note: {one_line(note)}")

@@ -51,9 +51,9 @@ def execute_file(
     results.name = job.name
     with in_order(folders), scratch.used():
         logs = folders.make_logs()
-        with quiet(os.path.join(logs, "pipeline.base.log"), terminal_fd) as terminal:
+        with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:
             view = View(console := make_console(terminal))
-            log = os.path.join(logs, "pipeline.base.log")
+            log = os.path.join(logs, "pipeline.log")
             with recorded(results, view, logs, terminal_fd != 1):
                 with view.explaining(log):
                     title(console, folders, path)

@@ -21,8 +21,7 @@ def only_machine(folders: PipelineFolders) -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         try:
-            with reached(folders.home):
-                stack.enter_context(claimed(folders.home))
+            stack.enter_context(claimed(folders.home))
         except TrainingError as error:
             raise PipelineError(
                 f"another machine is using {folders.home}: {error.what}",

@@ -76,8 +76,9 @@ def refuse_compiled(model: Any) -> None:
         raise UserCodeError(
             "trainer.model: the function returns a compiled Keras model, which trainer.path: estimator does not train",
             expected="a network that is not compiled, which is trained by the declared optimizer and loss",
-            todo="set trainer.path: keras, which trains a compiled model as it is; or name a trainer.module_file whose "
-            "trainer_fn makes the Estimator, by tf.keras.estimator.model_to_estimator",
+            todo="set trainer.path: keras, which trains a compiled model as it is; return it without compile, as "
+            "load_model(path, compile=False) does; or name a trainer.module_file whose trainer_fn makes the Estimator, "
+            "by tf.keras.estimator.model_to_estimator",
         )
 
 

@@ -75,12 +75,12 @@ def test_a_full_file_system_is_named_with_what_it_has_none_of(tmp_path, options)
 
 def test_a_database_on_a_full_disk_is_told_by_the_folder_of_the_run(tmp_path):
     error = RuntimeError("Error when executing query: database or disk is full query:  INSERT INTO `Attribution`")
-    assert said(error, tmp_path / "pipeline.base.log").startswith(f"the disk of {tmp_path} ")
+    assert said(error, tmp_path / "pipeline.log").startswith(f"the disk of {tmp_path} ")
 
 
 def test_a_database_that_cannot_be_opened_where_there_is_room_is_something_else(tmp_path):
     error = sqlite3.OperationalError("unable to open database file")
-    assert "the disk of" not in str(explain(error, "Transform", str(tmp_path / "pipeline.base.log")))
+    assert "the disk of" not in str(explain(error, "Transform", str(tmp_path / "pipeline.log")))
 
 
 def test_no_more_files_may_be_open(tmp_path):
