@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from tfx_estimator.model_fn.keras_model import output_names
 from tfx_estimator.model_fn.own_methods import own_methods
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.distribution import Distribution
+
+_OF_ONE_HOT = re.compile("(top_?k_?)?categorical|one_?hot|cosine_?similarity|f(beta|1)score", re.IGNORECASE)
 
 
 def check_compiled(
@@ -46,6 +49,7 @@ def check_compiled(
             todo="compile it with the loss that evaluations report",
         )
     _refuse_one_hot(model, target, outputs)
+    _refuse_one_hot_metrics(model, target)
     if distribution.train.gradient_compression != "none":
         refuse_option(target, "trainer.distribution.train.gradient_compression")
     # Within one that scales the loss.
@@ -87,6 +91,22 @@ def _refuse_one_hot(model: tf.keras.Model, target: str, outputs: Any) -> None:
                 expected="a loss of labels that are numbers, int64 [batch]",
                 todo="compile it with sparse_categorical_crossentropy, or a loss of your own that calls "
                 "tf.one_hot(labels, num_classes) itself",
+            )
+
+
+def _refuse_one_hot_metrics(model: tf.keras.Model, target: str) -> None:
+    """Refuses a metric of Keras's that takes a class's number for its one-hot label, and measures something else."""
+    if {"test_step", "compute_metrics"} & {*own_methods(model)}:
+        return
+    lists = (getattr(model.compiled_metrics, each, None) for each in ("_user_metrics", "_user_weighted_metrics"))
+    for metric in tf.nest.flatten(list(lists)):
+        name = metric if isinstance(metric, str) else getattr(metric, "__name__", type(metric).__name__)
+        home = "keras." if isinstance(metric, str) else getattr(metric, "__module__", "")
+        if home.startswith(("keras.", "tf_keras.")) and _OF_ONE_HOT.match(name):
+            raise UserCodeError(
+                f"trainer.model: {target!r} returns a model with the metric {name}, which is of one-hot labels",
+                expected="metrics of labels that are numbers, int64 [batch]",
+                todo="compile it with accuracy, or with sparse metrics such as SparseTopKCategoricalAccuracy",
             )
 
 

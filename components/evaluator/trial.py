@@ -23,7 +23,8 @@ _EACH, _LEAST = 3, 8
 _MOST_CLASSES = 1000
 # What TFMA measures without a word, and wrongly: by labels that are no class's number; of a class, where it takes all.
 _OF_OTHER_LABELS = re.compile(
-    "(TopK)?Categorical|OneHot|MultiLabel|SetMatch|CosineSimilarity|ExactMatch|Accuracy|FBeta|(Mean)?IoU"
+    "(TopK)?Categorical|OneHot|MultiLabel|SetMatch|CosineSimilarity|ExactMatch|Accuracy|FBeta|(Mean)?IoU|Sum$"
+    "|MeanRelativeError"
 )
 _OF_ALL = re.compile("Sparse|.*ExampleCount|.*Discrimination|SquaredPearson")
 
@@ -56,9 +57,7 @@ def try_metrics(config: tfma.EvalConfig, num_classes: int) -> None:
 def _refuse_wrong(metric: tfma.MetricConfig, spec: tfma.MetricsSpec) -> None:
     thresholds = json.loads(metric.config or "{}").get("thresholds")
     if _OF_OTHER_LABELS.match(metric.class_name):
-        raise ValueError(
-            "it reads one-hot labels, or a label as a score: those of a classifier here are numbers of classes"
-        )
+        raise ValueError("it reads one-hot labels, or labels as scores: those of a classifier here are numbers")
     if _OF_ALL.match(metric.class_name) and (spec.HasField("binarize") or spec.HasField("aggregate")):
         raise ValueError("it is of all classes at once, without binarize, top_k or aggregate")
     if metric.class_name.startswith("AUC") and isinstance(thresholds, list) and thresholds != sorted({*thresholds}):
@@ -83,7 +82,7 @@ def _try(config: tfma.EvalConfig, num_classes: int, seen: set[tuple[str, Any]]) 
         if not isinstance(value, (int, float, np.number)):
             raise ValueError(
                 "it has a threshold, and TFMA has no single number under its name: use binarize or top_k in place of "
-                "options, and aggregate: macro in place of weighted_macro"
+                "options, and macro in place of weighted_macro"
             )
 
 
@@ -129,8 +128,9 @@ def _refusal(metric: tfma.MetricConfig, what: str) -> DeclarationError:
     name, of_keras = metric.class_name, (key for key, each in vars(tf.keras.metrics).items() if isinstance(each, type))
     known = {each for each in (*metric_types.registered_metrics(), *of_keras) if not _OF_OTHER_LABELS.match(each)}
     near = f"Sparse{name}" if f"Sparse{name}" in known else "" if name in known else nearest(name, known)
-    if name.lower() in ("acc", "accuracy"):
-        near = "SparseCategoricalAccuracy"
+    near = {"acc": "SparseCategoricalAccuracy", "accuracy": "SparseCategoricalAccuracy", "fbetascore": "F1Score"}.get(
+        name.lower(), near
+    )
     return DeclarationError(
         f"evaluator.metrics: {name}{options} {what}",
         expected="a metric, and options, that TFMA can measure of scores and a label for each example",

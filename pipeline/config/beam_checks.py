@@ -20,7 +20,6 @@ _HERE = "Dataflow's workers do not see this machine's files"
 _BUCKET = "a folder in a bucket: gs://BUCKET/FOLDER"
 
 _ENDPOINT = re.compile(r"[^\s:/]+:[0-9]{1,5}")
-_AN_ENDPOINT = "HOST:PORT"
 # Environment -> what `environment_config` is there.
 _CONFIGS = {
     "EXTERNAL": "HOST:PORT of the worker pool",
@@ -134,7 +133,7 @@ def _portable(beam: BeamSection, target: str) -> Iterator[Problem]:
         value = getattr(beam, name)
         if value is not None and not _ENDPOINT.fullmatch(value):
             yield Problem(
-                f"beam.{name}", "this is no endpoint", _AN_ENDPOINT, "localhost:8099, for example", value=value
+                f"beam.{name}", "this is no endpoint", "HOST:PORT", "localhost:8099, for example", value=value
             )
     kind, config = beam.environment_type, beam.environment_config
     if kind is None:

@@ -55,12 +55,8 @@ def check_stack(target: str) -> None:
         )
 
 
-def check_deploy(declaration: Declaration, target: str = "") -> Iterator[Problem]:
-    """Checks what holds wherever it is deployed, in the words of the target if there is one.
-
-    Args:
-        target: One of `targets.ALL_TARGETS`; empty if it runs on this machine.
-    """
+def check_deploy(declaration: Declaration) -> Iterator[Problem]:
+    """Checks what holds wherever it is deployed."""
     deploy = declaration.deploy
     if deploy is None:
         return

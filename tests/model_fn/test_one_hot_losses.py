@@ -86,7 +86,7 @@ def test_what_is_the_users_own_or_of_numbers_is_not(tf, loss, units):
 
 @pytest.mark.parametrize(
     ("methods", "told"),
-    [(["compute_loss"], ""), (["train_step", "test_step"], ""), (["train_step"], "the loss mse")],
+    [(["compute_loss"], ""), (["train_step", "test_step"], "the loss mse")],
 )
 def test_what_a_method_of_the_users_gives_labels_of_its_own_is_not(tf, methods, told):
     kind = type("Own", (tf.keras.Model,), {name: lambda *values, **named: None for name in methods})
@@ -95,6 +95,24 @@ def test_what_a_method_of_the_users_gives_labels_of_its_own_is_not(tf, methods, 
         _check(model)
         return
     with pytest.raises(UserCodeError, match=told):
+        _check(model)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "named"),
+    [
+        (["accuracy", "sparse_top_k_categorical_accuracy"], ""),
+        (["categorical_accuracy"], "categorical_accuracy"),
+        ([lambda tf: tf.keras.metrics.TopKCategoricalAccuracy(2)], "TopKCategoricalAccuracy"),
+    ],
+)
+def test_a_metric_of_one_hot_labels_is_refused(tf, metrics, named):
+    model = _model(tf, SPARSE)
+    model.compile("sgd", SPARSE, metrics=[each(tf) if callable(each) else each for each in metrics])
+    if not named:
+        _check(model)
+        return
+    with pytest.raises(UserCodeError, match=f"the metric {named}, which is of one-hot labels"):
         _check(model)
 
 

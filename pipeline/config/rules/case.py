@@ -22,13 +22,11 @@ class Case:
 
     Args:
         search_paths: Folders where the user's modules are looked for before `sys.path`.
-        target: Where the pipeline is to be deployed; empty if it runs on this machine.
     """
 
-    def __init__(self, declaration: Declaration, search_paths: Sequence[str] = (), target: str = "") -> None:
+    def __init__(self, declaration: Declaration, search_paths: Sequence[str] = ()) -> None:
         self.declaration = declaration
         self.search_paths = search_paths
-        self.target = target
 
     @classmethod
     def of_trainer(cls, trainer: TrainerSection) -> Case:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfx_estimator.pipeline.config.rules.case import Case
-from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Rule, given
+from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Rule, conflict, given
 
 _TRAIN = "trainer.distribution.train"
 _PARTITIONER = f"{_TRAIN}.variable_partitioner"
@@ -36,6 +36,12 @@ _CUT = given(
         "variable_partitioner only with trainer.path keras or keras_custom_loop",
         "remove it, or set trainer.path to keras",
         ("trainer.path",),
+    ),
+    conflict(
+        "trainer.optimizer.name",
+        _PARTITIONER,
+        lambda case: case.trainer.path != "estimator" and case.trainer.optimizer.name == "adafactor",
+        "adafactor keeps means of a variable's rows and columns, and would keep others of each part of it",
     ),
     Rule(
         _PARTITIONER,

@@ -97,13 +97,15 @@ def written(case: Case, path: str) -> str:
         value = value[int(key)] if isinstance(value, (list, tuple)) else getattr(value, key, None)
     if value is None or isinstance(value, (BaseModel, Mapping)):
         return ""
+    if isinstance(value, float):
+        return f"{value:g}"
     return inline(list(value) if isinstance(value, tuple) else value)
 
 
 def _each(found: Any) -> Iterator[Mapping[str, Any]]:
     if found and isinstance(found, Mapping):
         yield found
-    elif isinstance(found, Iterable) and not isinstance(found, str):
+    elif isinstance(found, (Iterator, list, tuple)):
         for each in found:
             yield from _each(each)
     elif found:

@@ -35,7 +35,7 @@ PRECISION = given(
     conflict(
         PRECISION_KEY,
         SYNC_KEY,
-        lambda case: _float16(case) and case.trainer.sync_every,
+        lambda case: _float16(case) and case.trainer.sync_every is not None,
         "in float16 the loss is scaled, and each worker would change the scale, and skip steps, by itself",
     ),
     conflict(
@@ -49,12 +49,14 @@ PRECISION = given(
         lambda case: _float16(case) and case.train.asynchronous,
         "in float16 the loss is scaled, and each worker would change the scale under the others' steps",
         "mixed_bfloat16 or float32 with {train.strategy}",
+        "choose one of them, or another strategy",
     ),
     of_strategy(
         PRECISION_KEY,
         lambda case: _float16(case) and case.train.takes("tpu"),
         "a TPU has no float16",
         "mixed_bfloat16 or float32 on a TPU",
+        "choose one of them, or another strategy",
     ),
 )
 

@@ -47,3 +47,17 @@ def test_what_is_refused(path, train, sharding, found):
     }
     declaration = Declaration.parse_obj({"name": "d", "data": {"dataset": "digits"}, "trainer": trainer})
     assert [problem.path for problem in broken(PARAMETER_SERVERS, Case(declaration))] == found
+
+
+@pytest.mark.parametrize(("name", "cut", "told"), [("adafactor", CUT, 1), ("adafactor", None, 0), ("adam", CUT, 0)])
+def test_an_optimizer_that_keeps_means_of_rows_has_whole_variables(name, cut, told):
+    trainer = {
+        "path": "keras",
+        "model": "mnist_cnn",
+        "train_steps": 10,
+        "optimizer": {"name": name},
+        "distribution": {"train": {"strategy": "parameter_server", "workers": 2, "variable_partitioner": cut}},
+    }
+    declaration = Declaration.parse_obj({"name": "d", "data": {"dataset": "digits"}, "trainer": trainer})
+    found = list(broken(PARAMETER_SERVERS, Case(declaration)))
+    assert [problem.path for problem in found] == told * ["trainer.optimizer.name"]
