@@ -36,7 +36,9 @@ def test_a_module_file_is_refused(write, good, refuse, function):
 
 def test_float16_is_refused_where_workers_train_by_themselves(good, refuse, write):
     synced = "  path: keras\n  sync_every: 2\n  distribution: {train: {strategy: multi_worker_mirrored, workers: 2}}\n"
-    assert "change the scale, and skip steps, by itself" in refuse(good + synced + "  precision: mixed_float16\n")
+    message = refuse(good + synced + "  precision: mixed_float16\n")
+    assert "change the scale, and skip steps, by itself" in message
+    assert "has 1 problem" in message
     load(write(good + synced + "  precision: mixed_bfloat16\n"))
 
 
