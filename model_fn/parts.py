@@ -9,7 +9,7 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 
 
 def refuse_clipped_parts(model: tf.keras.Model, target: str) -> None:
-    """Refuses a model that would be trained into another one in the parts of its variables.
+    """Refuses a model whose gradients Keras would clip part by part, not variable by variable.
 
     Args:
         model: A network, or a compiled model, with all its variables.

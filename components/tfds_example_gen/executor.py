@@ -26,8 +26,7 @@ from tfx_estimator.components.unkeyed import unkeyed_property
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import ExampleRange, ImageSource, open_source
 from tfx_estimator.data.sources.splits import cut
-from tfx_estimator.pipeline.base import errors
-from tfx_estimator.pipeline.base.errors import DamagedDataError, TfxEstimatorError, to_json
+from tfx_estimator.pipeline.base.errors import DamagedDataError, PipelineError, TfxEstimatorError, from_json, to_json
 from tfx_estimator.pipeline.config.data import DataSection
 
 # What the folder of a split begins with.
@@ -119,7 +118,7 @@ def _check_files(shards: dict[str, list[Shard]]) -> None:
     """A runner that loses elements without an error must not pass, nor a file that readers would take for a shard."""
     missing = [shard.path for each in shards.values() for shard in each if not fileio.exists(shard.path)]
     if missing:
-        raise errors.PipelineError(
+        raise PipelineError(
             f"the Beam runner reported success, but did not write {len(missing)} files, first {missing[0]}",
             expected="every shard written",
             todo="use `beam: {runner: direct}`, or look into the runner's logs",
@@ -127,17 +126,17 @@ def _check_files(shards: dict[str, list[Shard]]) -> None:
     for each in shards.values():
         folder, known = os.path.dirname(each[0].path), {os.path.basename(shard.path) for shard in each}
         if others := sorted({name.rstrip("/") for name in fileio.listdir(folder)} - known):
-            raise errors.PipelineError(
+            raise PipelineError(
                 f"{folder} holds {len(others)} files that are no shards of it, first {others[0]}",
                 expected=f"its {len(each)} shards alone: whoever reads the split reads every file",
                 todo="see that nothing else writes there, and run it again",
             )
 
 
-def _first_error(scratch: str) -> errors.TfxEstimatorError | None:
+def _first_error(scratch: str) -> TfxEstimatorError | None:
     for path in sorted(fileio.glob(os.path.join(scratch, "*.error"))):
         with fileio.open(path) as file:
-            return errors.from_json(json.load(file))
+            return from_json(json.load(file))
     return None
 
 

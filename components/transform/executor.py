@@ -15,7 +15,7 @@ from tfx_estimator.components.inventory import reads_whole
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.user_source import loader
 
-_TIMES = 4
+_TRIES = 4
 
 
 class Executor(executor.Executor):
@@ -90,7 +90,7 @@ def renamed_again() -> Iterator[None]:
     rename = tf.io.gfile.rename
 
     def again(src: str, dst: str, overwrite: bool = False) -> None:
-        for tries_left in reversed(range(_TIMES)):
+        for tries_left in reversed(range(_TRIES)):
             try:
                 rename(src, dst, overwrite)
                 return

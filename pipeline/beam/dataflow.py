@@ -34,7 +34,7 @@ from setuptools import find_packages, setup
 
 setup(name="tfx-estimator", version={version!r}, packages=find_packages(), include_package_data=True)
 """
-_NOT = ("__pycache__",)
+_LEFT_OUT = ("__pycache__",)
 
 # From 25.3 on pip builds in an environment of its own, into which it would fetch setuptools; the image has it.
 # Source: https://github.com/apache/beam/pull/37331, of Beam 2.72.
@@ -175,7 +175,7 @@ def _files(package: Path, folder: Path) -> list[Path]:
     found = []
     for path in sorted((package / folder).iterdir()):
         relative = folder / path.name
-        if path.is_dir() and path.name not in _NOT:
+        if path.is_dir() and path.name not in _LEFT_OUT:
             found += _files(package, relative)
         elif path.is_file():
             found.append(relative)

@@ -32,8 +32,7 @@ from tfx_estimator.pipeline.config.tfjob_checks import check_tfjob
 from tfx_estimator.pipeline.config.travel_checks import check_travel
 from tfx_estimator.pipeline.config.yaml_text import inline
 
-_PATH = "trainer.augment"
-
+_AUGMENT = "trainer.augment"
 RULES = (*TRAINING, *STEP, *DISTRIBUTION, *PARAMETER_SERVERS, *RUN_FN)
 
 
@@ -51,7 +50,7 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
         *check_optimizer(declaration),
         *check_class_weights(declaration),
         *broken(RULES, Case(declaration, search_paths)),
-        *check_augment(declaration),
+        *_augment(declaration),
         *check_parallel(declaration, search_paths),
         *check_evaluator(declaration),
         # With a target, these paths are places of another machine.
@@ -181,7 +180,7 @@ def _pusher(declaration: Declaration) -> Iterator[Problem]:
         yield Problem("pusher.destination", reason, expected, "name another folder", value=destination)
 
 
-def check_augment(declaration: Declaration) -> Iterator[Problem]:
+def _augment(declaration: Declaration) -> Iterator[Problem]:
     """Checks that there are images to vary, by one operation after the other."""
     trainer = declaration.trainer
     for index, operation in enumerate(trainer.augment):
@@ -189,10 +188,10 @@ def check_augment(declaration: Declaration) -> Iterator[Problem]:
         if len(names) != 1:
             what = f"{' and '.join(names)} in one item: which of them comes first?" if names else "an empty item"
             todo = f"write [{', '.join(f'{{{name}: …}}' for name in names)}]" if names else "remove it"
-            yield Problem(f"{_PATH}.{index}", what, "one operation an item", todo)
+            yield Problem(f"{_AUGMENT}.{index}", what, "one operation an item", todo)
     if trainer.augment and trainer.module_file is not None:
         yield Problem(
-            _PATH,
+            _AUGMENT,
             "a module file reads its examples itself, so that nothing would be varied",
             "trainer.augment only where trainer.model is given",
             "remove it, and vary the images in the module file's own input_fn; or name a trainer.model",

@@ -18,7 +18,6 @@ from tfx_estimator.pipeline.config.tune import HYPERBAND, Hyperband
 _DISTRIBUTION = "trainer.distribution"
 # Values that switch something off. They are right wherever that does not exist.
 _OFF = (None, False, 0, "none")
-
 _OPTIMIZER = "trainer.optimizer"
 
 

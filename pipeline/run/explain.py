@@ -17,11 +17,11 @@ _DISK = ("No space left on device", "Disk quota exceeded", "database or disk is 
 # SQLite's, among others of a journal that it cannot make, as there is no inode for it.
 _MAY_BE_DISK = "unable to open database file"
 # A share of a disk, or of its inodes, below which there is no room.
-_NONE = 0.01
-_FILES = ("Too many open files",)
+_NO_ROOM = 0.01
+_OPEN_FILES = ("Too many open files",)
 _MEMORY = ("MemoryError", "Cannot allocate memory", "std::bad_alloc", "can't start new thread")
 # As TensorFlow and as Python name what they could not write.
-_PATH = re.compile(r"(/[^;:'\"\n]+); No space left|No space left on device: '(/[^'\n]+)'")
+_UNWRITTEN = re.compile(r"(/[^;:'\"\n]+); No space left|No space left on device: '(/[^'\n]+)'")
 
 _LONGEST = 600
 
@@ -76,18 +76,18 @@ def exhausted(errors: Iterable[BaseException], where: str, folder: str) -> Optio
         The error to show; None if it was something else.
     """
     text = "\n".join(f"{type(each).__name__}: {each}" for each in errors)
-    found = _PATH.search(text)
+    found = _UNWRITTEN.search(text)
     places = [os.path.dirname(found[1] or found[2])] if found else [folder, tempfile.gettempdir()]
     place = min((_there(each) for each in places), key=_room)
     room, of_inodes = _room(place)
-    if any(each in text for each in _DISK) or (_MAY_BE_DISK in text and room < _NONE):
-        if of_inodes and room < _NONE:
+    if any(each in text for each in _DISK) or (_MAY_BE_DISK in text and room < _NO_ROOM):
+        if of_inodes and room < _NO_ROOM:
             what, todo = f"has no inodes left of {os.statvfs(place).f_files:,}", "remove files there"
         else:
             what, todo = "is full", "make room there"
         what, expected = f"the disk of {one_line(place)} {what}", "room for what the pipeline makes"
         todo += ", or name another --workdir"
-    elif any(each in text for each in _FILES):
+    elif any(each in text for each in _OPEN_FILES):
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         what, expected, todo = f"no more than {files:,} files may be open", "more of them", "raise `ulimit -n`"
     elif any(each in text for each in _MEMORY):

@@ -23,7 +23,7 @@ from tfx_estimator.pipeline.user_source.pack import Packed, pack
 
 # Linux takes 131,071 bytes of one argument, or variable with its name; the rest is for what is known when a step runs.
 # Source: MAX_ARG_STRLEN in execve(2).
-MOST = 120_000
+MOST_BYTES = 120_000
 _ALL = "{{$}}"
 
 
@@ -169,11 +169,11 @@ def _of_pod(container: Mapping[str, Any]) -> Iterator[str]:
 
 def _check_length(what: str, words: Iterable[str]) -> None:
     longest = max(len(word.encode()) for word in words)
-    if longest > MOST:
+    if longest > MOST_BYTES:
         raise DeclarationError(
             f"the {what} could not be started: one of its arguments has {longest:,} bytes, and Linux takes no more "
             "than 131,071",
-            expected=f"at most {MOST:,} bytes of each, which leaves room for what is known when it runs",
+            expected=f"at most {MOST_BYTES:,} bytes of each, which leaves room for what is known when it runs",
             todo="shorten what is long: the names of the data's classes, which the step is told all of, or "
             "trainer.params; or take --target tfjob, whose pods read them from files",
         )

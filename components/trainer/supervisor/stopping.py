@@ -23,11 +23,10 @@ from tfx_estimator.components.trainer.supervisor.signals import Signals
 from tfx_estimator.pipeline.base.log import get_logger
 
 # Time from the chief's request to the step that it names, so that the others hear of it before.
-NOTICE_SECONDS = 5.0
+_STORED_NOTICE_SECONDS = 5.0
 # How long the others wait for the chief's request.
-PATIENCE_SECONDS = 10.0
-_FILE = "stop.json"
-
+_STORED_PATIENCE_SECONDS = 10.0
+_STORED_FILE = "stop.json"
 _POLL_SECONDS = 0.1
 # All tasks of a cluster must hear of a stop before the step that it names; they look ten times a second.
 _STOP_NOTICE_SECONDS = 1.0
@@ -114,7 +113,7 @@ class Stopping:
             self._stored.ask(self._step(group), over)
         elif not self._stored.hear() and not over:
             # The chief may have got no signal, and then names no step.
-            deadline = time.monotonic() + PATIENCE_SECONDS
+            deadline = time.monotonic() + _STORED_PATIENCE_SECONDS
             while not (self._stored.hear() or group.trainers_ended() or signals.again):
                 if time.monotonic() > deadline:
                     break
@@ -130,7 +129,7 @@ class Stopping:
         time.sleep(_PACE_SECONDS)
         group.look()
         pace = max((group.step - before) / _PACE_SECONDS, self._report.steps_per_second())
-        notice = NOTICE_SECONDS if self._stored else _STOP_NOTICE_SECONDS
+        notice = _STORED_NOTICE_SECONDS if self._stored else _STOP_NOTICE_SECONDS
         return group.step + max(2, math.ceil(pace * notice))
 
 
@@ -142,7 +141,7 @@ class StoredStop:
     """
 
     def __init__(self, training_dir: str, stop_file: str) -> None:
-        self._path = os.path.join(training_dir, _FILE)
+        self._path = os.path.join(training_dir, _STORED_FILE)
         self._stop_file = stop_file
         # A request from before this moment belongs to an earlier training.
         self._begun = time.time()

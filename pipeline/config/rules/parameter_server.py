@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfx_estimator.pipeline.config.rules.case import Case
-from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Rule, conflict, given
+from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Rule, given
 
 _TRAIN = "trainer.distribution.train"
 _PARTITIONER = f"{_TRAIN}.variable_partitioner"
@@ -37,11 +37,13 @@ _CUT = given(
         "remove it, or set trainer.path to keras",
         ("trainer.path",),
     ),
-    conflict(
+    Rule(
         "trainer.optimizer.name",
-        _PARTITIONER,
         lambda case: case.trainer.path != "estimator" and case.trainer.optimizer.name == "adafactor",
         "adafactor keeps means of a variable's rows and columns, and would keep others of each part of it",
+        "another optimizer with a variable_partitioner",
+        f"choose one, such as adam, or remove {_PARTITIONER}",
+        (_PARTITIONER,),
     ),
     Rule(
         _PARTITIONER,

@@ -97,8 +97,8 @@ def written(case: Case, path: str) -> str:
         value = value[int(key)] if isinstance(value, (list, tuple)) else getattr(value, key, None)
     if value is None or isinstance(value, (BaseModel, Mapping)):
         return ""
-    if isinstance(value, float):
-        return f"{value:g}"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return inline(list(value) if isinstance(value, tuple) else value)
 
 

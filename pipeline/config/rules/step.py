@@ -32,11 +32,14 @@ PRECISION = given(
         unset="float32",
         instead="call tf.keras.mixed_precision.set_global_policy in your code",
     ),
-    conflict(
+    Rule(
         PRECISION_KEY,
-        SYNC_KEY,
         lambda case: _float16(case) and case.trainer.sync_every is not None,
-        "in float16 the loss is scaled, and each worker would change the scale, and skip steps, by itself",
+        f"in float16 the loss is scaled, and with {SYNC_KEY} each worker would change the scale, and skip steps, by "
+        "itself",
+        f"mixed_bfloat16 or float32 with {SYNC_KEY}",
+        f"choose one of them, or remove {SYNC_KEY}",
+        (SYNC_KEY,),
     ),
     conflict(
         PRECISION_KEY,

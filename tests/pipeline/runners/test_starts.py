@@ -57,4 +57,4 @@ def test_the_bound_is_the_kernels():
     starts_with(131_071)
     with pytest.raises(OSError, match="Argument list too long"):
         starts_with(131_072)
-    assert starts.MOST < 131_071
+    assert starts.MOST_BYTES < 131_071
