@@ -56,7 +56,7 @@ def execute_file(
             log = os.path.join(logs, "pipeline.log")
             with recorded(results, view, logs, terminal_fd != 1):
                 with view.explaining(log):
-                    title(console, folders, path)
+                    title(console, folders.name, path, folders.home)
                     with _alone(folders):
                         parameters = rebased(job, folders, given)
                         bring_modules(job, os.path.dirname(os.path.abspath(path)), folders)
