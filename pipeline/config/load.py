@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 
 from tfx_estimator.pipeline.config import read, render
-from tfx_estimator.pipeline.config.beam_checks import note_beam
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy_checks import check_stack, find_idle, note_deployment
 from tfx_estimator.pipeline.config.draft import OVERRIDE, Draft
@@ -62,7 +61,6 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     deployed = (
         *note_deployment(declaration, target),
         *note_travel(declaration, draft.search_paths, target),
-        *note_beam(declaration, draft.search_paths, target),
         *note_data(declaration, target),
     )
     notes = (

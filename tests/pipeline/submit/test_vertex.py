@@ -302,7 +302,7 @@ def test_a_dry_run_asks_nobody(submit, monkeypatch):
     assert code == 0
     assert out.endswith("nothing was submitted: --dry-run\n")
     # Before anybody agrees to it.
-    assert "note: quota: a machine with 2 NVIDIA_TESLA_T4: see in Google Cloud's IAM & Admin" in err
+    assert "note: deploy.image: steps have accelerators" in err
     assert not os.path.exists("submitted")
 
 

@@ -7,14 +7,12 @@ import json
 import pytest
 
 from tests.components.trainer.custom_job.vertex_ai import load_job
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET, refused
 from tfx_estimator.components.trainer.custom_job.plan import Plan
 from tfx_estimator.components.trainer.custom_job.processes import variables
 from tfx_estimator.components.trainer.custom_job.replica import tf_config
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.release import variables as variables_of_release
-from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, VERTEX
-from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.base.targets import VERTEX
 from tfx_estimator.pipeline.runners.custom_job import make_plan
 
 pytestmark = pytest.mark.unit
@@ -103,24 +101,6 @@ def test_the_service_is_told_where_machines_come_from(said):
     assert not job.job_spec.scheduling.max_wait_duration
 
 
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        (["deploy.vertex.machine={}"], "machines without GPUs are not queued for"),
-        (["deploy.vertex.machine.accelerator=NVIDIA_TESLA_T4"], "machines with NVIDIA_TESLA_T4 are not queued for"),
-        (["deploy.vertex.ps={accelerators: 0}"], "one kind of machine"),
-        (["deploy.vertex.evaluator={machine_type: g2-standard-4}"], "one kind of machine"),
-        (["deploy.vertex.timeout_seconds=604801"], "ends after a week"),
-        (["deploy.vertex.network=projects/my-project/global/networks/inner"], "gcloud projects describe ID"),
-    ],
-)
-def test_what_vertex_ai_does_not_queue_for_is_refused(overrides, said):
-    told = (*COMMON, *OF_TARGET[VERTEX], "deploy.nodes.Trainer=null", CLUSTER, "trainer.global_batch_size=66", QUEUED)
-    load("digits", (*told, "deploy.vertex.scheduling=flex_start"), VERTEX)
-    problems = refused(VERTEX, *told, "deploy.vertex.scheduling=flex_start", *overrides)
-    assert any(said in problem for problem in problems)
-
-
 def test_another_jobs_cluster_is_refused():
     assert tf_config({}, ["chief"]) is None
     told = {"cluster": {"workerpool4": ["a:1"]}, "task": {"type": "workerpool4", "index": 0}}
@@ -140,23 +120,10 @@ def test_the_step_that_only_waits_has_no_machine_of_the_default():
 @pytest.mark.parametrize(
     ("override", "target", "said"),
     [
-        ("deploy.vertex={ps: {}}", VERTEX, "trainer.distribution has no ps"),
-        ("deploy.vertex={machine: {machine_type: big}}", VERTEX, "this is no type of machine"),
         ("deploy.vertex={chief: {accelerators: 2}}", VERTEX, "the type of accelerator is missing"),
-        ("deploy.vertex={chief: {accelerator: nvidia.com/gpu}}", VERTEX, "this is no accelerator of Vertex AI"),
-        ("deploy.vertex={network: default}", VERTEX, "this is no network"),
         ("deploy.vertex={scheduling: spots}", VERTEX, "did you mean `spot`"),
-        ("deploy.vertex={}", KUBEFLOW_V2, "the target kubeflow_v2 has no custom jobs"),
     ],
 )
 def test_what_is_wrong_is_refused_before_it_is_compiled(override, target, said):
     with pytest.raises(DeclarationError, match=said):
         load_job(override, target=target)
-
-
-def test_resources_of_the_step_that_only_waits_are_warned_of():
-    loaded = load("digits", (*COMMON, *OF_TARGET[VERTEX], "deploy.vertex={}"), VERTEX)
-    (warning,) = loaded.warnings
-    assert "deploy.nodes.Trainer.cpu, deploy.nodes.Trainer.memory_gb, deploy.nodes.Trainer.accelerator" in warning
-    assert load("digits", (*COMMON, *OF_TARGET[VERTEX]), VERTEX).warnings == ()
-    assert load("digits", (*COMMON, *OF_TARGET[VERTEX], "deploy.vertex={}", "deploy.nodes={}"), VERTEX).warnings == ()
