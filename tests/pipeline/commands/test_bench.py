@@ -57,7 +57,7 @@ RUN_FN = "def run_fn(fn_args):\n    pass\n"
         (["--vary", "trainer.seed="], ["--vary trainer.seed=: this cannot be read"]),
         (["--vary", "sed=1,2"], ["--vary sed=1,2: there is no key 'sed'", "did you mean `seed`"]),
         (["--vary", "seed=x"], ["--vary trainer.seed=x"]),
-        (["--vary", "seed=1", "--vary", "trainer.seed=2"], ["trainer.seed is varied by --vary seed=1 already"]),
+        (["--vary", "seed=1", "--vary", "trainer.seed=2"], ["trainer.seed is varied by another --vary already"]),
         (["--vary", "global_batch_size=63,65", "--strategies", "mirrored:2", "--vary", "seed=x"], ["trainer.seed"]),
         (["--set", "trainer.model=null", "--set", "trainer.module_file=own.py"], ["it defines run_fn", "trainer_fn"]),
     ],
