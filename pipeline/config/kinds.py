@@ -63,7 +63,8 @@ def describe_field(field: ModelField) -> str:
 
 def is_class(annotation: Any, parent: type) -> bool:
     """Tells whether a field's type is a class of that kind; `tuple[str, ...]` only looks like a class."""
-    return typing.get_origin(annotation) is None and isinstance(annotation, type) and issubclass(annotation, parent)
+    # pydantic's classes are abstract ones, of which `issubclass` would ask each other subclass.
+    return typing.get_origin(annotation) is None and isinstance(annotation, type) and parent in annotation.__mro__
 
 
 def name(value: Any) -> str:
