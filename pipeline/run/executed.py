@@ -78,8 +78,7 @@ def _alone(folders: PipelineFolders) -> Iterator[None]:
     if not folders.is_stored:
         yield
         return
-    from tfx_estimator.pipeline.runners.buckets import check_buckets
-    from tfx_estimator.pipeline.runners.only_machine import only_machine
+    from tfx_estimator.pipeline.runners.buckets import check_buckets, only_machine
 
     check_buckets([folders.workdir])
     with only_machine(folders):

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.components.trainer.custom_job.vertex_ai import load_job
+from tests.pipeline.runners.deployed import IMAGE
 from tfx_estimator.components.trainer.custom_job.plan import Plan
 from tfx_estimator.components.trainer.custom_job.processes import variables
 from tfx_estimator.components.trainer.custom_job.replica import tf_config
@@ -42,9 +43,9 @@ def test_each_process_of_the_distribution_is_a_replica_on_its_machine():
     assert [pool.disk_spec.boot_disk_size_gb for pool in pools] == [0, 0, 200, 0]
     for pool in pools:
         container = pool.container_spec
-        assert container.image_uri == plan.image
+        assert container.image_uri == IMAGE
         assert [*container.command, *container.args][:3] == ["python", "-m", Plan.__module__.replace("plan", "replica")]
-        assert [*container.args][-2:] == ["--roles", "chief,worker,ps,evaluator"]
+        assert [*container.args][-4:-2] == ["--roles", "chief,worker,ps,evaluator"]
         assert {each.name: each.value for each in container.env} == {"EXAMPLE": "value", **variables_of_release()}
     assert job.job_spec.service_account == "trainer@example-project.iam.gserviceaccount.com"
     assert job.job_spec.scheduling.timeout.total_seconds() == 7200
@@ -71,19 +72,20 @@ def test_there_is_no_empty_pool_and_each_replica_finds_its_place(distribution, r
     from tfx_estimator.components.trainer.cluster.tf_config import resolve
 
     plan = make_plan(load_job(distribution, "deploy.vertex={}"))
-    assert plan.roles == roles
-    addresses = [[f"host{place}-{index}:2222" for index in range(pool.count)] for place, pool in enumerate(plan.pools)]
+    assert tuple(plan.pools) == roles
+    counts = {role: pool["replica_count"] for role, pool in plan.pools.items()}
+    addresses = [[f"host-{role}-{index}:2222" for index in range(count)] for role, count in counts.items()]
     for place, role in enumerate(roles):
         # What Vertex AI calls the third pool is not what it is.
         environment = variables(addresses, place, 0)
-        found = resolve({"TF_CONFIG": tf_config(environment, plan.roles) or ""})
+        found = resolve({"TF_CONFIG": tf_config(environment, roles) or ""})
         if len(roles) == 1:
             assert found is None
             continue
         assert found is not None
         assert (found.task.type, found.task.index) == (role, 0)
         there = {kind: len(listed) for kind, listed in found.cluster.addresses.items()}
-        assert there == {pool.role: pool.count for pool in plan.pools if pool.role != "evaluator"}
+        assert there == {role: count for role, count in counts.items() if role != "evaluator"}
 
 
 @pytest.mark.parametrize("said", ["standard", "spot", "flex_start"])
