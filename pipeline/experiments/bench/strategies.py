@@ -168,7 +168,9 @@ def parse_contenders(text: str, paths: str = "", vary: Sequence[str] = (), devic
     chosen = [Contender(ONE_CORE if device == CPU else ONE_DEVICE)]
     for part in map(str.strip, text.split(",")):
         chosen += default_contenders() if part == ALL else [_parse(part)]
-    named = [_parse_path(part) for part in map(str.strip, paths.split(","))] if paths else [""]
+    named = [part.strip() for part in paths.split(",")] if paths else [""]
+    for path in filter(None, named):
+        _check_known("--paths", path, _PATHS)
     variations = parse_variations(vary)
     chosen = [replace(each, device=device) for each in chosen if device == CPU or each.name != ONE_CORE]
     found = (replace(each, path=path, variation=varied) for path in named for varied in variations for each in chosen)
@@ -290,26 +292,19 @@ def _same(contender: Contender, earlier: Contender) -> DeclarationError:
     )
 
 
-def _parse_path(part: str) -> str:
-    if part in _PATHS:
-        return part
-    near = nearest(part, _PATHS)
-    raise DeclarationError(
-        f"--paths: there is no path {part!r}",
-        expected=f"some of {', '.join(_PATHS)}",
-        todo=f"did you mean `{near}`?" if near else "list them with commas in between",
-    )
+def _check_known(option: str, name: str, names: Sequence[str]) -> None:
+    if name not in names:
+        near = nearest(name, names)
+        raise DeclarationError(
+            f"{option}: there is no {name!r} to measure",
+            expected=f"some of {', '.join(names)}",
+            todo=f"did you mean `{near}`?" if near else "list them with commas in between",
+        )
 
 
 def _parse(part: str) -> Contender:
     name, colon, count = part.partition(":")
-    if name not in NAMES:
-        near = nearest(name, (*NAMES, ALL))
-        raise DeclarationError(
-            f"{_OPTION}: there is no strategy {name!r} to measure",
-            expected=f"{ALL}, or some of {', '.join(map(str, default_contenders()))}",
-            todo=f"did you mean `{near}`?" if near else "list them with commas in between",
-        )
+    _check_known(_OPTION, name, (ALL, *NAMES))
     counted = name in _COUNTED
     if colon and not (counted and re.fullmatch(r"[1-9][0-9]?", count) and int(count) <= _MOST_COUNT):
         raise DeclarationError(

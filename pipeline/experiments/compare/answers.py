@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
 import os
+import pickle
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, TfxEstimatorError, UserCodeError
-from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, TfxEstimatorError
+from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, long_metrics
 from tfx_estimator.pipeline.experiments.compare.candidates import Candidate
-from tfx_estimator.pipeline.report.artifacts import Output, Outputs, need
+from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.page import LeftOutError
 from tfx_estimator.pipeline.user_source import fresh_python
 
-_PROGRAM = "from tfx_estimator.pipeline.experiments.compare import answers; answers.main(sys.argv[1])"
+_PROGRAM = "from tfx_estimator.pipeline.experiments.compare import answers; answers.main(*sys.argv[1:])"
 # Variables that a path keeps beside the model's own.
 _NO_PARAMETERS = ("global_step", "save_counter", "_CHECKPOINTABLE_OBJECT_GRAPH", ".OPTIMIZER_SLOT")
 
@@ -82,20 +81,12 @@ def answer(model: Model, folder: str, log: str, metrics: Sequence[Mapping[str, A
     Raises:
         TfxEstimatorError: The model serves nothing that can be compared, or the process ended without an answer.
     """
-    task = os.path.join(folder, "task.json")
-    kept = [[node, output, asdict(each)] for (node, output), each in model.outputs.items()]
+    task, told_file = os.path.join(folder, "task"), os.path.join(folder, "told")
     declared = model.candidate.values.get("evaluator.prediction_key")
-    asked = {"outputs": kept, "split": model.split, "declared": declared, "folder": folder, "metrics": list(metrics)}
-    write_json(task, asked)
+    write_whole(task, pickle.dumps((model.outputs, model.split, declared, list(metrics))))
+    words = [*fresh_python.words(_PROGRAM), task, told_file]
     environment = {**os.environ, "PYTHONPATH": fresh_python.python_path()}
-    process = subprocess.Popen([*fresh_python.words(_PROGRAM), task], stdin=subprocess.DEVNULL, env=environment)
-    try:
-        code = process.wait()
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        process.wait()
-    told_file = os.path.join(folder, "told.json")
+    code = subprocess.run(words, stdin=subprocess.DEVNULL, env=environment, check=False).returncode
     if not os.path.exists(told_file):
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         raise PipelineError(
@@ -103,34 +94,29 @@ def answer(model: Model, folder: str, log: str, metrics: Sequence[Mapping[str, A
             expected="a model that can be loaded, and memory for it",
             todo=f"see {log}",
         )
-    with open(told_file, encoding="utf-8") as file:
-        told = json.load(file)
-    if error := told.get("error"):
-        kind = UserCodeError if error["users"] else DeclarationError
-        raise kind(error["what"], expected=error["expected"], todo=error["todo"])
-    with np.load(os.path.join(folder, "answers.npz")) as arrays:
-        return Answers(arrays["labels"], arrays["probabilities"], **told)
+    with open(told_file, "rb") as file:
+        told = pickle.load(file)
+    if isinstance(told, TfxEstimatorError):
+        raise told
+    return told
 
 
-def main(task: str) -> None:
-    """The fresh process, which a file tells what to do."""
-    with open(task, encoding="utf-8") as file:
-        asked = json.load(file)
-    outputs = {(node, output): Output(**each) for node, output, each in asked["outputs"]}
-    told: dict[str, Any]
+def main(task: str, told_file: str) -> None:
+    """The fresh process: predicts as one file says, and writes its answers, or its error, into another."""
+    with open(task, "rb") as file:
+        asked = pickle.load(file)
+    told: Answers | TfxEstimatorError
     try:
-        told = _predict(outputs, asked["split"], asked["declared"], asked["folder"], asked["metrics"])
+        told = _predict(*asked)
     except LeftOutError as reason:
         expected = "a model that serves scores of the classes for tf.Examples, and its evaluation examples"
-        told = {"error": {"users": False, "what": str(reason), "expected": expected, "todo": "leave it out"}}
+        told = DeclarationError(str(reason), expected=expected, todo="leave it out")
     except TfxEstimatorError as error:
-        told = {"error": {"users": True, "what": error.what, "expected": error.expected, "todo": error.todo}}
-    write_json(os.path.join(asked["folder"], "told.json"), told)
+        told = error
+    write_whole(told_file, pickle.dumps(told))
 
 
-def _predict(
-    outputs: Outputs, split: str, declared: str | None, folder: str, metrics: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+def _predict(outputs: Outputs, split: str, declared: str | None, metrics: Sequence[Mapping[str, Any]]) -> Answers:
     import tensorflow as tf
     from tfx.utils import path_utils
 
@@ -139,22 +125,21 @@ def _predict(
 
     data = open_data(outputs)
     found = predict(outputs, data, split, declared, most=-1, seconds=math.inf)
-    np.savez(os.path.join(folder, "answers.npz"), labels=found.labels, probabilities=found.probabilities)
     saved = path_utils.serving_model_path(need(outputs, "Trainer", "model").uri)
     files = [os.path.join(path, name) for path, _, names in os.walk(saved) for name in names]
     variables = tf.train.list_variables(os.path.join(saved, "variables", "variables"))
     parameters = [shape for name, shape in variables if not any(part in name for part in _NO_PARAMETERS)]
-    measured: dict[str, float] = {}
-    notes: list[str] = []
-    if metrics:
-        measured, notes = measure_all(metrics, found.labels, found.probabilities, data.names, found.of_two)
-    return {
-        "output": found.output,
-        "notes": [*found.notes, *notes],
-        "model_bytes": sum(map(os.path.getsize, files)),
-        "parameters": sum(map(math.prod, parameters)),
-        "metrics": measured,
-    }
+    labels, probabilities = found.labels, found.probabilities
+    measured, notes = measure_all(metrics, labels, probabilities, data.names, found.of_two) if metrics else ({}, [])
+    return Answers(
+        labels,
+        probabilities,
+        found.output,
+        sum(map(os.path.getsize, files)),
+        sum(map(math.prod, parameters)),
+        [*found.notes, *notes],
+        measured,
+    )
 
 
 def declared_metrics(candidates: Sequence[Candidate]) -> list[Mapping[str, Any]]:

@@ -36,8 +36,8 @@ RUN_FN = "def run_fn(fn_args):\n    pass\n"
 @pytest.mark.parametrize(
     ("arguments", "texts"),
     [
-        (["--strategies", "mirored:2"], ["no strategy 'mirored' to measure", "did you mean `mirrored`?"]),
-        (["--strategies", "tpu"], ["no strategy 'tpu'", "expected: all, or some of one_core, one_device, mirrored:2"]),
+        (["--strategies", "mirored:2"], ["there is no 'mirored' to measure", "did you mean `mirrored`?"]),
+        (["--strategies", "tpu"], ["there is no 'tpu'", "expected: some of all, one_core, one_device, mirrored"]),
         (["--strategies", "mirrored:0"], ["mirrored:0: '0' is no count", "from 1 to 64"]),
         (["--strategies", "mirrored:65"], ["'65' is no count"]),
         (["--strategies", "parameter_server:two"], ["'two' is no count", "write for example parameter_server:2"]),
