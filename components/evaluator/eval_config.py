@@ -13,9 +13,16 @@ from tensorflow_model_analysis.proto.config_pb2 import PerSliceMetricThreshold
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.classes import find_label
-from tfx_estimator.pipeline.config.evaluator import ALL, BUILT_IN, EvaluatorSection, Metric
+from tfx_estimator.pipeline.config.evaluator import (
+    ALL,
+    BUILT_IN,
+    EvaluatorSection,
+    Metric,
+    Slice,
+    parse_held,
+    parse_slice,
+)
 from tfx_estimator.pipeline.config.problems import nearest
-from tfx_estimator.pipeline.config.slices import Slice, parse_held, parse_slice
 
 _PATH = "evaluator.metrics"
 # TFMA 0.46 misspells their names in the results, so the name is given to it.

@@ -13,12 +13,11 @@ from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, EarlyStopping, Kee
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.optimizer import Optimizer
-from tfx_estimator.pipeline.config.parallel import ModelParallel, PipelineParallel
+from tfx_estimator.pipeline.config.parallel import STEPS_SCHEMA, ModelParallel, PipelineParallel, SyncEvery, long_sync
 from tfx_estimator.pipeline.config.parts import keep_cpus_busy
 from tfx_estimator.pipeline.config.profile import Profile
 from tfx_estimator.pipeline.config.runtime import Gpu, Threads, has_gpu
 from tfx_estimator.pipeline.config.section import MAX_STEPS, Section
-from tfx_estimator.pipeline.config.sync import STEPS_SCHEMA, SyncEvery, long_sync
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 _MAX_EPOCHS = 1_000_000

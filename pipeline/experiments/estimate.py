@@ -10,7 +10,7 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
-from tfx_estimator.pipeline.config.sync import SyncEvery
+from tfx_estimator.pipeline.config.parallel import SyncEvery
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # Batches that the input makes ready beside the one that is trained: see `data.input_fn`.

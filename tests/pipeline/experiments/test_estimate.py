@@ -9,7 +9,7 @@ import pytest
 from tfx_estimator.components.trainer.dry_run.costs import Costs
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
-from tfx_estimator.pipeline.config.sync import SyncEvery
+from tfx_estimator.pipeline.config.parallel import SyncEvery
 from tfx_estimator.pipeline.experiments.estimate import (
     Device,
     Estimate,
