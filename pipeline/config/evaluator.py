@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Optional, Union
 
-from pydantic.v1 import Field, StrictInt, StrictStr, confloat, conint, constr
+from pydantic.v1 import Field, StrictInt, StrictStr, conint, constr
 
 from tfx_estimator.pipeline.config.best import better
-from tfx_estimator.pipeline.config.section import Section, allow_short
+from tfx_estimator.pipeline.config.section import Section, allow_short, number
 
 # Metrics that are measured without being declared.
 BUILT_IN = ("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "ExampleCount")
@@ -188,10 +188,9 @@ def long_metrics(value: Any) -> Any:
 class EvaluatorSection(Section):
     """Metrics, thresholds and slices of the Evaluator."""
 
-    min_accuracy: confloat(ge=0, le=1) = Field(default=0.0, description="absolute threshold, 0 to 1")  # type: ignore[valid-type]
-    max_accuracy_drop: Optional[confloat(ge=0, le=1)] = Field(  # type: ignore[valid-type]
-        default=0.01,
-        description="accuracy may be lower than the latest blessed model's by this much; null does not compare",
+    min_accuracy: float = number(0.0, 0, 1, "absolute threshold, 0 to 1")
+    max_accuracy_drop: Optional[float] = number(
+        0.01, 0, 1, "accuracy may be lower than the latest blessed model's by this much; null does not compare"
     )
     prediction_key: Optional[str] = Field(
         default=None,

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Union
 
-from pydantic.v1 import Field, confloat, conint
+from pydantic.v1 import Field, conint
 
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section, number
 
 _MOST = 64
 _MOST_STEPS = 10_000
@@ -52,9 +52,7 @@ class PipelineParallel(Section):
         description="how many, cut where each has about as many floating-point operations; or the layers of each: "
         "[[conv1], [dense1]], where those that are not named go with the one before them",
     )
-    microbatches: conint(ge=1, le=1000) = Field(  # type: ignore[valid-type]
-        ..., description="parts of a batch"
-    )
+    microbatches: int = number(..., 1, 1000, "parts of a batch")
     devices: tuple[str, ...] = Field(
         default=(),
         description="one for each stage; none are GPUs, where there are as many, and else logical CPUs",
@@ -120,9 +118,5 @@ class SyncEvery(Section):
     momentum: Wang et al., SlowMo, 2019, https://arxiv.org/abs/1910.00643.
     """
 
-    steps: conint(ge=1, le=_MOST_STEPS) = Field(  # type: ignore[valid-type]
-        ..., description="steps between two averagings of the weights"
-    )
-    outer_momentum: confloat(ge=0, lt=1) = Field(  # type: ignore[valid-type]
-        default=0.0, description="momentum of what the averagings change, from one to the next"
-    )
+    steps: int = number(..., 1, _MOST_STEPS, "steps between two averagings of the weights")
+    outer_momentum: float = number(0.0, 0, None, "momentum of what the averagings change, from one to the next", lt=1)

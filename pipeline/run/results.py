@@ -19,7 +19,7 @@ from tfx_estimator.components.tfds_example_gen.properties import DATASET, LABEL_
 from tfx_estimator.components.trainer.replica_check.verdict import read_batch, read_notes
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
 from tfx_estimator.data.features import LABEL
-from tfx_estimator.pipeline.config.profile import PROFILE_TEXT, PROFILES
+from tfx_estimator.pipeline.config.runtime import PROFILE_TEXT, PROFILES
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.report.metrics import CROSSED
 from tfx_estimator.pipeline.report.tuning import read_tuning

@@ -180,8 +180,7 @@ OWN_INPUT = (
 
 
 def _sizes(case: Case) -> list[str]:
-    section = case.train.variable_partitioner
-    return [name for name in _SIZES if getattr(section, name) is not None]
+    return [name for name in _SIZES if getattr(case.partitioner, name) is not None]
 
 
 # Parameter servers are others on the Keras paths than in an Estimator.
@@ -210,7 +209,7 @@ _CUT = given(
     conflict(
         f"{_PARTITIONER}.max_shards",
         f"{_PARTITIONER}.fixed_shards",
-        lambda case: case.train.variable_partitioner.max_shards is not None and _sizes(case) == ["fixed_shards"],
+        lambda case: case.partitioner.max_shards is not None and _sizes(case) == ["fixed_shards"],
         "fixed_shards says how many parts each variable has",
     ),
 )

@@ -237,7 +237,7 @@ def _of_devices(path: str) -> tuple[Rule, ...]:
 
 
 def _beyond(case: Case) -> Iterator[dict[str, str]]:
-    section = case.trainer.model_parallel
+    section = case.layers
     for name, index in section.layers.items():
         if index >= len(section.devices):
             yield {"name": name, "value": str(index), "count": str(len(section.devices))}
@@ -249,7 +249,7 @@ LAYERS = (
         lambda case: case.trainer.model_parallel is not None,
         Rule(
             f"{_MODEL_PARALLEL}.layers",
-            lambda case: not case.trainer.model_parallel.layers,
+            lambda case: not case.layers.layers,
             "it is empty",
             "name layers: layers: {{dense1: 1}}",
         ),
@@ -273,13 +273,13 @@ LAYERS = (
         conflict(_PIPELINE_PARALLEL, "trainer.model", lambda case: case.trainer.model in NORMALISING, _NORMALISES),
         Rule(
             f"{_PIPELINE_PARALLEL}.stages",
-            lambda case: [{"why": why, "value": ""} for why in case.trainer.pipeline_parallel.wrong_stages()],
+            lambda case: [{"why": why, "value": ""} for why in case.stages.wrong_stages()],
             "{why}",
             "write for example [[conv1], [dense1]], or a number of stages",
         ),
         Rule(
             f"{_PIPELINE_PARALLEL}.microbatches",
-            lambda case: case.trainer.pipeline_parallel.microbatches > case.trainer.global_batch_size,
+            lambda case: case.stages.microbatches > case.trainer.global_batch_size,
             "a batch has {trainer.global_batch_size} examples, and less than so many parts",
             "lower it, or raise trainer.global_batch_size",
             depends=("trainer.global_batch_size",),
