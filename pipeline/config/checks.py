@@ -84,14 +84,13 @@ def _overlaps(declared: dict[str, str], known: Sequence[str]) -> Iterator[Proble
 
 
 def _check_folder_or_table(dataset: str) -> Iterator[Problem]:
-    expected = "a CSV or Parquet file" if is_table(dataset) else "a folder, a CSV or Parquet file, or a data set's name"
-    if (is_table(dataset) and os.path.isfile(dataset)) or (not is_table(dataset) and os.path.isdir(dataset)):
+    if os.path.isfile(dataset) if is_table(dataset) else os.path.isdir(dataset):
         return
     todo = "check the path: it is relative to the declaration's folder"
     what = f"there is no such {'file' if is_table(dataset) else 'folder'}"
     if os.path.exists(dataset):
         what = "this is a folder" if os.path.isdir(dataset) else "this is a file of another kind"
-    yield Problem("data.dataset", what, expected, todo, value=dataset)
+    yield Problem("data.dataset", what, "a folder, a CSV or Parquet file, or a data set's name", todo, value=dataset)
 
 
 def _splits_of(dataset: str) -> list[str]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, Optional, Union
+from typing import Any, Literal, Optional, Union
 
-from pydantic.v1 import ConstrainedInt, Field, validator
+from pydantic.v1 import Field, validator
 
-from tfx_estimator.pipeline.config.kinds import reject
 from tfx_estimator.pipeline.config.section import Section, number
 from tfx_estimator.pipeline.config.short_forms import (
     DEVICES_SCHEMA,
@@ -24,60 +22,23 @@ _MAX_DEVICES = 64
 _EVALUATORS_PACE, _OWN_PACE = 1, 600
 
 
-if TYPE_CHECKING:
-    Chosen = Union[int, tuple[int, ...]]
-else:
-
-    class Chosen(ConstrainedInt):
-        """How many devices, from the first; or the indices of some."""
-
-        ge, le = 1, _MAX_DEVICES
-
-        @classmethod
-        def __get_validators__(cls) -> Iterator[Callable]:
-            """What pydantic calls."""
-            yield cls._choose
-
-        @classmethod
-        def __modify_schema__(cls, schema: dict[str, Any]) -> None:
-            """What editors are told."""
-            index = {"type": "integer", "minimum": 0, "maximum": _MAX_DEVICES - 1}
-            schema.clear()
-            schema["anyOf"] = [
-                {"type": "integer", "minimum": cls.ge, "maximum": cls.le},
-                {"type": "array", "items": index, "minItems": 1, "uniqueItems": True},
-            ]
-
-        @classmethod
-        def _choose(cls, value: int | list[int] | tuple[int, ...]) -> int | tuple[int, ...]:
-            if isinstance(value, int):
-                if not cls.ge <= value <= cls.le:
-                    raise ValueError("the value is out of range")
-                return value
-            if not value:
-                raise ValueError("the list is empty")
-            for place, index in enumerate(value):
-                if not 0 <= index < _MAX_DEVICES:
-                    raise ValueError(f"item {place + 1}: the index is out of range, 0 to {_MAX_DEVICES - 1}")
-                if index in value[:place]:
-                    raise ValueError(f"{index} is named more than once")
-            return tuple(value)
-
-
 class Devices(Section):
     """Which devices of a kind a strategy uses; logical devices if a CPU is split."""
 
-    cpu: Optional[Chosen] = Field(
+    cpu: Optional[Union[int, tuple[int, ...]]] = Field(
         default=None, description="how many logical CPUs; or, from 0, which ones of them: [0, 2]"
     )
-    gpu: Optional[Chosen] = Field(default=None, description="how many GPUs, from the first; or, from 0, which: [1, 3]")
+    gpu: Optional[Union[int, tuple[int, ...]]] = Field(
+        default=None, description="how many GPUs, from the first; or, from 0, which: [1, 3]"
+    )
 
-    # This name replaces the validator of all sections, which does not allow a list or a number for one key.
-    @validator("*", pre=True)
-    def _of_its_kind(cls, value: Any) -> Any:  # noqa: N805
-        annotation = tuple[int, ...] if isinstance(value, (list, tuple)) else int
-        if value is not None and (reason := reject(value, annotation)):
-            raise TypeError(reason)
+    @validator("cpu", "gpu")
+    def _chosen(cls, value: Any) -> Any:  # noqa: N805
+        indices = range(value) if isinstance(value, int) else value
+        if value is not None and (
+            not indices or len(set(indices)) < len(indices) or {*indices} - {*range(_MAX_DEVICES)}
+        ):
+            raise ValueError(f"it is no number from 1 to {_MAX_DEVICES}, and no list of some from 0, each once")
         return value
 
     @property

@@ -206,12 +206,6 @@ _CUT = given(
         "write for example variable_partitioner: {{min_bytes: 262144}}",
         f"exactly one of {', '.join(_SIZES)}",
     ),
-    conflict(
-        f"{_PARTITIONER}.max_shards",
-        f"{_PARTITIONER}.fixed_shards",
-        lambda case: case.partitioner.max_shards is not None and _sizes(case) == ["fixed_shards"],
-        "fixed_shards says how many parts each variable has",
-    ),
 )
 PARAMETER_SERVERS = given(
     lambda case: case.train.asynchronous,

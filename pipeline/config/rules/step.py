@@ -149,7 +149,6 @@ PARTS = (
             (*_BATCH, _PARTS),
         ),
         conflict(_CONCURRENT, "{key}", _whole_steps, "there is {key} as well: {why}"),
-        of_strategy(_CONCURRENT, lambda case: case.train.takes("tpu"), "a TPU's host computes no step"),
         conflict(_CONCURRENT, "trainer.model", lambda case: case.trainer.model in NORMALISING, _NORMALISES),
     ),
 )

@@ -79,7 +79,6 @@ REFUSED = [
     (f"keep_best: loss, {WORKERS}", "trainer.keep_best", "processes of multi_worker_mirrored train only"),
     (f"early_stopping: loss, {WORKERS}", "trainer.early_stopping", "trainer.distribution.evaluator to true"),
     ("profile: {start_step: 500}", "trainer.profile.start_step: 500", "ends before the profile begins"),
-    ("intra_op_threads: 2, threads: {intra_op: 1}", "trainer.intra_op_threads: 2", "is the same"),
     (f"threads: {{inter_op: 2}}, {SERVERS}", "trainer.threads.inter_op: 2", "wait for each other for ever"),
     ("gpu: {memory_growth: true, memory_limit_mb: 100}", "trainer.gpu.memory_limit_mb: 100", "cannot grow up to it"),
     # A run_fn
@@ -138,7 +137,6 @@ REFUSED = [
     ("parallel_parts: 2, xla: true", "trainer.parallel_parts: 2", "one program of a step"),
     (f"parallel_parts: 2, {TWO}", "trainer.parallel_parts: 2", "there is trainer.model_parallel as well"),
     (f"parallel_parts: 2, {STAGES}", "trainer.parallel_parts: 2", "there is trainer.pipeline_parallel as well"),
-    (f"parallel_parts: 2, {TPU}", "trainer.parallel_parts: 2", "host computes no step"),
     ("model: cifar_resnet, parallel_parts: 2", "trainer.parallel_parts: 2", "by the statistics of a batch"),
     # Precision, XLA, averaged weights
     ("model: 'own:whole', precision: mixed_bfloat16", "trainer.precision", "whole Estimator model_fn"),
@@ -256,7 +254,6 @@ REFUSED = [
     ((CUT % "min_bytes: 9").replace("keras", "estimator"), f"{_TRAIN}.variable_partitioner", "take whole variables"),
     (CUT % "", f"{_TRAIN}.variable_partitioner", "none of its sizes"),
     (CUT % "min_bytes: 9, fixed_shards: 2", f"{_TRAIN}.variable_partitioner", "min_bytes and fixed_shards"),
-    (CUT % "fixed_shards: 2, max_shards: 2", f"{_TRAIN}.variable_partitioner.max_shards: 2", "how many parts"),
     (f"optimizer: {{name: adafactor}}, {CUT % 'min_bytes: 9'}", "trainer.optimizer.name: adafactor", "means of a"),
 ]
 
