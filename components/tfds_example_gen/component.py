@@ -101,9 +101,8 @@ def read_data(given: Union[Mapping[str, Any], DataSection]) -> DataSection:
 
 def _resolve(values: dict[str, Any]) -> dict[str, Any]:
     whole = {_SECTION: values}
-    todo = "write the path itself, or `~` for your home folder"
     problems = [
-        Problem(".".join(path), NOT_REPLACED, "a path, or an address", todo, value=value)
+        Problem(".".join(path), NOT_REPLACED, "a path, or an address", "write the path itself", value=value)
         for path, value in find_variables(whole)
     ]
     if problems:

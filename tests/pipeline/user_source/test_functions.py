@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfx_estimator.pipeline.user_source.params_read import is_read, params_read
+from tfx_estimator.pipeline.user_source.functions import is_read, params_read
 
 pytestmark = pytest.mark.unit
 
