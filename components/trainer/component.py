@@ -16,9 +16,8 @@ from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.trainer import published, stack_change, training_folder
-from tfx_estimator.components.trainer.arguments import check_lengths, check_settings, read_arguments
+from tfx_estimator.components.trainer.arguments import check_lengths, check_settings, read_arguments, refuse_entries
 from tfx_estimator.components.trainer.contract import find_contract
-from tfx_estimator.components.trainer.declared_arguments import refuse_entries
 from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.components.trainer.training_root import with_training_root
@@ -37,8 +36,10 @@ class Driver(UnkeyedDriver):
         """See BaseDriver."""
         model_run = artifact_utils.get_single_uri(execution_info.output_dict[standard_component_specs.MODEL_RUN_KEY])
         beside = training_folder.root_of(model_run)
-        published.look_back(Settings.of(execution_info.exec_properties).training_root or beside, self._metadata_handle)
-        folder = training_folder.locate(model_run, execution_info.input_dict, execution_info.exec_properties)
+        properties = execution_info.exec_properties
+        settings = Settings.of(properties)
+        published.look_back(settings.training_root or beside, self._metadata_handle)
+        folder = training_folder.locate(model_run, execution_info.input_dict, properties, settings)
         stack_change.look_back(folder.key, os.path.dirname(beside), os.path.basename(model_run))
         return super().run(execution_info)
 
@@ -137,9 +138,10 @@ class Trainer(tfx_trainer.Trainer):
         settings = check_settings(settings)
         check_lengths(train_args, eval_args)
         contract = find_contract(module_file, run_fn, trainer_fn, custom_executor_spec, Executor)
-        runtime = {"threads": threads, "gpu": gpu, "onednn": onednn, "profile": profile}
         refuse_entries(declared, settings)
-        settings = read_arguments(contract, settings, distribution, runtime, warm_start)
+        runtime = {"threads": threads, "gpu": gpu, "onednn": onednn, "profile": profile}
+        given = {"distribution": distribution, "warm_start": warm_start, **runtime}
+        settings = read_arguments(contract, settings, given)
         settings = with_training_root(settings, training_root)
         super().__init__(
             examples=examples,

@@ -25,7 +25,7 @@ def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
     section, task = context.settings.trainer, context.task
     if not (task.trains or task.type == DRY_RUN):
         return None
-    begins = context.settings.warm_start
+    begins = context.settings.section.warm_start
     if begins is not None and not begins.prefix:
         raise UserCodeError(
             f"trainer.warm_start: no weights are in {begins.checkpoint or begins.model}",

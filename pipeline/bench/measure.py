@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
+from tfx_estimator.components.trainer.jobs import supervise
 from tfx_estimator.components.trainer.protocol.measurement import MEASURE, TaskMeasurement, Window
-from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.supervisor.failure import RESUMES
 from tfx_estimator.pipeline.base.errors import StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.bench.inputs import TrainerInputs

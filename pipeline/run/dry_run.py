@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Optional
 
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import Event
-from tfx_estimator.components.trainer.protocol.job import COSTS, Job
-from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, TaskSpec
+from tfx_estimator.components.trainer.protocol.task_spec import COSTS, DRY_RUN, TaskSpec
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.pipeline.base import errors
@@ -175,7 +175,7 @@ class DryRun:
         os.makedirs(folder)
         os.makedirs(self._logs, exist_ok=True)
         job_path = os.path.join(self._logs, "job.json")
-        Job("{}", "{}", {}, folder, self._settings.to_dict(), self._path).save(job_path)
+        Job("{}", "{}", {}, folder, self._settings, self._path).save(job_path)
         task = TaskSpec(DRY_RUN, 0, attempt, supervisor_pid=os.getpid())
         return TaskProcess(job_path, task, folder, self._environment)
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import Optional
+
+from tfx.types import artifact_utils
 
 from tfx_estimator.components.trainer.cluster.gpus import allotted_gpus
 from tfx_estimator.components.trainer.cluster.ports import free_ports
+from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
 from tfx_estimator.components.trainer.cluster.tf_config import Cluster, TfConfig, tf_configs
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.task_spec import (
     CHIEF,
     EVALUATOR,
@@ -21,11 +27,17 @@ from tfx_estimator.pipeline.base.cpus import available_cpus
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.runtime import count_gpus
 
 _Gpus = Optional[tuple[int, ...]]
 
 logger = get_logger("trainer")
+
+_OPEN = (
+    "the ports of the training cluster are open, without authentication, to all who reach this machine: TensorFlow "
+    "listens on every address; because "
+)
 
 
 def single_task(attempt: int) -> list[TaskSpec]:
@@ -203,3 +215,31 @@ def _shares(tasks: int) -> list[tuple[tuple[int, ...], Optional[int]]]:
     if available < len(cores):
         return [((), each)] * tasks
     return [(tuple(cores[index * each : (index + 1) * each]), None) for index in range(tasks)]
+
+
+@contextlib.contextmanager
+def cluster_network(job: Job, distribution: Distribution) -> Iterator[tuple[int, ...]]:
+    """Makes the network that the tasks of a cluster share.
+
+    Args:
+        job: What to train; tasks that read or write elsewhere need this machine's own network.
+
+    Yields:
+        Descriptors of the namespaces that each task enters; none if the tasks listen in this machine's network.
+    """
+    if distribution.network == "host":
+        yield ()
+        return
+    inputs = artifact_utils.parse_artifact_dict(job.inputs).values()
+    uris = [job.training_dir, *(artifact.uri for channel in inputs for artifact in channel)]
+    remote = any(map(is_address, uris))
+    with contextlib.ExitStack() as stack:
+        fds: tuple[int, ...] = ()
+        if remote:
+            logger.warning(f"{_OPEN}data or results lie on another machine")
+        else:
+            try:
+                fds = stack.enter_context(PrivateNetwork()).fds
+            except NoPrivateNetworkError as error:
+                logger.warning(f"{_OPEN}{error}")
+        yield fds

@@ -9,9 +9,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from tfx_estimator.components.trainer.dry_run.stand_ins import with_stand_ins
-from tfx_estimator.components.trainer.protocol.events import Event
-from tfx_estimator.components.trainer.protocol.usage import kilobytes
+from tfx_estimator.components.trainer.dry_run.trial import with_stand_ins
+from tfx_estimator.components.trainer.protocol.events import Event, kilobytes
 from tfx_estimator.components.trainer.settings import ESTIMATOR, Settings
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo

@@ -10,8 +10,8 @@ from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.cluster.plan import gpu_count
-from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN, Job
-from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.settings import BUILT_IN_TRAINER_FN
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
@@ -22,8 +22,7 @@ FILE = "replica_check.json"
 
 def is_needed(job: Job) -> bool:
     """Tells whether a training has code of the user's, several replicas in step, and no verdict yet."""
-    settings = Settings.from_dict(job.settings)
-    distribution = settings.distribution
+    settings, distribution = job.settings, job.settings.distribution
     if not (trains_in_step(distribution.train) or has_replicas(distribution.eval)):
         return False
     if fileio.exists(_path(job.training_dir)):

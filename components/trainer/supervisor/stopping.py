@@ -14,8 +14,8 @@ from typing import Any, NoReturn, Optional
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import write_whole
-from tfx_estimator.components.trainer.protocol.checkpoints import Checkpoints
 from tfx_estimator.components.trainer.protocol.stop import ask_to_stop, asked_to_stop
+from tfx_estimator.components.trainer.protocol.traits import Checkpoints
 from tfx_estimator.components.trainer.supervisor.group import Group
 from tfx_estimator.components.trainer.supervisor.outcome import stopped
 from tfx_estimator.components.trainer.supervisor.report import Report

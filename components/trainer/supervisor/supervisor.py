@@ -23,14 +23,11 @@ from tfx.utils import path_utils
 from tfx_estimator.components.files import poll_seconds
 from tfx_estimator.components.trainer.best.keeper import says_stop
 from tfx_estimator.components.trainer.cluster import plan
-from tfx_estimator.components.trainer.cluster.network import cluster_network
 from tfx_estimator.components.trainer.cluster.tf_config import TfConfig, resolve
-from tfx_estimator.components.trainer.protocol.checkpoints import Checkpoints
-from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, TaskSpec
-from tfx_estimator.components.trainer.protocol.traits import PathTraits
+from tfx_estimator.components.trainer.protocol.traits import Checkpoints, PathTraits
 from tfx_estimator.components.trainer.replica_check import verdict as replica_check
-from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor import evaluator_beat
 from tfx_estimator.components.trainer.supervisor.evaluator_beat import EvaluatorBeat
 from tfx_estimator.components.trainer.supervisor.failure import Failure
@@ -75,10 +72,10 @@ class Supervisor:
         self._logs = logs
         self._temporary = temporary
         self._enough = enough or (lambda: False)
-        self._settings = Settings.from_dict(job.settings)
+        self._settings = job.settings
         self._distribution = self._settings.distribution
         self._section = self._settings.trainer
-        self._environment = self._settings.runtime.environment
+        self._environment = self._settings.section.environment
         built_in = self._settings.built_in
         self._steps = built_in.train_steps if built_in else None
         self._report = Report.of(built_in)
@@ -140,7 +137,7 @@ class Supervisor:
                 logger.warning(note)
 
     def _own_cluster(self, signals: Signals) -> None:
-        with cluster_network(self._job, self._distribution) as network:
+        with plan.cluster_network(self._job, self._distribution) as network:
             self._network = network
             self._attempts(
                 lambda attempt: plan.local_cluster(self._distribution, attempt), signals, over=self._is_over_early

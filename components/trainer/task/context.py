@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Optional, Protocol
 
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import ProgressWriter
-from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.config.distribution import Distribution
@@ -30,7 +30,7 @@ class TaskContext:
     @property
     def settings(self) -> Settings:
         """The Trainer's settings."""
-        return Settings.from_dict(self.job.settings)
+        return self.job.settings
 
     @property
     def distribution(self) -> Distribution:

@@ -15,8 +15,7 @@ from typing import Any, Optional
 import tensorflow as tf
 from tensorflow.python.util import function_utils, nest
 
-from tfx_estimator.components.trainer.user_input.rows import KINDS, count_rows, take_rows
-from tfx_estimator.components.trainer.user_input.short_batches import fill_short_batches
+from tfx_estimator.components.trainer.user_input.rows import KINDS, count_rows, fill_short_batches, take_rows
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys

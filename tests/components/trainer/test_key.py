@@ -68,8 +68,7 @@ OPERATIONAL_ROOMS = tuple(
     f"{TRAINER}.{room}." for room in ("cluster", "dry_run", "profiling", "protocol", "replica_check", "supervisor")
 )
 OPERATIONAL_TASK = {
-    f"{TRAINER}.task.{name}"
-    for name in ("context", "light_imports", "old_code", "paths", "runtime", "start", "threads", "user_code")
+    f"{TRAINER}.task.{name}" for name in ("context", "light_imports", "paths", "runtime", "start", "user_code")
 }
 
 
@@ -127,7 +126,7 @@ def changes_settings(name: str) -> bool:
 def test_what_changes_the_settings_before_the_training_process_is_in_the_key(graph):
     before = {name for name in graph.find_upstream_modules(f"{TRAINER}.executor") if name.startswith(f"{TRAINER}.")}
     changing = {name for name in before if changes_settings(name)}
-    assert {f"{TRAINER}.{name}" for name in ("balance", "jobs", "length", "tuned")} <= changing
+    assert f"{TRAINER}.settling" in changing
     covered = set(collect_sources(declared_code(TrainerSection(model="mnist_cnn"))))
     left = {name for name in changing - covered if not name.startswith(OPERATIONAL_ROOMS)}
     # What the first returns is itself in the key, as it is called when a pipeline is made; the second only calls the

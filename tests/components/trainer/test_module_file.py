@@ -211,7 +211,7 @@ def run_fn(fn_args):
 """
     with pytest.raises(raised, match=told):
         training.run(
-            Settings(distribution_section={"max_restarts": 0}, stall_timeout=4.0), module_file=module_file(text)
+            Settings(arguments={"distribution": {"max_restarts": 0}}, stall_timeout=4.0), module_file=module_file(text)
         )
 
 

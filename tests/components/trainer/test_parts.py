@@ -88,15 +88,15 @@ def test_the_first_word_on_the_step_to_stop_at_counts(tmp_path):
 
 
 def test_a_job_survives_its_file(tmp_path):
-    from tfx_estimator.components.trainer.protocol.job import Job
+    from tfx_estimator.components.trainer.job import Job
     from tfx_estimator.components.trainer.settings import Settings
 
     settings = Settings(stall_timeout=3.0, image_shape=(2, 3, 1), label_names=("a", "b"))
-    job = Job("{}", "{}", {"custom_config": '{"own": 1}'}, "/training", settings.to_dict(), "estimator")
+    job = Job("{}", "{}", {"custom_config": '{"own": 1}'}, "/training", settings, "estimator")
     job.save(str(tmp_path / "job.json"))
     read = Job.load(str(tmp_path / "job.json"))
     assert (read.exec_properties, read.path) == (job.exec_properties, "estimator")
-    assert Settings.from_dict(read.settings) == settings
+    assert read.settings == settings
 
 
 def test_a_trainer_without_settings_has_the_defaults():

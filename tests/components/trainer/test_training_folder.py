@@ -14,16 +14,23 @@ from tests.components.conftest import DIED
 pytestmark = pytest.mark.unit
 
 
-def _locate(root: str = "/root", uri: str = "/root/Examples/1", run: int = 1, training_root: str = "", **properties):
+def _locate(
+    settings=None,
+    root: str = "/root",
+    uri: str = "/root/Examples/1",
+    run: int = 1,
+    training_root: str = "",
+    **properties,
+):
     from tfx.types import standard_artifacts
 
+    from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.components.trainer.training_folder import locate
 
     examples = standard_artifacts.Examples()
     examples.uri = uri
-    return locate(
-        f"{root}/Trainer/model_run/{run}", {"examples": [examples]}, {"train_args": "{}", **properties}, training_root
-    )
+    place, properties = f"{root}/Trainer/model_run/{run}", {"train_args": "{}", **properties}
+    return locate(place, {"examples": [examples]}, properties, settings or Settings(), training_root)
 
 
 def test_the_training_folder_is_that_of_inputs_and_properties():
@@ -31,14 +38,13 @@ def test_the_training_folder_is_that_of_inputs_and_properties():
 
     assert _locate() == _locate(run=2)
     # A retry with a longer deadline goes on.
-    one, other = (Settings(stall_timeout=value).to_properties() for value in (1.0, 2.0))
-    assert _locate(**one) == _locate(**other) != _locate()
+    assert _locate(Settings(stall_timeout=1.0)) == _locate() != _locate(Settings(source="other"))
     # So does one with more restarts, but not one with another strategy.
     sections = [{"max_restarts": count, "train": {"timeout_seconds": 9.0 * count}} for count in (3, 9)]
     sections.append({"throttle_secs": 5, "start_delay_secs": 5, "train": {"timeout_seconds": 27.0}})
     sections.append({"max_restarts": 3, "train": {"timeout_seconds": 27.0, "strategy": "mirrored"}})
-    one, other, paced, mirrored = (Settings(distribution_section=section).to_properties() for section in sections)
-    assert _locate(**one) == _locate(**other) == _locate(**paced) != _locate(**mirrored)
+    one, other, paced, mirrored = (Settings(arguments={"distribution": section}) for section in sections)
+    assert _locate(one) == _locate(other) == _locate(paced) != _locate(mirrored)
     assert _locate().uri.startswith("/root/Trainer/training/")
     told = _locate(uri="/root/Examples/1", training_root="gs://bucket/training")
     assert told.uri == f"gs://bucket/training/{_locate().key}-0"
@@ -53,8 +59,7 @@ def _of_steps(root: Path, steps: int, **trainer):
 
     section = {"model": "mnist_cnn", "train_steps": steps, **trainer}
     declared = Declaration.parse_obj({"name": "a", "data": {"dataset": "digits"}, "trainer": section}).dict()
-    properties = Settings(declaration=declared).to_properties()
-    return _locate(str(root), train_args=f'{{"num_steps": {steps}}}', **properties)
+    return _locate(Settings(declaration=declared), str(root), train_args=f'{{"num_steps": {steps}}}')
 
 
 def _prepare(root: Path, run: int, steps: int, takes_over: bool = True, **trainer):
@@ -315,7 +320,7 @@ def test_a_checkpoint_beyond_the_end_is_not_used_and_not_lost(tmp_path):
 )
 def test_it_is_said_what_training_goes_on_with(tmp_path, monkeypatch, caplog, step, trainer, told):
     from tfx_estimator.components.trainer.executor import _prepare as prepare
-    from tfx_estimator.components.trainer.protocol.job import Job
+    from tfx_estimator.components.trainer.job import Job
     from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.pipeline.config import Declaration
 
@@ -326,7 +331,7 @@ def test_it_is_said_what_training_goes_on_with(tmp_path, monkeypatch, caplog, st
     section = {"model": "mnist_cnn", "train_steps": 20, **trainer}
     declared = Declaration.parse_obj({"name": "a", "data": {"dataset": "digits"}, "trainer": section}).dict()
     settings = Settings(declaration=declared)
-    job = Job("", "", {}, folder.uri, settings.to_dict(), "estimator")
+    job = Job("", "", {}, folder.uri, settings, "estimator")
     prepare(folder, str(tmp_path / "Trainer" / "model_run" / "2"), job, settings)
     assert len(caplog.messages) == len(told)
     for message, part in zip(caplog.messages, told):

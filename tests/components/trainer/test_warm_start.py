@@ -9,8 +9,8 @@ import pytest
 
 from tests.components.trainer.conftest import SHAPE, Training
 from tests.equivalence.conftest import read_weights
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
-from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.settings import Settings, built_in_function
 from tfx_estimator.components.trainer.supervisor.report import Report
