@@ -51,4 +51,4 @@ class Job:
         """Reads what `save` wrote."""
         with open(path, encoding="utf-8") as file:
             values = json.load(file)
-        return cls(**{**values, "settings": Settings.from_dict(values["settings"])})
+        return cls(**{**values, "settings": Settings.from_dict(values.get("settings", {}))})

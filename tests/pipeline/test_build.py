@@ -98,25 +98,6 @@ def test_what_was_loaded_says_by_itself_where_its_modules_are(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"declaration": "digits"}, "create_pipeline(load_declaration('digits'), folders)"),
-        ({"declaration": {"name": "mine"}}, "is an object, builtins.dict"),
-        ({"folders": "runs"}, "PipelineFolders('runs', loaded.declaration.name)"),
-        ({"folders": None}, "the folders are an object, builtins.NoneType"),
-    ],
-)
-def test_what_is_no_declaration_and_no_folders_is_refused(tmp_path, given, told):
-    from tfx_estimator import DeclarationError, PipelineFolders, create_pipeline, load_declaration
-
-    arguments = {"declaration": load_declaration("digits"), "folders": PipelineFolders(str(tmp_path), "digits")}
-    with pytest.raises(DeclarationError) as refused:
-        create_pipeline(**{**arguments, **given})
-    assert told in str(refused.value)
-    assert "expected" in str(refused.value)
-
-
-@pytest.mark.parametrize(
     ("override", "changes"),
     [
         ("evaluator.min_accuracy=0.5", False),
@@ -156,20 +137,6 @@ def test_two_pipelines_of_one_process_have_settings_of_their_own(tmp_path):
     assert told == [(77, 3, "host"), (600, None, "private")]
     assert settings(one).trainer.stall_timeout == 77
     assert not [name for name in os.environ if "RESOLVED" in name]
-
-
-def test_thresholds_hold_for_the_whole_and_not_for_each_slice():
-    from tfx_estimator.components.evaluator.eval_config import eval_config
-    from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
-
-    config = eval_config(EvaluatorSection(min_accuracy=0.9, max_accuracy_drop=0.02))
-    (accuracy,) = [m for m in config.metrics_specs[0].metrics if m.class_name == "SparseCategoricalAccuracy"]
-    assert not accuracy.HasField("threshold")
-    (threshold,) = accuracy.per_slice_thresholds
-    assert not threshold.slicing_specs[0].feature_keys
-    assert threshold.threshold.value_threshold.lower_bound.value == pytest.approx(0.9)
-    assert threshold.threshold.change_threshold.absolute.value == pytest.approx(-0.02)
-    assert [list(spec.feature_keys) for spec in config.slicing_specs] == [[], ["label"]]
 
 
 def test_no_baseline_is_compared_where_the_declaration_says_so():

@@ -142,42 +142,6 @@ def test_every_task_gets_its_own_tf_config_of_the_same_cluster(cluster, evaluato
     assert len({hash(read(text).cluster) for text in texts.values()}) == 1
 
 
-anything = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=5)
-    | st.just([])
-    | st.just({"x": ["a:1"]})
-)
-kinds = st.sampled_from(["chief", "master", "worker", "ps", "evaluator", "boss"])
-addresses = st.sampled_from(["a:1", "b:2", "c:3", "d:4", "e:5", "f"]) | anything
-indices = st.sampled_from(["0", "1", "2", "-1"])
-jobs = st.lists(addresses, max_size=3) | st.dictionaries(indices, addresses, max_size=3) | anything
-tasks = st.fixed_dictionaries({}, optional={"type": kinds | anything, "index": st.integers(-1, 3) | indices | anything})
-likely = st.fixed_dictionaries(
-    {}, optional={"cluster": st.dictionaries(kinds, jobs, max_size=3) | anything, "task": tasks | anything}
-)
-
-
-def refusal(text: str) -> DeclarationError | None:
-    try:
-        config = read(text)
-    except DeclarationError as error:
-        return error
-    assert config is None or read(config.to_json()) in (config, None)
-    return None
-
-
-@given(st.text(max_size=20) | (likely | anything).map(json.dumps))
-def test_any_text_is_a_cluster_or_a_single_process_or_is_refused_in_our_words(text):
-    if error := refusal(text):
-        assert str(error).startswith("TF_CONFIG is wrong: ")
-        assert error.expected
-        assert "unset it" in error.todo
-
-
 @pytest.mark.parametrize(
     "text",
     [
