@@ -103,9 +103,8 @@ def supervise(job: Job, logs: str, enough: Optional[Callable[[], bool]] = None) 
     distribution = resolve_distribution(job.settings.distribution, resolve(os.environ))
     job = dataclasses.replace(job, settings=job.settings.with_trainer(distribution=distribution.dict()))
     logger.info(f"training begins; the logs of its tasks: {logs}")
-    traits, checkpoints = paths.traits_of(job, distribution), paths.checkpoints_of(job)
     with scratch.made() as temporary:
-        return Supervisor(job, traits, checkpoints, logs, temporary, enough).run()
+        return Supervisor(job, logs, temporary, enough).run()
 
 
 def read_settings(context: Any, exec_properties: Mapping[str, Any]) -> Settings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Optional
 
 from tfx.types import artifact_utils
@@ -17,9 +17,7 @@ from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.task_spec import (
     CHIEF,
     EVALUATOR,
-    EXPORTER,
     PS,
-    REPLICA_CHECK,
     WORKER,
     TaskSpec,
 )
@@ -40,19 +38,9 @@ _OPEN = (
 )
 
 
-def single_task(attempt: int) -> list[TaskSpec]:
-    """The one task of a training without a cluster."""
-    return [TaskSpec(CHIEF, 0, attempt)]
-
-
-def exporter_task(attempt: int) -> list[TaskSpec]:
-    """The task that evaluates and exports after a cluster without an evaluator: none of its tasks does."""
-    return [TaskSpec(EXPORTER, 0, attempt)]
-
-
-def replica_check_task(attempt: int) -> list[TaskSpec]:
-    """The task that tries the user's loss under several replicas."""
-    return [TaskSpec(REPLICA_CHECK, 0, attempt)]
+def alone(kind: str) -> Callable[[int], list[TaskSpec]]:
+    """Makes the one task of an attempt that has no others beside it."""
+    return lambda attempt: [TaskSpec(kind, 0, attempt)]
 
 
 def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:

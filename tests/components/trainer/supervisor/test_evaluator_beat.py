@@ -15,7 +15,6 @@ from tfx_estimator.components.trainer.supervisor import evaluator_beat
 from tfx_estimator.components.trainer.supervisor.evaluator_beat import EvaluatorBeat
 from tfx_estimator.components.trainer.supervisor.signals import Signals
 from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
-from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.pipeline.base.errors import ExportError
 
 pytestmark = pytest.mark.unit
@@ -34,8 +33,7 @@ def job(request, bucket, tmp_path):
 def waits(job: Job, logs: Path) -> bool:
     """The chief's side."""
     logs.mkdir()
-    traits = paths.traits_of(job, job.settings.distribution)
-    supervisor = Supervisor(job, traits, paths.checkpoints_of(job), str(logs), str(logs))
+    supervisor = Supervisor(job, str(logs), str(logs))
     with Signals() as signals:
         return supervisor._evaluator_exports(signals)
 
