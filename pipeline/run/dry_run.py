@@ -44,7 +44,7 @@ _FILE = "dry_run.json"
 _REMEMBERED = 50
 # The machine's fault, if no code of the user's took part.
 _NOT_THEIRS = ("OSError", "MemoryError", "ResourceExhaustedError", "PermissionError", "TrainingError")
-# What a trial depends on: these sections, and of `trainer` all but how long it trains, by which seed, and what it writes.
+# What a trial depends on: these sections, and of `trainer` all but how long it trains, its seed, and what it writes.
 _TRIED = ("data", "transform", "evaluator", "tune")
 _UNTRIED = (
     *("train_steps", "train_epochs", "eval_steps", "seed", "save_checkpoints_steps", "keep_checkpoint_max"),
