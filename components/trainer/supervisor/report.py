@@ -26,6 +26,13 @@ _SAID = {
     Event.ENDED_EARLY: "stopped early ",
     Event.PROFILED: "",
 }
+# Under which name the model run's artifact keeps one of these.
+_KEPT = {
+    Event.CHOSEN: "exported",
+    Event.ENDED_EARLY: "stopped_early",
+    Event.SCALED: "learning_rate",
+    Event.STAGED: "stages",
+}
 # Number of reports that the pace is computed from.
 _RECENT = 10
 
@@ -120,7 +127,6 @@ class Report:
         self._resumed(self._last or 0)
         seconds = sum(rate[1] for rate in self._rates)
         steps = sum(rate[0] for rate in self._rates)
-        texts = {kind: event["text"] for kind, event in self._said.items()}
         return Outcome(
             first_step=self._first,
             last_step=self._last,
@@ -130,13 +136,13 @@ class Report:
             restarts=tuple(self._restarts),
             extra_steps=self._extra(),
             publishes=self.publishes,
-            cost=self._cost.properties(self._batch),
-            exported_step=self._said[Event.CHOSEN]["step"] if Event.CHOSEN in self._said else None,
-            exported=texts.get(Event.CHOSEN, ""),
-            stopped_early=texts.get(Event.ENDED_EARLY, ""),
-            learning_rate=texts.get(Event.SCALED, ""),
-            skipped_steps=self._skipped,
-            stages=texts.get(Event.STAGED, ""),
+            numbers={
+                # Which changed nothing, as a gradient overflowed in float16.
+                "skipped_steps": self._skipped,
+                "exported_step": self._said[Event.CHOSEN]["step"] if Event.CHOSEN in self._said else None,
+                **self._cost.properties(self._batch),
+            },
+            said={_KEPT[kind]: event["text"] for kind, event in self._said.items() if kind in _KEPT},
         )
 
     def _extra(self) -> Optional[int]:
