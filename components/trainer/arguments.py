@@ -63,9 +63,6 @@ def check_settings(settings: Optional[Settings], component: str = TRAINER) -> Se
     Args:
         settings: As they are given; None takes the defaults.
         component: That is given them: TRAINER or TUNER.
-
-    Raises:
-        DeclarationError: These are no Settings, or a deadline is none.
     """
     if settings is None:
         return Settings()
@@ -85,9 +82,6 @@ def check_lengths(train_args: Any, eval_args: Any, component: str = TRAINER) -> 
 
     Args:
         train_args: As they are given: a message, a dict, JSON, or what is known at run time only.
-
-    Raises:
-        DeclarationError: One of them is none.
     """
     for name, given, kind in (
         ("train_args", train_args, trainer_pb2.TrainArgs),
@@ -110,9 +104,6 @@ def read_arguments(
 
     Returns:
         The settings, with all of it, the path and the fingerprint of the source.
-
-    Raises:
-        DeclarationError: Something is wrong, or given twice, or the function cannot be given it.
     """
     given = {name: value for name, value in given.items() if value is not None}
     if given and (settings.declaration is not None or settings.arguments):
@@ -171,11 +162,7 @@ def _absolute(path: str) -> str:
 
 
 def check_function(settings: Settings, contract: Contract, component: str = TRAINER) -> None:
-    """Checks what the user's function, once it is known, makes of the arguments.
-
-    Raises:
-        DeclarationError: It is a run_fn, and cannot be given them; or there are two functions that could be meant.
-    """
+    """Checks what the user's function, once it is known, makes of the arguments."""
     if contract.path != RUN_FN:
         return
     if settings.distribution.distributes:
@@ -208,10 +195,6 @@ def refuse_entries(given: Mapping[str, Any], settings: Settings, component: str 
 
     Args:
         given: Arguments by name that the component has no parameters of; those that ask for nothing are taken.
-
-    Raises:
-        DeclarationError: There are such entries; the message lists each with the reason.
-        TypeError: A name is none of a declaration either.
     """
     unknown = [name for name in given if name not in TrainerSection.__fields__]
     if unknown:

@@ -54,10 +54,6 @@ def find_contract(
         module_file: Of the Trainer, as the next two; text, a RuntimeParameter or None.
         executor: `custom_executor_spec`.
         own: This Trainer's executor, which calls either.
-
-    Raises:
-        DeclarationError: A function is not named by a dotted path; the executor is none of TFX's, or calls what is not
-            there.
     """
     for name, given in ((RUN_FN, run_fn), (TRAINER_FN, trainer_fn)):
         _check_dotted(name, given, component)

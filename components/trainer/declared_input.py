@@ -33,11 +33,7 @@ class DeclaredInput:
     transform_output: tft.TFTransformOutput
 
     def require(self, *names: str) -> None:
-        """Refuses a preprocessing_fn that does not return what is trained with.
-
-        Raises:
-            UserCodeError: Something is missing.
-        """
+        """Refuses a preprocessing_fn that does not return what is trained with."""
         missing = {LABEL, *names} - set(self.transformed_spec)
         if missing:
             found = ", ".join(sorted(self.transformed_spec))

@@ -82,9 +82,6 @@ def check(saved_model: str) -> list[str]:
 
     Returns:
         Names of the outputs of `serving_default`, sorted.
-
-    Raises:
-        ExportError: It is missing or damaged.
     """
     todo = "a `trainer_fn` needs an exporter in its EvalSpec, a `run_fn` must save to serving_model_dir; see the log"
     path = os.path.join(saved_model, "saved_model.pb")
@@ -113,9 +110,6 @@ def publish(exports: str, model_uri: str) -> list[str]:
 
     Returns:
         Names of the outputs of `serving_default`, sorted.
-
-    Raises:
-        ExportError: The serving model is missing or damaged.
     """
     outputs = check(path_utils.serving_model_dir(exports))
     fileio.makedirs(model_uri)

@@ -57,10 +57,6 @@ def make_job(
         outputs: `model` and `model_run`.
         exec_properties: As of `tfx.components.Trainer`.
         exports: Is a model wanted at its end.
-
-    Raises:
-        DeclarationError: Its run_fn cannot do what is declared, and the constructor could not know.
-        UserCodeError: The module cannot be read, or has no function to train.
     """
     # The settings were read from the two, and stand in the job themselves.
     others = {key: value for key, value in exec_properties.items() if key not in (SETTINGS_KEY, OPERATION_KEY)}
@@ -93,11 +89,6 @@ def supervise(job: Job, logs: str, enough: Optional[Callable[[], bool]] = None) 
     Args:
         logs: Local folder for the tasks' files.
         enough: Says that training has gone on long enough: see Supervisor.
-
-    Raises:
-        TrainingError: See Supervisor.
-        UserCodeError: The user's code does not keep its contract.
-        DeclarationError: TF_CONFIG describes another cluster than the declared one.
     """
     # Once, from the cluster that is there: whatever counts tasks below, here or in a task, is right.
     distribution = resolve_distribution(job.settings.distribution, resolve(os.environ))

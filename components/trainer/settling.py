@@ -44,9 +44,6 @@ def with_hyperparameters(
     Args:
         exec_properties: The execution's properties; `train_args` among them.
         hyperparameters: Of a Tuner; none where there is none.
-
-    Raises:
-        DeclarationError: They do not go together, or have no place in this declaration.
     """
     if not hyperparameters or settings.declaration is None:
         return settings, exec_properties
@@ -67,9 +64,6 @@ def with_counts(
 
     Args:
         count: Tells their labels, where they are counted already; None counts them.
-
-    Raises:
-        DeclarationError: See `with_steps` and `with_weights`.
     """
     settings, exec_properties = with_steps(settings, exec_properties, examples)
     return with_weights(settings, count or (lambda: count_labels(examples))), exec_properties
@@ -84,9 +78,6 @@ def with_steps(
 
     Args:
         exec_properties: The execution's properties; `train_args` among them.
-
-    Raises:
-        DeclarationError: The examples are not counted, or the steps are too many, or too few for what is declared.
     """
     section = settings.trainer
     if section is None or section.train_epochs is None:
@@ -138,10 +129,6 @@ def with_weights(settings: Settings, count: Callable[[], Mapping[int, int]]) -> 
 
     Returns:
         The settings, with a weight for each label.
-
-    Raises:
-        DeclarationError: There is no label to count.
-        DamagedDataError: A file cannot be read.
     """
     if settings.section.class_weights != BALANCED:
         return settings
@@ -181,9 +168,6 @@ def count_labels(examples: Sequence[types.Artifact]) -> dict[int, int]:
 
     Args:
         examples: Artifacts of uncompressed TFRecord files of tf.Examples.
-
-    Raises:
-        DamagedDataError: A file ends within a record, or a record is not what was written.
     """
     # Not at the top: it is TensorFlow.
     from tensorflow.core.example import example_pb2

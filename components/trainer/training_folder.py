@@ -141,11 +141,7 @@ def prepare(folder: TrainingFolder, model_run_uri: str, exports: str, takes_over
 
 
 def wait(folder: TrainingFolder, seconds: float) -> None:
-    """Waits until the chief of somebody else's cluster has prepared the folder.
-
-    Raises:
-        TaskStalledError: It has not in time.
-    """
+    """Waits until the chief of somebody else's cluster has prepared the folder."""
     deadline = time.monotonic() + seconds
     while _read(folder.uri).get("steps") != folder.steps:
         if time.monotonic() > deadline:

@@ -18,9 +18,6 @@ def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
 
     Args:
         context: Of the task; one that does not train begins with nothing.
-
-    Raises:
-        UserCodeError: The strategy cannot begin so, or the weights are gone.
     """
     section, task = context.settings.trainer, context.task
     if not (task.trains or task.type == DRY_RUN):

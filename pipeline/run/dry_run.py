@@ -103,13 +103,7 @@ class DryRun:
         self._moved = self._process.started
 
     def wait(self) -> Tried:
-        """Waits for its end.
-
-        Raises:
-            UserCodeError: The user's code failed, ended the process, or took too long.
-            DataError: The data set cannot be opened.
-            InconclusiveError: The machine ended it.
-        """
+        """Waits for its end."""
         while (code := self._process.code) is None:
             self._hear()
             if self._done is not None:

@@ -160,11 +160,7 @@ class _Chief:
         return said is not None and (said["state"] != RUNNING or self._is_silent())
 
     def check(self, folders: PipelineFolders) -> None:
-        """Raises if it failed: whoever started the tasks starts all again, or none.
-
-        Raises:
-            PipelineError: It failed, or has gone.
-        """
+        """Raises if it failed: whoever started the tasks starts all again, or none."""
         if self.has_ended() and self._said["state"] in (FAILED, AGAIN):
             raise _chief_failed()
         if self._is_silent():

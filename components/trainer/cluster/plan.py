@@ -51,9 +51,6 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
 
     Returns:
         Chief, workers, parameter servers and, if declared, the evaluator.
-
-    Raises:
-        DeclarationError: GPUs are listed by index for processes of which each needs its own.
     """
     train = distribution.train
     counts = {CHIEF: 1, WORKER: train.worker_count - 1, PS: train.ps_count}
@@ -90,9 +87,6 @@ def resolve_distribution(distribution: Distribution, place: Optional[TfConfig]) 
 
     Returns:
         The section, with `workers` and `ps`.
-
-    Raises:
-        DeclarationError: The cluster is not the declared one.
     """
     if place is None:
         return distribution.resolved()
@@ -127,9 +121,6 @@ def own_place(place: TfConfig, distribution: Distribution, attempt: int) -> list
     Args:
         place: The cluster, and this task of it.
         attempt: From 1.
-
-    Raises:
-        DeclarationError: The cluster is not the declared one.
     """
     devices = resolve_distribution(distribution, place).train.devices
     gpus: dict[str, _Gpus] = {CHIEF: _declared_gpus(devices), WORKER: _declared_gpus(devices), PS: ()}

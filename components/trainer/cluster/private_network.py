@@ -86,10 +86,6 @@ def enter(fds: Sequence[int]) -> None:
 
     Args:
         fds: `PrivateNetwork.fds`, inherited.
-
-    Raises:
-        RuntimeError: This process has other threads: they would stay outside.
-        OSError: The kernel refuses.
     """
     if not fds:
         return

@@ -37,9 +37,6 @@ class Task:
     Args:
         type: chief, worker, ps or evaluator.
         index: Among the tasks of that type, from 0.
-
-    Raises:
-        DeclarationError: There is no such type.
     """
 
     type: str
@@ -62,9 +59,6 @@ class Cluster:
     Args:
         addresses: Task type to the `host:port` of each task, in the order of their indices: exactly one chief, and any
             number of worker and ps. Types without a task are left out; not to be changed afterwards.
-
-    Raises:
-        DeclarationError: This is no such cluster.
     """
 
     addresses: Mapping[str, tuple[str, ...]]
@@ -92,9 +86,6 @@ class TfConfig:
 
     Args:
         cluster: The tasks that train.
-
-    Raises:
-        DeclarationError: The task is not of the cluster.
     """
 
     cluster: Cluster
@@ -131,9 +122,6 @@ def resolve(environment: Mapping[str, str]) -> Optional[TfConfig]:
 
     Returns:
         The cluster, or None for a single process.
-
-    Raises:
-        DeclarationError: What describes the cluster is wrong.
     """
     if text := environment.get(VARIABLE, "").strip():
         return read(text)
@@ -151,9 +139,6 @@ def read(text: str) -> Optional[TfConfig]:
     Returns:
         The cluster. None for a single process: there is no cluster, or this is the only task in it. (A lone chief
         cannot see an evaluator outside of its cluster, and is taken for a single process.)
-
-    Raises:
-        DeclarationError: It is wrong.
     """
     if not text.strip():
         return None
@@ -204,9 +189,6 @@ def from_slurm(environment: Mapping[str, str]) -> Optional[TfConfig]:
 
     Returns:
         The cluster, or None if `srun` started no more than one task.
-
-    Raises:
-        DeclarationError: The variables contradict each other, or ranks go round the nodes instead of filling one first.
     """
     if "SLURM_PROCID" not in environment or environment.get("SLURM_STEP_NUM_TASKS", "1") == "1":
         return None

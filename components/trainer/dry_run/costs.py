@@ -78,12 +78,7 @@ class Costs:
 
 
 def run(context: TaskContext) -> None:
-    """Builds the step, and reports what it costs.
-
-    Raises:
-        UserCodeError: The code does not keep its contract.
-        DataError: The data set cannot be opened.
-    """
+    """Builds the step, and reports what it costs."""
     declaration = Declaration.parse_obj(context.settings.declaration)
 
     def begin(what: str) -> None:
@@ -140,9 +135,6 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
 
     Returns:
         What it costs; what is kept of the data is not known here.
-
-    Raises:
-        UserCodeError: The code does not keep its contract.
     """
     import tensorflow as tf
 

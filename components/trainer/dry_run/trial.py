@@ -35,10 +35,6 @@ def run(context: TaskContext) -> None:
 
     Args:
         context: Its job's settings hold the declaration; everything else of it is made here.
-
-    Raises:
-        UserCodeError: The code does not keep its contract.
-        DataError: The data set cannot be opened.
     """
     folder = context.job.training_dir
     # What libraries leave behind goes with it.

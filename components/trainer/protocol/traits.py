@@ -36,9 +36,6 @@ class Checkpoints(Protocol):
 
         Returns:
             The global step that training goes on from; None if there is no checkpoint.
-
-        Raises:
-            TrainingError: A checkpoint can be neither read nor called damaged.
         """
 
     def tidy(self) -> None:

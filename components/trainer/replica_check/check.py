@@ -57,10 +57,6 @@ def run(
         make_spec: Calls the user's trainer_fn, and returns what it returns.
         strategy: Of `section`.
         training_dir: The training folder; a restart finds the verdict there.
-
-    Raises:
-        UserCodeError: The update or a metric under several replicas is another one than on one device, or there is
-            none; or the training's batches cannot be shared.
     """
     alone = make_strategy(_on_cpus(distribution.train, 1))
     evaluation = make_strategy(_on_cpus(distribution.eval, _REPLICAS))
@@ -83,11 +79,7 @@ def run(
 
 
 def check_inputs(spec: Spec, distribution: Distribution) -> None:
-    """Refuses an input_fn whose tensors several replicas in step cannot share; it can be told without training.
-
-    Raises:
-        UserCodeError: It returns no data set.
-    """
+    """Refuses an input_fn whose tensors several replicas in step cannot share; it can be told without training."""
     train, evaluate, estimator = spec["train_spec"], spec["eval_spec"], spec["estimator"]
     for mode, each, needed in (
         (ModeKeys.TRAIN, train, verdict.trains_in_step(distribution.train)),
@@ -246,10 +238,6 @@ def _check_evaluation(
     Args:
         make_spec: Calls the user's trainer_fn, and returns what it returns.
         strategy: The declared one, of a few replicas.
-
-    Raises:
-        UserCodeError: A metric is exactly N times, or a part in N of, that of one device.
-        NotTriedError: The evaluation does not work on one CPU.
     """
     replicas = strategy.num_replicas_in_sync
     reading = read_batches(make_spec(), ModeKeys.EVAL)

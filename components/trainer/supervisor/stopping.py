@@ -71,9 +71,6 @@ class Stopping:
 
         Args:
             signals: Those that came; a second one ends it at once.
-
-        Raises:
-            StoppedError: Always.
         """
         number = signals.received or signal.SIGTERM
         if group.trains():

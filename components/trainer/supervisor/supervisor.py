@@ -84,14 +84,7 @@ class Supervisor:
         self._trained = False
 
     def run(self) -> Outcome:
-        """Trains.
-
-        Raises:
-            TaskFailedError: A task ended with an error, and no restart was left, or could help; or the error of this
-                project that the task itself raised.
-            TaskStalledError: The same for a missed deadline.
-            StoppedError: A signal ended training.
-        """
+        """Trains."""
         place = resolve(os.environ)
         if place is not None:
             self._job_path = os.path.join(self._logs, f"job-{place.task.name}.json")

@@ -46,9 +46,4 @@ class Path(Protocol):
 
         Args:
             context: What to train, and which task this is.
-
-        Raises:
-            UserCodeError: The user's code does not keep its contract.
-            ExportError: There is no whole model at the end.
-            StoppedByRequestError: The supervisor asked to stop, and the checkpoint is written.
         """

@@ -51,9 +51,6 @@ def name_of(exec_properties: dict[str, Any], settings: Settings) -> str:
 
     Args:
         settings: Of the Trainer; what they say comes first, and of that a declaration of a model.
-
-    Raises:
-        UserCodeError: The module cannot be read, or has neither function.
     """
     if section := settings.built_in:
         return section.path

@@ -23,11 +23,7 @@ from tfx_estimator.pipeline.user_source import functions, loader
 
 
 def find_function(target: str) -> Callable:
-    """Imports `package.module:function`.
-
-    Raises:
-        UserCodeError: There is none.
-    """
+    """Imports `package.module:function`."""
     module_name, _, name = expand("trainer.model", target).partition(":")
     try:
         module = importlib.import_module(loader.import_name(module_name))
@@ -75,9 +71,6 @@ def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
 
     Args:
         exec_properties: Of the execution: its dotted path, or a module file that defines it.
-
-    Raises:
-        UserCodeError: There is none.
     """
     module, _, wheel = (exec_properties.get(MODULE_PATH_KEY) or "").partition("@")
     if wheel:
@@ -103,9 +96,6 @@ def _parse_flags(instead: str) -> None:
 
     Args:
         instead: What a value that no definition has is given by.
-
-    Raises:
-        UserCodeError: They cannot be: one is required.
     """
     if flags.FLAGS.is_parsed():
         return

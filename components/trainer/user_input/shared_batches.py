@@ -55,9 +55,6 @@ def share(input_fn: InputFn, in_step: bool = True, training: bool = True, input_
 
     Returns:
         An input_fn for any strategy; the same one if there is nothing to do, as of the built-in one.
-
-    Raises:
-        UserCodeError: (when it is called) It returns no data set of batches, or batches that do not divide evenly.
     """
     if is_built_in(input_fn):
         return input_fn
@@ -132,9 +129,6 @@ def call_input_fn(
 
     Returns:
         The data set, whose elements are batches.
-
-    Raises:
-        UserCodeError: It returns something else.
     """
     return check_dataset(_call(input_fn, mode, params, config, context), mode)
 
@@ -144,9 +138,6 @@ def check_dataset(result: Any, mode: str) -> tf.data.Dataset:
 
     Args:
         mode: Of `tf.estimator.ModeKeys`.
-
-    Raises:
-        UserCodeError: It is no data set.
     """
     if isinstance(result, tf.data.Dataset):
         return result
@@ -192,9 +183,6 @@ def split_batches(
 
     Returns:
         Batches for one replica each: as many in a row as this pipeline feeds replicas.
-
-    Raises:
-        UserCodeError: The batches are known not to divide evenly among the replicas, and must.
     """
     pipelines, pipeline, replicas = context.num_input_pipelines, context.input_pipeline_id, context.num_replicas_in_sync
     if pipelines > 1:
@@ -278,11 +266,7 @@ def hand_out_batches(dataset: tf.data.Dataset, replicas: int) -> tf.data.Dataset
 
 
 def check_divides(size: int, replicas: int) -> None:
-    """Refuses a batch that does not divide evenly among replicas.
-
-    Raises:
-        UserCodeError: It does not.
-    """
+    """Refuses a batch that does not divide evenly among replicas."""
     if size % replicas == 0:
         return
     raise UserCodeError(
@@ -310,9 +294,6 @@ def check_batches(owner: str, dataset: tf.data.Dataset) -> None:
 
     Args:
         owner: Of the input_fn: TrainSpec or EvalSpec.
-
-    Raises:
-        UserCodeError: Its elements are single examples, or their tensors differ in their first dimension.
     """
     leaves = dict(_leaves(dataset))
     scalars = [path for path, spec in leaves.items() if spec.shape.rank == 0]
@@ -334,9 +315,6 @@ def check_sizes(owner: str, sizes: dict[str, int]) -> None:
     Args:
         owner: Of the input_fn: TrainSpec or EvalSpec.
         sizes: The first dimension of each tensor, by its name.
-
-    Raises:
-        UserCodeError: They differ.
     """
     if len(set(sizes.values())) > 1:
         raise UserCodeError(
