@@ -58,12 +58,7 @@ _DECLARE = "a declaration, a YAML file whose trainer.model returns the network"
 
 
 def check_settings(settings: Optional[Settings], component: str = TRAINER) -> Settings:
-    """Checks the settings that a component is given, of which the user writes the deadlines.
-
-    Args:
-        settings: As they are given; None takes the defaults.
-        component: That is given them: TRAINER or TUNER.
-    """
+    """Checks the settings that a component is given, of which the user writes the deadlines."""
     if settings is None:
         return Settings()
     if not isinstance(settings, Settings):
@@ -78,11 +73,7 @@ def check_settings(settings: Optional[Settings], component: str = TRAINER) -> Se
 
 
 def check_lengths(train_args: Any, eval_args: Any, component: str = TRAINER) -> None:
-    """Refuses `train_args` and `eval_args` that TFX would take, and leave a part of out.
-
-    Args:
-        train_args: As they are given: a message, a dict, JSON, or what is known at run time only.
-    """
+    """Refuses `train_args` and `eval_args` that TFX would take, and leave a part of out."""
     for name, given, kind in (
         ("train_args", train_args, trainer_pb2.TrainArgs),
         ("eval_args", eval_args, trainer_pb2.EvalArgs),
@@ -191,11 +182,7 @@ def _check_distributed(distribution: Distribution, contract: Contract, component
 
 
 def refuse_entries(given: Mapping[str, Any], settings: Settings, component: str = TRAINER) -> None:
-    """Refuses entries of a declaration's section `trainer` that the user's code decides by itself.
-
-    Args:
-        given: Arguments by name that the component has no parameters of; those that ask for nothing are taken.
-    """
+    """Refuses entries of a declaration's section `trainer` that the user's code decides by itself."""
     unknown = [name for name in given if name not in TrainerSection.__fields__]
     if unknown:
         raise TypeError(f"{component}.__init__() got an unexpected keyword argument '{unknown[0]}'")

@@ -55,13 +55,7 @@ class Driver(UnkeyedDriver):
 
 
 def _note_stack(key: str, place: str, execution: str) -> None:
-    """Says once that the last run was on another stack, and whether what it has trained counts; notes this run's.
-
-    Args:
-        key: Of the training: the same for those that differ in nothing but their length.
-        place: Where the Trainer's artifacts lie.
-        execution: This one's number, by which its artifacts lie there.
-    """
+    """Says once that the last run was on another stack, and whether what it has trained counts; notes this run's."""
     path = os.path.join(place, _STACK_FILE)
     # Earlier releases, which were for one stack alone, have noted nothing.
     first = {"stack": stacks.LEGACY.name} if _has_others(os.path.join(place, "model_run"), execution) else {}

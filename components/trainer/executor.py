@@ -104,11 +104,7 @@ def _train(job: Job, settings: Settings, logs: str) -> Outcome:
 
 
 def _warn_of_idle_gpus(devices: Devices) -> None:
-    """Warns of GPUs that are there, and paid for, and stay idle: the default image's TensorFlow is built for CPUs.
-
-    Args:
-        devices: Of training; whoever declares CPUs wants no GPU.
-    """
+    """Warns of GPUs that are there, and paid for, and stay idle: the default image's TensorFlow is built for CPUs."""
     if devices.cpu or not (there := gpu_count()):
         return
     # The import is slow, so it is done only on machines with GPUs.

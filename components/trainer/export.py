@@ -21,11 +21,7 @@ _ALTERNATIVES = (f":{_DEFAULT}", ":predict")
 
 
 def adopt(saved_model: str, target: str) -> None:
-    """Copies a SavedModel to where it belongs; the target is there whole or not at all.
-
-    Args:
-        target: Folder to make; an earlier one is replaced.
-    """
+    """Copies a SavedModel to where it belongs; the target is there whole or not at all."""
     if is_address(target):
         # A model is there when its `saved_model.pb` is.
         if fileio.exists(target):
@@ -42,11 +38,7 @@ def adopt(saved_model: str, target: str) -> None:
 
 
 def newest_version(*folders: str) -> Optional[str]:
-    """Finds the newest of the SavedModels that an Estimator's exporters wrote, each in a folder named by its time.
-
-    Returns:
-        A SavedModel's folder; None if there is none.
-    """
+    """Finds the newest of the SavedModels that an Estimator's exporters wrote, each in a folder of its time, or None."""
     versions = [path for folder in folders for path in paths_in(folder) if os.path.basename(path).isdigit()]
     return max(versions, key=lambda path: int(os.path.basename(path)), default=None)
 

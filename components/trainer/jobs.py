@@ -50,14 +50,7 @@ def make_job(
     training_dir: str,
     exports: bool = True,
 ) -> Job:
-    """Makes the job of a training.
-
-    Args:
-        inputs: `examples`, and where given `schema`, `transform_graph`, `base_model`, `hyperparameters`.
-        outputs: `model` and `model_run`.
-        exec_properties: As of `tfx.components.Trainer`.
-        exports: Is a model wanted at its end.
-    """
+    """Makes the job of a training."""
     # The settings were read from the two, and stand in the job themselves.
     others = {key: value for key, value in exec_properties.items() if key not in (SETTINGS_KEY, OPERATION_KEY)}
     job = Job(
@@ -99,12 +92,7 @@ def supervise(job: Job, logs: str, enough: Optional[Callable[[], bool]] = None) 
 
 
 def read_settings(context: Any, exec_properties: Mapping[str, Any]) -> Settings:
-    """Reads an execution's settings, those among them that its driver blanked.
-
-    Args:
-        context: Of the executor; None without one.
-        exec_properties: What the executor was given.
-    """
+    """Reads an execution's settings, those among them that its driver blanked."""
     node = context.pipeline_node if context else None
     operation = unkeyed_property(node, exec_properties, OPERATION_KEY)
     return Settings.of({**exec_properties, OPERATION_KEY: operation})

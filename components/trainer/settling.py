@@ -39,12 +39,7 @@ logger = get_logger("trainer")
 def with_hyperparameters(
     settings: Settings, exec_properties: dict[str, Any], hyperparameters: Sequence[types.Artifact]
 ) -> tuple[Settings, dict[str, Any]]:
-    """Puts tuned values in the place of the declared ones; what else there is, is in `fn_args.hyperparameters`.
-
-    Args:
-        exec_properties: The execution's properties; `train_args` among them.
-        hyperparameters: Of a Tuner; none where there is none.
-    """
+    """Puts tuned values in the place of the declared ones; what else there is, is in `fn_args.hyperparameters`."""
     if not hyperparameters or settings.declaration is None:
         return settings, exec_properties
     values = of_declaration(read_values(artifact_utils.get_single_uri(list(hyperparameters))))
@@ -75,9 +70,6 @@ def with_steps(
     """Puts the number of steps in the place of `trainer.train_epochs`, where that is declared.
 
     Nothing that comes later knows of epochs: learning rate, intervals and `fn_args.train_steps` follow from the steps.
-
-    Args:
-        exec_properties: The execution's properties; `train_args` among them.
     """
     section = settings.trainer
     if section is None or section.train_epochs is None:
@@ -122,14 +114,7 @@ def with_length(exec_properties: Mapping[str, Any], steps: int) -> dict[str, Any
 
 
 def with_weights(settings: Settings, count: Callable[[], Mapping[int, int]]) -> Settings:
-    """Puts the weights of balanced classes in the place of the word, where that is declared.
-
-    Args:
-        count: Counts the labels to train on: see `count_labels`. It is called only if they are wanted.
-
-    Returns:
-        The settings, with a weight for each label.
-    """
+    """Puts the weights of balanced classes in the place of the word, where that is declared."""
     if settings.section.class_weights != BALANCED:
         return settings
     counts = count()
@@ -164,11 +149,7 @@ def balanced(counts: Mapping[int, int], classes: int) -> tuple[float, ...]:
 
 
 def count_labels(examples: Sequence[types.Artifact]) -> dict[int, int]:
-    """Reads all examples of the training split once, and counts those of each label.
-
-    Args:
-        examples: Artifacts of uncompressed TFRecord files of tf.Examples.
-    """
+    """Reads all examples of the training split once, and counts those of each label."""
     # Not at the top: it is TensorFlow.
     from tensorflow.core.example import example_pb2
 
@@ -207,10 +188,6 @@ def read_values(uri: str) -> dict[str, Any]:
 
 
 def write_config(uri: str, config: Mapping[str, Any]) -> None:
-    """Writes a HyperParameters artifact.
-
-    Args:
-        config: As `keras_tuner.HyperParameters.get_config` returns it.
-    """
+    """Writes a HyperParameters artifact."""
     fileio.makedirs(uri)
     write_whole(os.path.join(uri, FILE), json.dumps(config))

@@ -157,21 +157,13 @@ def wait(folder: TrainingFolder, seconds: float) -> None:
 
 
 def is_taken(earlier: Earlier, steps: int) -> bool:
-    """Tells whether a training of so many steps goes on with an earlier one.
-
-    Args:
-        steps: That are wanted now; 0 if the data end it.
-    """
+    """Tells whether a training of so many steps goes on with an earlier one."""
     # Asynchronous workers do a few more than they were to.
     return steps in (0, earlier.steps) or earlier.step <= steps
 
 
 def publish(folder: TrainingFolder, model_run_uri: str) -> None:
-    """Makes a finished training the `model_run` artifact, so that a kill leaves it here or there.
-
-    Args:
-        model_run_uri: Of the artifact; what an earlier try left there goes.
-    """
+    """Makes a finished training the `model_run` artifact, so that a kill leaves it here or there."""
     published.note(folder.uri, model_run_uri)
     if fileio.exists(model_run_uri):
         fileio.rmtree(model_run_uri)

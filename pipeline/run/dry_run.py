@@ -213,12 +213,7 @@ class DryRun:
 
 @contextlib.contextmanager
 def begin(loaded: Loaded, logs: Optional[str] = None, path: str = "") -> Iterator[DryRun]:
-    """Starts a dry run; it ends with the context.
-
-    Args:
-        logs: Folder for its log; None keeps none.
-        path: As of `DryRun`.
-    """
+    """Starts a dry run; it ends with the context."""
     with scratch.made() as home:
         folder = tempfile.mkdtemp(dir=home)
         try:

@@ -44,14 +44,7 @@ def alone(kind: str) -> Callable[[int], list[TaskSpec]]:
 
 
 def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
-    """The tasks of a cluster on this machine, on fresh ports.
-
-    Args:
-        attempt: From 1.
-
-    Returns:
-        Chief, workers, parameter servers and, if declared, the evaluator.
-    """
+    """The tasks of a cluster on this machine, on fresh ports."""
     train = distribution.train
     counts = {CHIEF: 1, WORKER: train.worker_count - 1, PS: train.ps_count}
     ports = iter(free_ports(sum(counts.values())))
@@ -79,15 +72,7 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
 
 
 def resolve_distribution(distribution: Distribution, place: Optional[TfConfig]) -> Distribution:
-    """Finds out how many tasks train: those of somebody else's cluster, else those that are declared, or the default.
-
-    Args:
-        distribution: What was declared; `workers` and `ps` may be left out.
-        place: The cluster that TF_CONFIG describes; None if the tasks are started on this machine.
-
-    Returns:
-        The section, with `workers` and `ps`.
-    """
+    """Counts the tasks that train: of somebody else's cluster, else those that are declared, or the default."""
     if place is None:
         return distribution.resolved()
     train = distribution.train
@@ -116,12 +101,7 @@ def resolve_distribution(distribution: Distribution, place: Optional[TfConfig]) 
 
 
 def own_place(place: TfConfig, distribution: Distribution, attempt: int) -> list[TaskSpec]:
-    """This process's task in a cluster that somebody else started, and that TF_CONFIG describes.
-
-    Args:
-        place: The cluster, and this task of it.
-        attempt: From 1.
-    """
+    """This process's task in a cluster that somebody else started, and that TF_CONFIG describes."""
     devices = resolve_distribution(distribution, place).train.devices
     gpus: dict[str, _Gpus] = {CHIEF: _declared_gpus(devices), WORKER: _declared_gpus(devices), PS: ()}
     task = place.task
@@ -198,14 +178,7 @@ def _shares(tasks: int) -> list[tuple[tuple[int, ...], Optional[int]]]:
 
 @contextlib.contextmanager
 def cluster_network(job: Job, distribution: Distribution) -> Iterator[tuple[int, ...]]:
-    """Makes the network that the tasks of a cluster share.
-
-    Args:
-        job: What to train; tasks that read or write elsewhere need this machine's own network.
-
-    Yields:
-        Descriptors of the namespaces that each task enters; none if the tasks listen in this machine's network.
-    """
+    """Makes the network that the tasks of a cluster share."""
     if distribution.network == "host":
         yield ()
         return

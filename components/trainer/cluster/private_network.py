@@ -83,9 +83,6 @@ def enter(fds: Sequence[int]) -> None:
     """Moves this process into a private network, for good, and closes the descriptors.
 
     Its user and its capabilities stay what they are. So does a parent-death signal that is already set.
-
-    Args:
-        fds: `PrivateNetwork.fds`, inherited.
     """
     if not fds:
         return
@@ -103,11 +100,7 @@ def enter(fds: Sequence[int]) -> None:
 
 
 def _make(channel: int) -> None:
-    """Makes the namespaces and sends their descriptors.
-
-    Args:
-        channel: Descriptor of the socket to send them by.
-    """
+    """Makes the namespaces and sends their descriptors."""
     try:
         try:
             _unshare(_CLONE_NEWNET)

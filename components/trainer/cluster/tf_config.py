@@ -32,12 +32,7 @@ _UNSET = "correct the environment variable TF_CONFIG, or unset it to train in a 
 
 @dataclass(frozen=True)
 class Task:
-    """One process of a cluster.
-
-    Args:
-        type: chief, worker, ps or evaluator.
-        index: Among the tasks of that type, from 0.
-    """
+    """One process of a cluster."""
 
     type: str
     index: int
@@ -82,11 +77,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class TfConfig:
-    """A cluster, and which of its tasks, or which evaluator beside it, this process is.
-
-    Args:
-        cluster: The tasks that train.
-    """
+    """A cluster, and which of its tasks, or which evaluator beside it, this process is."""
 
     cluster: Cluster
     task: Task
@@ -102,27 +93,13 @@ class TfConfig:
 
 
 def tf_configs(cluster: Cluster, evaluator: bool) -> dict[Task, str]:
-    """Writes TF_CONFIG for all tasks.
-
-    Args:
-        evaluator: Whether an evaluator stands beside them.
-
-    Returns:
-        Each task's TF_CONFIG: chief, workers, parameter servers, evaluator.
-    """
+    """Writes TF_CONFIG for all tasks."""
     tasks = (*cluster.tasks, *([Task(EVALUATOR, 0)] if evaluator else []))
     return {task: TfConfig(cluster, task).to_json() for task in tasks}
 
 
 def resolve(environment: Mapping[str, str]) -> Optional[TfConfig]:
-    """Finds the cluster that this process is part of.
-
-    Args:
-        environment: TF_CONFIG decides if it is set and not blank (`{}` is a single process); else SLURM's variables.
-
-    Returns:
-        The cluster, or None for a single process.
-    """
+    """Finds the cluster that this process is part of; None of a single process."""
     if text := environment.get(VARIABLE, "").strip():
         return read(text)
     return from_slurm(environment)
@@ -182,13 +159,6 @@ def from_slurm(environment: Mapping[str, str]) -> Optional[TfConfig]:
 
     TensorFlow's own `SlurmClusterResolver` reads the variables in the same way, but needs a GPU, and sorts the nodes by
     name, so that in `n[9-10]` each of the two would take itself for the other.
-
-    Args:
-        environment: What `srun` sets: SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST and
-            SLURM_STEP_TASKS_PER_NODE; SLURMD_NODENAME is compared if it is there.
-
-    Returns:
-        The cluster, or None if `srun` started no more than one task.
     """
     if "SLURM_PROCID" not in environment or environment.get("SLURM_STEP_NUM_TASKS", "1") == "1":
         return None

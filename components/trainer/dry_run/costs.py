@@ -127,15 +127,7 @@ def _of_batch(feature: Any, batch: int) -> Any:
 
 
 def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, Any]) -> Costs:
-    """Builds one replica's step.
-
-    Args:
-        settings: Of the Trainer: the classes, and the shape of the images.
-        spec: Of the transformed features, the label among them.
-
-    Returns:
-        What it costs; what is kept of the data is not known here.
-    """
+    """Builds one replica's step."""
     import tensorflow as tf
 
     from tfx_estimator.components.trainer.dry_run import graph_costs

@@ -31,11 +31,7 @@ _STEPS = 1000
 
 
 def run(context: TaskContext) -> None:
-    """Tries a declaration's code, and reports what was tried.
-
-    Args:
-        context: Its job's settings hold the declaration; everything else of it is made here.
-    """
+    """Tries a declaration's code, and reports what was tried."""
     folder = context.job.training_dir
     # What libraries leave behind goes with it.
     tempfile.tempdir = folder

@@ -58,11 +58,7 @@ def stage_after(stage: Optional[Event], event: Event) -> Event:
 
 
 class StepCell:
-    """A global step in a file: set without a system call, so in every step, and kept when its process is killed.
-
-    Args:
-        path: The file, on this machine; it is made by whoever sets a step first.
-    """
+    """A global step in a file: set without a system call, so in every step, and kept when its process is killed."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -119,11 +115,7 @@ class ProgressWriter:
 
 
 class ProgressReader:
-    """Reads the events that are new since the last call, and the present step.
-
-    Args:
-        path: The file; it may not be there yet.
-    """
+    """Reads the events that are new since the last call, and the present step."""
 
     def __init__(self, path: str) -> None:
         self._path = path

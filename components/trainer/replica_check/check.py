@@ -51,13 +51,7 @@ def section(distribution: Distribution) -> TrainStrategy:
 def run(
     make_spec: Callable[[], Spec], distribution: Distribution, strategy: tf.distribute.Strategy, training_dir: str
 ) -> None:
-    """Trains a step and evaluates a batch under two replicas and on one device, and leaves a verdict in a file.
-
-    Args:
-        make_spec: Calls the user's trainer_fn, and returns what it returns.
-        strategy: Of `section`.
-        training_dir: The training folder; a restart finds the verdict there.
-    """
+    """Trains a step and evaluates a batch under two replicas and on one device, and leaves a verdict in a file."""
     alone = make_strategy(_on_cpus(distribution.train, 1))
     evaluation = make_strategy(_on_cpus(distribution.eval, _REPLICAS))
     notes: list[str] = []
@@ -234,10 +228,6 @@ def _check_evaluation(
 
     TensorFlow averages the losses that the replicas report. That is right for a mean over each replica's examples; a
     sum over them, or a loss divided by the global batch, comes out divided by the number of replicas.
-
-    Args:
-        make_spec: Calls the user's trainer_fn, and returns what it returns.
-        strategy: The declared one, of a few replicas.
     """
     replicas = strategy.num_replicas_in_sync
     reading = read_batches(make_spec(), ModeKeys.EVAL)

@@ -54,11 +54,7 @@ def _devices(strategy: Strategy) -> int:
 
 
 def write(training_dir: str, notes: list[str], batch: str = "") -> None:
-    """Keeps what the user should know of a training that is not refused: a restart finds it.
-
-    Args:
-        batch: What the global batch is made of, where that is the user's input_fn's affair.
-    """
+    """Keeps what the user should know of a training that is not refused: a restart finds it."""
     write_whole(_path(training_dir), json.dumps({"notes": notes, "batch": batch}, indent=2))
 
 

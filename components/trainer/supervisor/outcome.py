@@ -90,11 +90,7 @@ class Outcome:
 
 
 def stopped(number: int, where: str) -> errors.StoppedError:
-    """Returns the error of a training that a signal has ended.
-
-    Args:
-        where: What is there to go on from.
-    """
+    """Returns the error of a training that a signal has ended."""
     return errors.StoppedError(
         f"training was ended by {signal.Signals(number).name}; {where}",
         todo="run the same again: training goes on from there",

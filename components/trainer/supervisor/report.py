@@ -71,11 +71,7 @@ class Report:
 
     @classmethod
     def of(cls, section: Optional[TrainerSection]) -> Report:
-        """Makes the report of a training.
-
-        Args:
-            section: As `Settings.built_in`.
-        """
+        """Makes the report of a training."""
         return cls(section.global_batch_size, section.train_steps) if section else cls(None, None)
 
     def hear(self, task_spec: TaskSpec, event: dict[str, Any]) -> None:
@@ -103,11 +99,7 @@ class Report:
             logger.info(kind.value if task_spec.type == CHIEF else f"{task_spec.name} {kind.value}")
 
     def restarted(self, restart: Restart) -> None:
-        """Takes note of a restart.
-
-        Args:
-            restart: What happened; its costs are added once training goes on.
-        """
+        """Takes note of a restart."""
         self._restarts.append(restart)
         since, step = self._failed or (time.monotonic(), restart.step)
         self._failed = (since, max(step, restart.step))

@@ -67,11 +67,7 @@ class Stopping:
             self._stored.forget()
 
     def end(self, group: Group, signals: Signals) -> NoReturn:
-        """Ends training at a checkpoint, as a signal asked for.
-
-        Args:
-            signals: Those that came; a second one ends it at once.
-        """
+        """Ends training at a checkpoint, as a signal asked for."""
         number = signals.received or signal.SIGTERM
         if group.trains():
             name = signal.Signals(number).name
@@ -88,12 +84,7 @@ class Stopping:
         raise stopped(number, where)
 
     def end_early(self, group: Group, signals: Signals, is_over: Callable[[], bool]) -> None:
-        """Ends the training of a cluster at a checkpoint, as its evaluator found that it is over.
-
-        Args:
-            signals: As of `end`.
-            is_over: Tells what the evaluator has found; it is asked now and then.
-        """
+        """Ends the training of a cluster at a checkpoint, as its evaluator found that it is over."""
         due = time.monotonic() - self._looked_at >= _RECORD_SECONDS
         asks = self._report.publishes or self._stored
         if not (due and asks and group.trains()):
@@ -131,11 +122,7 @@ class Stopping:
 
 
 class StoredStop:
-    """The chief's word, beside the checkpoints.
-
-    Args:
-        stop_file: This task's own: see `protocol.stop`.
-    """
+    """The chief's word, beside the checkpoints."""
 
     def __init__(self, training_dir: str, stop_file: str) -> None:
         self._path = os.path.join(training_dir, _STORED_FILE)

@@ -42,8 +42,4 @@ class Path(Protocol):
     """A way of training; made without arguments, in the task's own process."""
 
     def run(self, context: TaskContext) -> None:
-        """Trains, evaluates, exports: what of it is this task's part.
-
-        Args:
-            context: What to train, and which task this is.
-        """
+        """Trains, evaluates, exports: what of it is this task's part."""

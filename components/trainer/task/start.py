@@ -53,14 +53,7 @@ _INTRA_OP, _INTER_OP = "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"
 
 
 def main(argv: list[str]) -> int:
-    """Runs the task.
-
-    Args:
-        argv: Paths of the job and of the task.
-
-    Returns:
-        The exit code: 0, or that of the error.
-    """
+    """Runs the task."""
     job_path, spec_path = argv
     task = TaskSpec.load(spec_path)
     files = TaskFiles(os.path.dirname(spec_path), task.name, task.attempt)

@@ -113,12 +113,7 @@ class Part(NamedTuple):
 def read_part(
     make_spec: Callable[[], Spec], reading: Reading, distribution: Distribution, replicas: int, mode: str = _TRAIN
 ) -> Part:
-    """Finds out what each replica takes.
-
-    Args:
-        reading: Of the input_fn, as the only input pipeline.
-        mode: Of `tf.estimator.ModeKeys`: which input_fn.
-    """
+    """Finds out what each replica takes."""
     input_fn = make_spec()["train_spec" if mode == _TRAIN else "eval_spec"].input_fn
     if shared_batches.is_built_in(input_fn):
         return Part(reading, whole=False)

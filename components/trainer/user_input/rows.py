@@ -28,14 +28,7 @@ def size_of(value: Any) -> int:
 
 
 def count_rows(leaf: Any) -> tf.Tensor:
-    """Counts the examples of a batch in a graph.
-
-    Args:
-        leaf: A dense, sparse or ragged tensor.
-
-    Returns:
-        The size of the first dimension, an int64 scalar.
-    """
+    """Counts the examples of a batch in a graph."""
     if isinstance(leaf, tf.SparseTensor):
         return leaf.dense_shape[0]
     if isinstance(leaf, tf.RaggedTensor):
@@ -44,16 +37,7 @@ def count_rows(leaf: Any) -> tf.Tensor:
 
 
 def take_rows(leaf: Any, start: Any, stop: Any) -> Any:
-    """Takes rows of a batch.
-
-    Args:
-        leaf: A dense, sparse or ragged tensor, or None.
-        start: The first row, a number or an int64 scalar.
-        stop: The row after the last one.
-
-    Returns:
-        A tensor of the same kind; None of None.
-    """
+    """Takes rows of a batch."""
     if leaf is None:
         return None
     if isinstance(leaf, tf.SparseTensor):
@@ -65,28 +49,14 @@ def take_rows(leaf: Any, start: Any, stop: Any) -> Any:
 
 
 def join_rows(leaves: Sequence[Any]) -> Any:
-    """Puts batches one after the other.
-
-    Args:
-        leaves: Dense, sparse or ragged tensors, all of one kind.
-
-    Returns:
-        A tensor of that kind.
-    """
+    """Puts batches one after the other."""
     if isinstance(leaves[0], tf.SparseTensor):
         return tf.sparse.concat(0, list(leaves), expand_nonconcat_dims=True)
     return tf.concat(list(leaves), 0)
 
 
 def no_rows(spec: Any) -> Any:
-    """Makes a batch of no examples.
-
-    Args:
-        spec: Of a dense, sparse or ragged tensor of known rank.
-
-    Returns:
-        A tensor of that kind; dimensions that the spec leaves open are 0.
-    """
+    """Makes a batch of no examples."""
     shape = [0, *(size or 0 for size in spec.shape.as_list()[1:])]
     if isinstance(spec, tf.SparseTensorSpec):
         indices, values = tf.zeros([0, len(shape)], tf.int64), tf.zeros([0], spec.dtype)
