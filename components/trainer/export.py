@@ -38,7 +38,7 @@ def adopt(saved_model: str, target: str) -> None:
 
 
 def newest_version(*folders: str) -> Optional[str]:
-    """Finds the newest of the SavedModels that an Estimator's exporters wrote, each in a folder of its time, or None."""
+    """Finds the newest of the SavedModels of an Estimator's exporters, each in a folder of its time, or None."""
     versions = [path for folder in folders for path in paths_in(folder) if os.path.basename(path).isdigit()]
     return max(versions, key=lambda path: int(os.path.basename(path)), default=None)
 
