@@ -22,7 +22,7 @@ from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.class_weights import BALANCED
 from tfx_estimator.pipeline.config.put_values import of_declaration, put
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.config.tune_values import problems_with
+from tfx_estimator.pipeline.config.tune_checks import problems_with
 from tfx_estimator.pipeline.config.yaml_text import inline
 
 # As TFX's Tuner calls it.

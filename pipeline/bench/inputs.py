@@ -15,7 +15,7 @@ from tfx.proto.orchestration import pipeline_pb2
 from tfx.types import artifact_utils, standard_artifacts, standard_component_specs
 
 from tfx_estimator.components.trainer.job import Job
-from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.settings import Settings, built_in_function
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.folders import PipelineFolders
@@ -53,6 +53,8 @@ class TrainerInputs:
         train_args = json.loads(self.exec_properties[standard_component_specs.TRAIN_ARGS_KEY])
         properties = {
             **self.exec_properties,
+            # That of another path, where --paths or --vary takes one.
+            **built_in_function(declaration.trainer),
             standard_component_specs.TRAIN_ARGS_KEY: json.dumps(
                 {**train_args, "num_steps": declaration.trainer.train_steps}
             ),

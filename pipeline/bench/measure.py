@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
+from tfx_estimator.components.trainer.cluster.gpus import VISIBLE_GPUS
 from tfx_estimator.components.trainer.jobs import supervise
 from tfx_estimator.components.trainer.protocol.measurement import MEASURE, TaskMeasurement, Window
 from tfx_estimator.components.trainer.supervisor.failure import RESUMES
 from tfx_estimator.pipeline.base.errors import StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.bench.inputs import TrainerInputs
 from tfx_estimator.pipeline.bench.plan import Plan, Run
-from tfx_estimator.pipeline.bench.strategies import available_cores
+from tfx_estimator.pipeline.bench.strategies import CPU, GPU, available_cores
 from tfx_estimator.pipeline.config import Declaration
 
 # Least share of the cores left to the tasks; below it nothing can be estimated.
@@ -40,6 +41,7 @@ class Measurement:
         pss: Sum of the tasks' memories at the end, what is shared counted once, in bytes.
         others: Share of those cores' time that other processes took.
         tasks: What each task measured.
+        gpus: That it was declared to train on.
     """
 
     strategy: str
@@ -54,6 +56,7 @@ class Measurement:
     pss: int
     others: float
     tasks: list[dict[str, Any]]
+    gpus: int = 0
 
     @property
     def examples_per_step(self) -> float:
@@ -116,7 +119,7 @@ def measure(
         for name in ("measured", "training"):
             os.mkdir(os.path.join(training, name))
         job = inputs.job(declared, training)
-        with _measuring(cores, window), _explained(run, logs):
+        with _measuring(cores, window, run.contender.device), _explained(run, logs):
             supervise(job, logs, enough=lambda: len(TaskMeasurement.load_all(window.folder)) == expected)
         tasks = TaskMeasurement.load_all(window.folder)
     if len(tasks) != expected:
@@ -147,6 +150,7 @@ def summed(run: Run, cores: int, tasks: Sequence[TaskMeasurement]) -> Measuremen
         round=run.round,
         constant_input=run.constant_input,
         cores=cores,
+        gpus=run.contender.count if run.contender.device == GPU else 0,
         steps=chief.steps,
         examples=chief.steps * _examples_per_step(run, tasks),
         wall=chief.wall,
@@ -176,20 +180,22 @@ def _examples_per_step(run: Run, tasks: Sequence[TaskMeasurement]) -> float:
 
 
 @contextlib.contextmanager
-def _measuring(cores: Sequence[int], window: Window) -> Iterator[None]:
-    """Puts the cores and the window where the tasks inherit them, and keeps the tasks off GPUs and other clusters."""
+def _measuring(cores: Sequence[int], window: Window, device: str) -> Iterator[None]:
+    """Puts the cores and the window where the tasks inherit them; keeps the tasks off other devices and clusters."""
     affinity = os.sched_getaffinity(0)
-    names = (MEASURE, "CUDA_VISIBLE_DEVICES", "TF_CONFIG")
-    before = {name: os.environ.pop(name) for name in names if name in os.environ}
     # Without a TF_CONFIG the tasks would join SLURM's job where there is one; `{}` means a single process.
-    os.environ.update({MEASURE: window.to_environment(), "CUDA_VISIBLE_DEVICES": "-1", "TF_CONFIG": "{}"})
+    set_to = {MEASURE: window.to_environment(), "TF_CONFIG": "{}"}
+    if device == CPU:
+        set_to[VISIBLE_GPUS] = "-1"
+    before = {name: os.environ[name] for name in set_to if name in os.environ}
+    os.environ.update(set_to)
     os.sched_setaffinity(0, cores)
     try:
         yield
     finally:
         os.sched_setaffinity(0, affinity)
-        for name in names:
-            os.environ.pop(name, None)
+        for name in set_to:
+            del os.environ[name]
         os.environ.update(before)
 
 

@@ -31,7 +31,7 @@ class Result:
         speedup: Examples/s, divided by those of the base in the same round; both without what other processes took
             of the cores, which would else hit a cluster harder than one process.
         measured_speedup: The same of the examples/s as measured.
-        efficiency: Speedup, divided by the number of cores: 1 is perfect scaling.
+        efficiency: Speedup, divided by the number of cores, or of GPUs where they train: 1 is perfect scaling.
         peak_rss: Sum over the tasks of the largest resident memory, in bytes; the largest of the rounds.
         pss: The same for memory at the end, what tasks share counted once.
         input_share: Share of the time that goes when the input costs nothing: 1 - a / b, where a and b are the
@@ -167,7 +167,7 @@ class Comparison:
             cpu_micros_per_example=statistics.median(each.cpu_micros_per_example for each in rounds),
             speedup=statistics.median(speedups),
             measured_speedup=measured,
-            efficiency=statistics.median(speedups) / rounds[0].cores,
+            efficiency=statistics.median(speedups) / (rounds[0].gpus or rounds[0].cores),
             peak_rss=max(each.peak_rss for each in rounds),
             pss=max(each.pss for each in rounds),
             input_share=_input_share(rounds[0], constant[0]) if constant else None,

@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.base.installed import version_of
 from tfx_estimator.pipeline.bench.plan import HTML_FILE, JSON_FILE, PNG_FILE, Plan, Run
 from tfx_estimator.pipeline.bench.strategies import Choice, available_cores
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.run.printing import make_console
+from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
 from tfx_estimator.pipeline.run.view import View
 
@@ -50,7 +50,7 @@ def bench_strategies(choice: Choice, plan: Plan, workdir: str, output: Optional[
         folder = make_dated(os.path.join(folders.home, "bench"))
         with quiet(os.path.join(folder, "bench.log")) as terminal:
             console = make_console(terminal, _WIDTH_OF_A_FILE)
-            console.print(f"[bold]{folders.name}[/bold]  {loaded.source}  →  {output or folder}")
+            title(console, folders.name, loaded.source, output or folder)
             _Session(choice, plan, folders, folder, console).run(output or folder)
     return 0
 

@@ -23,6 +23,7 @@ from tfx_estimator.pipeline.config.vary import Variation, check_not_set, parse_v
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
 ONE_CORE, ONE_DEVICE = "one_core", "one_device"
+DEVICES = CPU, GPU = "cpu", "gpu"
 # Strategies with several devices in one process, or with several processes, take a count.
 _COUNTED = tuple(name for name, traits in TRAITS.items() if traits.on_devices or traits.is_cluster)
 NAMES = (ONE_CORE, ONE_DEVICE, *_COUNTED)
@@ -47,12 +48,14 @@ class Contender:
         count: Devices of `mirrored` and `central_storage`, workers of the others; 1 for the first two.
         path: Value of `trainer.path`; empty is the declared one.
         variation: Of what else is varied.
+        device: What is counted, and trains: `cpu` or `gpu`.
     """
 
     name: str
     count: int = 1
     path: str = ""
     variation: Variation = _AS_DECLARED
+    device: str = CPU
 
     def __str__(self) -> str:
         name = f"{self.name}:{self.count}" if self.name in _COUNTED else self.name
@@ -62,19 +65,30 @@ class Contender:
         """Chooses the logical CPUs that its tasks run on.
 
         Returns:
-            One for `one_core`, all for `one_device`; else as many as devices or workers, as far as there are so many.
+            One for `one_core`, all for `one_device` and for GPUs; else as many as devices or workers, as far as there
+            are so many.
         """
-        count = len(available) if self.name == ONE_DEVICE else self.count
+        count = len(available) if self.name == ONE_DEVICE or self.device == GPU else self.count
         return tuple(sorted(available)[:count])
 
     @property
     def overrides(self) -> tuple[str, ...]:
         """What declares this strategy, and its path, in place of those of a file."""
         name = ONE_DEVICE if self.name == ONE_CORE else self.name
-        sizes = {"workers": self.count} if TRAITS[name].is_cluster else {"devices": {"cpu": self.count}}
-        train = {"strategy": name, **(sizes if name in _COUNTED else {})}
+        train = {"strategy": name, **self._sizes}
         declared = f"trainer.distribution.train={json.dumps(train)}"
         return (declared, f"trainer.path={self.path}") if self.path else (declared,)
+
+    @property
+    def _sizes(self) -> dict[str, Any]:
+        """The entries of `distribution.train` that say how many devices or workers there are."""
+        name = ONE_DEVICE if self.name == ONE_CORE else self.name
+        if self.device == GPU:
+            is_cluster = TRAITS[name].is_cluster
+            return {"devices": {GPU: 1}, "workers": self.count} if is_cluster else {"devices": {GPU: self.count}}
+        if name not in _COUNTED:
+            return {}
+        return {"workers": self.count} if TRAITS[name].is_cluster else {"devices": {CPU: self.count}}
 
     def declare(self, declaration: Declaration, steps: int) -> Declaration:
         """Changes a declaration to this strategy.
@@ -90,8 +104,7 @@ class Contender:
         name = ONE_DEVICE if self.name == ONE_CORE else self.name
         traits = TRAITS[name]
         train = distribution["train"] if distribution["train"]["strategy"] == name else {}
-        sizes = {"workers": self.count} if traits.is_cluster else {"devices": {"cpu": self.count}}
-        train = {**train, "strategy": name, "devices": {}, **(sizes if name in _COUNTED else {})}
+        train = {**train, "strategy": name, "devices": {}, **self._sizes}
         if traits.asynchronous:
             train["ps"] = train.get("ps") or 1
         trainer["distribution"] = {
@@ -123,13 +136,14 @@ def default_contenders() -> tuple[Contender, ...]:
     return tuple(Contender(name, _DEFAULT_COUNT if name in _COUNTED else 1) for name in NAMES)
 
 
-def parse_contenders(text: str, paths: str = "", vary: Sequence[str] = ()) -> tuple[Contender, ...]:
+def parse_contenders(text: str, paths: str = "", vary: Sequence[str] = (), device: str = CPU) -> tuple[Contender, ...]:
     """Reads `--strategies`, `--paths` and `--vary`.
 
     Args:
         text: Names with counts, `mirrored:2,multi_worker_mirrored:4`; `all` stands for all with a count of 2.
         paths: Values of `trainer.path`, each of which trains with each strategy; none is the declared one.
         vary: As of `parse_variations`: each combination trains with each strategy on each path.
+        device: `cpu`, or `gpu`: a count is one of GPUs then, and `one_device`, on one GPU, is the base.
 
     Returns:
         The strategies, each once, the base first: all efficiencies refer to it.
@@ -137,11 +151,13 @@ def parse_contenders(text: str, paths: str = "", vary: Sequence[str] = ()) -> tu
     Raises:
         DeclarationError: A name or a count cannot be used.
     """
-    chosen = [Contender(ONE_CORE)]
+    base = ONE_CORE if device == CPU else ONE_DEVICE
+    chosen = [Contender(base)]
     for part in map(str.strip, text.split(",")):
         chosen += default_contenders() if part == ALL else [_parse(part)]
     named = [_parse_path(part) for part in map(str.strip, paths.split(","))] if paths else [""]
     variations = parse_variations(vary)
+    chosen = [replace(each, device=device) for each in chosen if device == CPU or each.name != ONE_CORE]
     found = (replace(each, path=path, variation=varied) for path in named for varied in variations for each in chosen)
     return tuple(dict.fromkeys(found))
 

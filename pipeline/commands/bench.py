@@ -12,9 +12,11 @@ _STRATEGIES_HELP = "train a declaration for some steps under each strategy, and 
 _EPILOG = """\
 one_core, one process on one core, is always measured: efficiencies refer to it. A count is a number of devices
 (mirrored, central_storage) or of workers (multi_worker_mirrored, parameter_server), each on a core of its own.
+With --device gpu each has a GPU of its own, and efficiencies refer to one_device, which is one GPU.
 
   tfx-estimator bench strategies cifar10 --strategies one_device,multi_worker_mirrored:2
   tfx-estimator bench strategies cifar10 --strategies one_device --paths estimator,keras
+  tfx-estimator bench strategies cifar10 --device gpu --strategies mirrored:4 --vary precision=float32,mixed_bfloat16
   tfx-estimator bench strategies cifar10 --vary optimizer.name=momentum,adam --vary global_batch_size=64,256
 
 Take so many steps that a window lasts for some seconds. Close what else uses the machine.
@@ -52,6 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="train with each strategy under each value of an entry of `trainer`, or of another dotted path: "
         "--vary steps_per_execution=1,20; of several, under each combination",
     )
+    strategies.add_argument(
+        "--device",
+        choices=("cpu", "gpu"),
+        default="cpu",
+        help="what trains, and what a count is a number of (default: %(default)s)",
+    )
     for option, default, text in (
         ("--steps", 200, "steps that are measured"),
         ("--warmup", 20, "steps before those, once every worker takes part"),
@@ -84,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.bench.strategies import choose, parse_contenders
     from tfx_estimator.pipeline.config.paths import check_output, check_workdir
 
-    contenders = parse_contenders(args.strategies, args.paths, args.vary)
+    contenders = parse_contenders(args.strategies, args.paths, args.vary, args.device)
     Plan(contenders, args.steps, args.warmup, args.rounds, args.input_share).check()
     choice = choose(contenders, args.source, args.overrides)
     plan = Plan(choice.contenders, args.steps, args.warmup, args.rounds, args.input_share)

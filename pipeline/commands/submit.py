@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.commands.arguments import add_declaration
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Loaded
     from tfx_estimator.pipeline.runners.compiling import Compiled
-    from tfx_estimator.pipeline.submit.job import Service, Started
+    from tfx_estimator.pipeline.services.follow import Service, Started
     from tfx_estimator.pipeline.submit.note import Note
 
 HELP = "compile the declared pipeline, and have Vertex AI, Kubeflow Pipelines or the training operator run it"
@@ -42,8 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--follow", action="store_true", help="show how the job goes, and end as it does")
     parser.add_argument("--again", action="store_true", help="start it also where the same has succeeded before")
     parser.add_argument("--attach", metavar="JOB", help="follow a job that was submitted: its FOLDER")
-    # Without a JOB it is refused in words that know the other options.
-    parser.add_argument("--cancel", metavar="JOB", nargs="?", const="", help="end a job that was submitted: its FOLDER")
+    parser.add_argument("--cancel", metavar="JOB", help="end a job that was submitted: its FOLDER")
     parser.add_argument(
         "--folder", metavar="FOLDER", help="for the compiled file, the address and logs (default: submitted/NAME)"
     )
@@ -76,8 +75,14 @@ def run(args: argparse.Namespace) -> int:
     """Submits; or follows, or cancels, what was submitted."""
     from tfx_estimator.pipeline.base.errors import DeclarationError
 
-    if args.attach is not None or args.cancel is not None:
-        _check_submitted(args)
+    submitted = args.attach or args.cancel
+    if submitted and (args.source or args.target or (args.attach and args.cancel)):
+        raise DeclarationError(
+            "--attach and --cancel take a job that was submitted already",
+            expected="one of them, without SOURCE or --target",
+            todo=f"to follow it: {_command('--attach', submitted)}; to end it: {_command('--cancel', submitted)}",
+        )
+    if submitted:
         return _attach(args.attach) if args.attach else _cancel(args.cancel)
     if not args.source or not args.target:
         raise DeclarationError(
@@ -85,25 +90,15 @@ def run(args: argparse.Namespace) -> int:
             expected=f"SOURCE and --target {' | '.join(ALL_TARGETS)}",
             todo="see tfx-estimator submit --help",
         )
-    for option, value in (("--endpoint", args.endpoint), ("--experiment", args.experiment)):
-        if value is not None and args.target not in (KUBEFLOW, KUBEFLOW_V2):
+    of_kubeflow, of_cluster = (KUBEFLOW, KUBEFLOW_V2), (KUBEFLOW, KUBEFLOW_V2, TFJOB)
+    takes = {"endpoint": of_kubeflow, "experiment": of_kubeflow, "context": of_cluster, "namespace": of_cluster}
+    for option, targets in takes.items():
+        if getattr(args, option) is not None and args.target not in targets:
             raise DeclarationError(
-                f"the target {args.target} has no {option}",
-                expected="it with kubeflow and kubeflow_v2",
+                f"the target {args.target} has no --{option}",
+                expected=f"it with {', '.join(targets)}",
                 todo="remove it",
             )
-    if args.experiment is not None and not args.experiment.strip():
-        raise DeclarationError(
-            "--experiment is empty", expected="the name of one", todo="name it, or remove the option"
-        )
-    # With --endpoint and --experiment, --namespace belongs to the experiment and names no cluster.
-    cluster = args.context or (args.namespace and not (args.endpoint and args.experiment))
-    if cluster and (args.target == VERTEX or args.endpoint):
-        raise DeclarationError(
-            f"the target {args.target}{', with --endpoint,' if args.endpoint else ''} has no --context or --namespace",
-            expected="them where a Kubernetes cluster is asked; --namespace also beside --experiment",
-            todo="remove them",
-        )
     if not (args.yes or args.dry_run or sys.stdin.isatty()):
         raise DeclarationError(
             "submit asks before anything is started, and nobody is there to answer: stdin is no terminal",
@@ -113,52 +108,6 @@ def run(args: argparse.Namespace) -> int:
     return _submit(args)
 
 
-def _check_submitted(args: argparse.Namespace) -> None:
-    """Raises where it is not clear what is wanted of a job that was submitted already."""
-    from tfx_estimator.pipeline.base.errors import DeclarationError
-
-    job = args.attach or args.cancel or "JOB"
-    end, follow = _command("--cancel", job), _command("--attach", job)
-    if args.attach is not None and args.cancel is not None:
-        raise DeclarationError(
-            "--attach follows a job, and --cancel ends it: both are said",
-            expected="one of them",
-            todo=f"to end it: {end}; to follow it: {follow}",
-        )
-    if not (args.attach or args.cancel):
-        raise DeclarationError(
-            f"{'--attach' if args.cancel is None else '--cancel'} does not say which job",
-            expected="the FOLDER of a job that was submitted",
-            todo=f"name it: {follow if args.cancel is None else end}",
-        )
-    if args.cancel and args.follow:
-        raise DeclarationError(
-            "--cancel asks for the end of a job, and does not wait for it",
-            expected="--cancel without --follow",
-            todo=f"end it: {end}; then see it end: {follow}",
-        )
-    if beside := _beside(args):
-        raise DeclarationError(
-            f"--attach and --cancel take a job that was submitted already; beside them these have no use: {beside}",
-            expected="neither SOURCE nor another option beside them, but --yes, and beside --attach --follow",
-            todo=f"leave them out: {end if args.cancel else follow}; to submit a job, leave out --attach and --cancel",
-        )
-
-
-def _beside(args: argparse.Namespace) -> str:
-    """Returns which arguments stand beside --attach or --cancel without a use; empty if none does.
-
-    What follows may be asked to follow, and what does not ask may be told so: a script has the same options for all.
-    """
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    unsaid = vars(parser.parse_args([]))
-    useful = ("attach", "cancel", "yes", "follow")
-    said = [name for name in unsaid if name not in useful and getattr(args, name) != unsaid[name]]
-    words = {"source": "SOURCE", "overrides": "--set"}
-    return ", ".join(words.get(name, f"--{name.replace('_', '-')}") for name in said)
-
-
 def _submit(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.base.ending.signals import SignalledError
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError
@@ -166,8 +115,8 @@ def _submit(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.deploy import DeploySection
     from tfx_estimator.pipeline.run.terminal import quiet
+    from tfx_estimator.pipeline.services.follow import START_SECONDS, patiently
     from tfx_estimator.pipeline.submit.connect import connect, place_of, with_job
-    from tfx_estimator.pipeline.submit.follow import START_SECONDS, patiently
     from tfx_estimator.pipeline.submit.note import keep_former, write_note
 
     loaded = load(args.source, [*args.overrides, *_as_overrides(args)], args.target)
@@ -252,8 +201,7 @@ def _agrees(question: str) -> bool:
 
 def _plan(loaded: Loaded, compiled: Compiled, note: Note, runs: str) -> list[str]:
     from tfx_estimator.pipeline.config.deploy import DeploySection
-    from tfx_estimator.pipeline.submit.hours import estimate_hours
-    from tfx_estimator.pipeline.submit.plan import lines, read_plan
+    from tfx_estimator.pipeline.submit.plan import estimate_hours, lines, read_plan
 
     declaration, deploy = loaded.declaration, loaded.declaration.deploy or DeploySection()
     more = {
@@ -300,8 +248,7 @@ def _attach(named: str) -> int:
 
 def _cancel(named: str) -> int:
     from tfx_estimator.pipeline.commands.output import say
-    from tfx_estimator.pipeline.submit.follow import START_SECONDS, patiently
-    from tfx_estimator.pipeline.submit.job import GOES_ON
+    from tfx_estimator.pipeline.services.follow import GOES_ON, START_SECONDS, patiently
 
     service, note = _find_submitted(named)
     try:
@@ -321,8 +268,8 @@ def _cancel(named: str) -> int:
 
 def _find_submitted(named: str) -> tuple[Service, Note]:
     """Returns the service of a job that was submitted, and its note."""
+    from tfx_estimator.pipeline.services.follow import START_SECONDS, patiently
     from tfx_estimator.pipeline.submit.connect import connect
-    from tfx_estimator.pipeline.submit.follow import START_SECONDS, patiently
     from tfx_estimator.pipeline.submit.note import find_note
 
     note = find_note(named)
@@ -336,7 +283,7 @@ def _follow(service: Service, note: Note, named: str) -> int:
     from tfx_estimator.pipeline.base.ending.signals import SignalledError
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError
     from tfx_estimator.pipeline.commands.output import say
-    from tfx_estimator.pipeline.submit.follow import follow
+    from tfx_estimator.pipeline.services.follow import follow
 
     # A job that the user named has no note with its address; the service knows that.
     address = note.address or service.address(note.job)

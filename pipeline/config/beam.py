@@ -1,12 +1,12 @@
-"""The `beam` section: where Beam runs."""
+"""The `beam` section: where Beam runs, and what Google's Dataflow needs to know."""
 
 from __future__ import annotations
 
+import json
 from typing import Literal, Optional
 
 from pydantic.v1 import Field, conint
 
-from tfx_estimator.pipeline.config.dataflow import DataflowSection
 from tfx_estimator.pipeline.config.section import Section
 
 # Field -> the flag of Beam's that it is.
@@ -24,6 +24,49 @@ _RUNNERS = {
     "portable": "PortableRunner",
     "dataflow": "tfx_estimator.pipeline.beam.dataflow.DataflowRunner",
 }
+
+
+class DataflowSection(Section):
+    """A job on Dataflow. Names are those of Beam's own options."""
+
+    project: str = Field(..., description="id of the project")
+    region: str = Field(..., description="where it runs: europe-west4, for example")
+    temp_location: str = Field(..., description="gs:// folder for temporary files")
+    staging_location: Optional[str] = Field(
+        default=None, description="gs:// folder for what workers install; null is `staging` in temp_location"
+    )
+    sdk_container_image: str = Field(
+        ..., description="image of the workers, with TFX: this package is installed into it, without a network"
+    )
+    service_account_email: Optional[str] = Field(default=None, description="account of the workers")
+    machine_type: Optional[str] = Field(default=None, description="of the workers: n1-standard-4, for example")
+    num_workers: Optional[conint(ge=1)] = Field(  # type: ignore[valid-type]
+        default=None, description="workers at the start"
+    )
+    max_num_workers: Optional[conint(ge=1)] = Field(  # type: ignore[valid-type]
+        default=None, description="workers at most"
+    )
+    autoscaling_algorithm: Optional[Literal["NONE", "THROUGHPUT_BASED"]] = Field(
+        default=None, description="whether their number follows the work"
+    )
+    disk_size_gb: Optional[conint(ge=10)] = Field(  # type: ignore[valid-type]
+        default=None, description="disk of a worker"
+    )
+    network: Optional[str] = Field(default=None, description="network of the workers")
+    subnetwork: Optional[str] = Field(default=None, description="their subnetwork: regions/REGION/subnetworks/NAME")
+    use_public_ips: Optional[bool] = Field(default=None, description="whether workers have public addresses")
+    dataflow_kms_key: Optional[str] = Field(default=None, description="key that encrypts what lies on disks")
+    labels: dict[str, str] = Field(default={}, description="labels of the job")
+
+    def flags(self) -> list[str]:
+        """Returns Beam's flags."""
+        values = self.dict()
+        labels, public = values.pop("labels"), values.pop("use_public_ips")
+        values["staging_location"] = self.staging_location or f"{self.temp_location.rstrip('/')}/staging"
+        flags = [f"--{name}={value}" for name, value in values.items() if value is not None]
+        if public is not None:
+            flags.append("--use_public_ips" if public else "--no_use_public_ips")
+        return flags + [f"--labels={json.dumps({name: value})}" for name, value in labels.items()]
 
 
 class BeamSection(Section):

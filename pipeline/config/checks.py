@@ -11,9 +11,8 @@ from tfx_estimator.pipeline.config.beam_checks import check_beam
 from tfx_estimator.pipeline.config.class_weights import check_class_weights
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.deploy_checks import check_deploy, check_deployment
+from tfx_estimator.pipeline.config.deploy_checks import check_deploy
 from tfx_estimator.pipeline.config.evaluator_checks import check_evaluator
-from tfx_estimator.pipeline.config.gpu_checks import check_gpus
 from tfx_estimator.pipeline.config.image_folder import split_folders
 from tfx_estimator.pipeline.config.network_checks import check_network
 from tfx_estimator.pipeline.config.optimizer_checks import check_optimizer
@@ -28,7 +27,6 @@ from tfx_estimator.pipeline.config.rules.run_fn import RUN_FN
 from tfx_estimator.pipeline.config.rules.step import STEP
 from tfx_estimator.pipeline.config.rules.training import TRAINING
 from tfx_estimator.pipeline.config.splits import EXAMPLES, find_overlap, reject_split, split_names, suggest_splits
-from tfx_estimator.pipeline.config.tfjob_checks import check_tfjob
 from tfx_estimator.pipeline.config.travel_checks import check_travel
 from tfx_estimator.pipeline.config.yaml_text import inline
 
@@ -55,11 +53,8 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
         *check_evaluator(declaration),
         # With a target, these paths are places of another machine.
         *(() if target else (*_stores(declaration), *_pusher(declaration))),
-        *check_beam(declaration, search_paths, target),
-        *check_deploy(declaration),
-        *check_tfjob(declaration, target),
-        *check_gpus(declaration, target),
-        *(check_deployment(declaration, target) if target else ()),
+        *check_beam(declaration, target),
+        *check_deploy(declaration, target),
         *check_travel(declaration, search_paths, target),
     ]
 

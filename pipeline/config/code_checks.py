@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tfx_estimator.pipeline.base.files import names_in
-from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
+from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, expand
 from tfx_estimator.pipeline.config.problems import Problem, nearest
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
 from tfx_estimator.pipeline.user_source.modules import Names, defined_names, find_module, is_source
 
 _TARGET = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
@@ -60,14 +62,7 @@ def check_module_file(path: str, file: str, wanted: Sequence[str], search_paths:
         search_paths: Folders where the modules that it imports are looked for.
     """
     expected = f"a Python file that defines {' or '.join(wanted)}"
-    place = Path(file)
-    # os.path takes any text; pathlib raises on a name that is too long, or holds a zero byte.
-    try:
-        os.stat(file)
-    except PermissionError as error:
-        what, todo = f"it cannot be read: {error.strerror}", "check the permissions of its folders"
-        return [Problem(path, what, expected, todo, value=file)]
-    except (OSError, ValueError):
+    if not os.path.exists(file):
         there = [name for name in names_in(os.path.dirname(file)) if name.endswith(".py")]
         near = nearest(os.path.basename(file), there)
         todo = f"did you mean `{near}`?" if near else "check the path: it is relative to the declaration's folder"
@@ -75,7 +70,7 @@ def check_module_file(path: str, file: str, wanted: Sequence[str], search_paths:
     if not os.path.isfile(file):
         what = "this is a folder" if os.path.isdir(file) else "this is no regular file"
         return [Problem(path, what, expected, "name a Python file", value=file)]
-    names, problem = _read(place)
+    names, problem = _read(Path(file))
     if names is None:
         return [Problem(path, problem, expected, "correct the file", value=file)]
     if any(name in names for name in wanted):
@@ -122,3 +117,21 @@ def _form_hint(target: str) -> str:
     if ":" not in guess and "." in guess:
         guess = ":".join(guess.rsplit(".", 1))
     return f"did you mean `{guess}`?" if _TARGET.match(guess) else "write the module, a colon, and the name in it"
+
+
+def is_whole(target: str, search_paths: Sequence[str]) -> bool:
+    """Tells a whole model_fn from a function that returns a network, as far as the text can.
+
+    Args:
+        target: `trainer.model`.
+    """
+    arguments = find_arguments(expand("trainer.model", target), search_paths)
+    return arguments is not None and is_model_fn(argument_names(arguments))
+
+
+def find_own(trainer: TrainerSection, search_paths: Sequence[str]) -> str:
+    """Returns whose network and step are not the declaration's, to begin a sentence with; empty where they are."""
+    if trainer.module_file is not None:
+        return "a module file's trainer_fn or run_fn"
+    whole = trainer.model is not None and is_whole(trainer.model, search_paths)
+    return f"{trainer.model} is a whole Estimator model_fn: it" if whole else ""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import Any, Optional
 
 from pydantic.v1 import Field, confloat, conint
 
-from tfx_estimator.pipeline.config.placement import Toleration, placement
+from tfx_estimator.pipeline.config.pods import SecurityContext, Toleration, placement
 from tfx_estimator.pipeline.config.section import Section
-from tfx_estimator.pipeline.config.security_context import SecurityContext
 from tfx_estimator.pipeline.config.tfjob import TfJob
 from tfx_estimator.pipeline.config.vertex import VertexJob
 
@@ -58,10 +56,6 @@ class Nodes(Section):
     Trainer: Optional[Node] = None
     Evaluator: Optional[Node] = None
     Pusher: Optional[Node] = None
-
-    def declared(self) -> Iterator[tuple[str, Node]]:
-        """Yields `default` and the steps that are named, with what was declared of them."""
-        yield from ((name, node) for name in self.__fields__ if (node := getattr(self, name)) is not None)
 
     def of(self, node_id: str) -> Node:
         """Returns what holds for a step.

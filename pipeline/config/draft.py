@@ -4,51 +4,34 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Sequence
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic.v1 import BaseModel, ValidationError
 
-from tfx_estimator.pipeline.config import read, renamed, short_forms
-from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, modern_name
+from tfx_estimator.pipeline.config import short_forms
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.kinds import is_class
-from tfx_estimator.pipeline.config.overrides import Override, apply_override
-from tfx_estimator.pipeline.config.paths import (
-    NOT_REPLACED,
-    current_folder,
-    find_unresolved,
-    find_variables,
-    resolve_paths,
-)
-from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.paths import NOT_REPLACED, current_folder, find_variables, resolve_paths
+from tfx_estimator.pipeline.config.problems import OVERRIDE, Problem
+from tfx_estimator.pipeline.config.put_values import put
+from tfx_estimator.pipeline.config.read import SourceText
 from tfx_estimator.pipeline.config.tune import RANGES
 from tfx_estimator.pipeline.config.tune_checks import check_tune
-from tfx_estimator.pipeline.config.yaml_text import Path
+from tfx_estimator.pipeline.config.yaml_text import Path, read_yaml
 
 DEFAULT = "default"
-OVERRIDE = "--set"
-
-# Stand-ins for required keys that are wrong, so that the checks between other values can still run.
+_FORM = "`key.path=value`, the value as YAML: trainer.train_steps=500"
+# Stand-ins for required keys that are wrong, so that the checks between other values can still run. An optional
+# section without a key that it needs is left out.
 _STAND_INS: dict[Path, Any] = {
     ("name",): "stand-in",
     ("data",): {"dataset": "stand_in"},
     ("data", "dataset"): "stand_in",
     ("trainer",): {"train_steps": 10**6},
-    ("trainer", "keep_best", "metric"): "loss",
-    ("trainer", "sync_every", "steps"): 4,
-    ("tune", "ranges"): {},
-    ("trainer", "model_parallel", "devices"): ["cpu:0", "cpu:1"],
-    ("trainer", "model_parallel", "layers"): {"*": 0},
-    ("trainer", "pipeline_parallel", "stages"): 2,
-    ("trainer", "pipeline_parallel", "microbatches"): 1,
-    ("beam", "dataflow", "project"): "stand-in",
-    ("beam", "dataflow", "region"): "stand-in1",
-    ("beam", "dataflow", "temp_location"): "gs://stand-in/tmp",
-    ("beam", "dataflow", "sdk_container_image"): "stand/in",
 }
 
 
@@ -60,32 +43,38 @@ class Draft:
         text: What was read; in its values the overrides are put.
     """
 
-    text: read.SourceText
+    text: SourceText
     values: dict[str, Any] = field(init=False)
     problems: list[Problem] = field(init=False)
-    overridden: dict[Path, Override] = field(default_factory=dict)
-    # Where a key with an outdated name stands.
-    renamed: str = ""
+    # What was overridden, by what.
+    overridden: dict[Path, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.values = self.text.document.value
         self.problems = list(self.text.document.problems)
         self.search_paths = tuple(dict.fromkeys((self.text.folder, current_folder())))
         self._complete()
-        if renamed.rename(self.values, self.text.document.lines):
-            self.renamed = self.where(renamed.NEW)
 
-    def override(self, override: Override) -> None:
-        """Applies one override."""
-        if override.path == renamed.OLD:
-            override = dataclasses.replace(override, path=renamed.NEW)
-            self.renamed = f"--set {override.text}"
-        problem = apply_override(self.values, override)
-        if problem:
-            self.problems.append(problem)
-            return
-        self._complete()
-        self.overridden[override.path] = override
+    def override(self, text: str) -> None:
+        """Puts one value in, `key.path=value` of `--set`; of two for the same key the later wins."""
+        key, equals, written = text.partition("=")
+        path = tuple(part.strip() for part in key.split("."))
+        where = f"{OVERRIDE}{text}"
+        document = read_yaml(written, where)
+        if not equals:
+            todo = f"write {OVERRIDE}{key}=VALUE"
+            self.problems.append(Problem("", "the override has no `=`", _FORM, todo, where))
+        elif not all(path):
+            self.problems.append(Problem("", "the override's key has an empty part", _FORM, "name a key", where))
+        elif document.problems:
+            todo = f"quote the value for YAML, and the whole for the shell: {OVERRIDE}'{key}=\"...\"'"
+            self.problems.append(Problem(".".join(path), document.problems[0].what, "a YAML value", todo, where))
+        else:
+            self.values, problems = put(self.values, {".".join(path): document.value})
+            self.problems += [dataclasses.replace(problem, where=where) for problem in problems]
+            if not problems:
+                self._complete()
+                self.overridden[path] = where
 
     def _complete(self) -> None:
         _fill_empty_sections(self.values)
@@ -93,31 +82,12 @@ class Draft:
 
     def resolve_paths(self) -> set[Path]:
         """Makes paths absolute; returns those that changed."""
-        variables = dict(find_variables(self.values))
-        for path, value in variables.items():
+        for path, value in find_variables(self.values):
             key = ".".join(path)
             todo = f'write the value itself, or let your shell put it in: --set "{key}=$NAME"'
-            self.problems.append(Problem(key, NOT_REPLACED, "no `${`", todo, self.where(path), value))
-        for path, value, what in find_unresolved(self.values):
-            if path in variables:
-                continue
-            todo = "write the path itself, or `~` for your home folder"
-            self.problems.append(Problem(".".join(path), what, "a path, or an address", todo, self.where(path), value))
+            self.problems.append(Problem(key, NOT_REPLACED, "no variable", todo, self.where(path), value))
         bases = {path: self.text.folder for path in self.text.document.lines if not self._override_of(path)}
         return resolve_paths(self.values, bases)
-
-    def modernise_names(self) -> Iterator[str]:
-        """Writes built-in functions by their short names; yields a note for each that was written otherwise."""
-        if self.renamed:
-            yield f"{self.renamed}  {'.'.join(renamed.OLD)} is now called `{'.'.join(renamed.NEW)}`"
-        for dotted in SHORT_NAMES:
-            section, key = dotted.split(".")
-            values = self.values.get(section)
-            if not isinstance(values, dict) or not isinstance(written := values.get(key), str):
-                continue
-            values[key] = modern_name(dotted, written, self.search_paths)
-            if values[key] != written:
-                yield f"{self.where((section, key))}  {dotted}: {written} is now called `{values[key]}`"
 
     def validate(self, target: str) -> Declaration | None:
         """Types and checks the values, and notes every problem; None if too little is right to go on."""
@@ -140,7 +110,8 @@ class Draft:
         problems = check(declaration, self.search_paths, target)
         problems += check_tune(declaration, self.search_paths)
         for problem in problems:
-            if not any(_is_part(problem.path, bad) or _any_part(problem.depends, bad) for bad in wrong):
+            about = (problem.path, *problem.depends)
+            if not any(_is_part(path, bad) for path in about for bad in wrong):
                 where = self.where(_path_of(problem.path))
                 self.problems.append(dataclasses.replace(problem, where=where))
         return declaration
@@ -152,8 +123,7 @@ class Draft:
 
     def where(self, path: Path) -> str:
         """Says where a value stands: the line, the override, or the nearest section's line if it is a default."""
-        override = self._override_of(path) or self._maker_of(path)
-        return f"--set {override.text}" if override else f"{self.text.label}:{self.line(path)}"
+        return self._override_of(path) or self._maker_of(path) or f"{self.text.label}:{self.line(path)}"
 
     def line(self, path: Path) -> int:
         """The line of a value, or of the nearest section around it."""
@@ -166,7 +136,7 @@ class Draft:
         """Where a value came from."""
         if self._override_of(path):
             # An override has set the section as a whole, so other keys of it are defaults.
-            return OVERRIDE if self.is_written(path) else DEFAULT
+            return OVERRIDE.strip() if self.is_written(path) else DEFAULT
         return f"{self.text.short_label}:{self.line(path)}" if path in self.text.document.lines else DEFAULT
 
     def is_written(self, path: Path) -> bool:
@@ -180,24 +150,22 @@ class Draft:
             values = inner[key]
         return True
 
-    def _override_of(self, path: Path) -> Override | None:
-        for length in range(len(path), 0, -1):
-            if path[:length] in self.overridden:
-                return self.overridden[path[:length]]
-        return None
+    def _override_of(self, path: Path) -> str:
+        found = (self.overridden.get(path[:length], "") for length in range(len(path), 0, -1))
+        return next(filter(None, found), "")
 
-    def _maker_of(self, path: Path) -> Override | None:
+    def _maker_of(self, path: Path) -> str:
         """The first override inside a section that stands in no line, and is there by overrides alone."""
         if path in self.text.document.lines or not self.is_written(path):
-            return None
-        return next((made for whole, made in self.overridden.items() if whole[: len(path)] == path), None)
+            return ""
+        return next((made for whole, made in self.overridden.items() if whole[: len(path)] == path), "")
 
     def sorted_problems(self) -> list[Problem]:
         """The problems, in the order of the file, overrides last."""
 
         def place(problem: Problem) -> tuple[bool, int]:
             line = problem.where.rpartition(":")[2]
-            return problem.where.startswith("--set"), int(line) if line.isdigit() else 0
+            return problem.where.startswith(OVERRIDE), int(line) if line.isdigit() else 0
 
         return sorted(self.problems, key=place)
 
@@ -220,6 +188,7 @@ def _fill_empty_sections(values: dict[str, Any]) -> None:
             parent[path[-1]] = {}
 
 
+@functools.cache
 def _section_paths(section: type[BaseModel] = Declaration, path: Path = ()) -> list[Path]:
     found = []
     for name, model_field in section.__fields__.items():
@@ -240,13 +209,11 @@ def _repair(values: dict[str, Any], path: Path) -> None:
         target = target[key]
     target.pop(path[-1], None)
     model_field = find_field(path)
-    if model_field is not None and model_field.required:
+    if path in _STAND_INS:
         target[path[-1]] = copy.deepcopy(_STAND_INS[path])
+    elif model_field is not None and model_field.required:
+        _repair(values, path[:-1])
 
 
 def _is_part(path: str, bad: str) -> bool:
     return path == bad or path.startswith(f"{bad}.") or bad.startswith(f"{path}.")
-
-
-def _any_part(paths: Sequence[str], bad: str) -> bool:
-    return any(_is_part(path, bad) for path in paths)

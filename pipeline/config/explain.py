@@ -97,20 +97,19 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
     expected = "one of " + ", ".join(siblings)
     if reason := known.KEYS.get(dotted) or known.KEYS.get(key):
         return Problem(dotted, f"this key is {reason}", expected, "remove it", where(path), value)
-    # To suggest the key of the same name at the top level would repeat what was written.
-    everywhere = [found for found in all_keys() if found != (key,)]
-    elsewhere = known.ALIASES.get(dotted) or known.ALIASES.get(key)
-    # A missing `s`, as in `worker`, is nearer than the same word in another section.
-    plural = next((name for name in siblings if name.rstrip("s") == key.rstrip("s")), None)
     # A key of a list's item is only looked for in such items.
     in_item = next((index for index, part in enumerate(path[:-1]) if part.isdigit()), 0)
-    everywhere = [found for found in everywhere if found[:in_item] == path[:in_item]]
-    if not elsewhere and not plural:
-        elsewhere = next((".".join(found) for found in everywhere if found[-1] == key), "")
+    places: dict[str, str] = {}
+    for found in all_keys():
+        # To suggest the key of the same name at the top level would repeat what was written.
+        if found != (key,) and found[:in_item] == path[:in_item]:
+            places.setdefault(found[-1], ".".join(found))
+    # A missing `s`, as in `worker`, is nearer than the same word in another section.
+    plural = next((name for name in siblings if name.rstrip("s") == key.rstrip("s")), "")
     near = plural or nearest(key, siblings)
+    elsewhere = known.ALIASES.get(dotted) or known.ALIASES.get(key) or ("" if plural else places.get(key, ""))
     if not elsewhere and not near and not in_item and len(siblings) >= _MANY_KEYS:
-        far = nearest(key, {found[-1] for found in everywhere})
-        elsewhere = next((".".join(found) for found in everywhere if found[-1] == far), "")
+        elsewhere = places.get(nearest(key, places), "")
     todo = f"did you mean `{elsewhere or near}`?" if elsewhere or near else "remove it"
     return Problem(dotted, f"unknown key `{key}`", expected, todo, where(path), value)
 
@@ -177,24 +176,10 @@ def _retype(value: Any, field: Optional[ModelField]) -> str:
     if not wants_text and isinstance(value, str) and not value.strip():
         return "write a value"
     if wants_number and isinstance(value, str):
-        return _rewrite_number(value)
+        return "write it without quotes, in digits"
     if value is None:
         return "write a value, or remove the line for the default"
     return "write a value of that kind"
-
-
-def _rewrite_number(text: str) -> str:
-    """What to do about a text where a number is wanted; it may stand there without quotes, and be read as text."""
-    # No more than int() takes: it refuses `0__1`, and thousands of digits.
-    if re.fullmatch(r"[-+]?0(_?[0-9]){1,40}", text):
-        return (
-            f"write {int(text)}, without quotes: with a leading zero it is read as text, for it might be meant as octal"
-        )
-    if re.fullmatch(r"[-+]?[0-9]+(:[0-9]+)+(\.[0-9]*)?", text):
-        return "write one number, without colons: with them it is read as text, not in base 60"
-    if re.fullmatch(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*", text):
-        return "write one number, in digits: a date is read as text"
-    return "write it without quotes, in digits"
 
 
 def _to_name(text: str) -> str:

@@ -11,10 +11,8 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.config.vertex import CHIEF, EVALUATOR, WORKER
 
 _TRAIN, _EVAL = "trainer.distribution.train.devices.gpu", "trainer.distribution.eval.devices.gpu"
-_TPU = "TPU"
 
 
 class _Machine(NamedTuple):
@@ -43,31 +41,23 @@ def check_gpus(declaration: Declaration, target: str = "") -> Iterator[Problem]:
     """
     distribution = declaration.trainer.distribution
     for machine in _machines(declaration, target):
+        depends = (machine.path, "deploy.nodes", "trainer.distribution.train")
         asks, wanted = max(machine.wanted.items(), key=lambda item: item[1])
-        own = machine.wanted.get(_EVAL, 0) if distribution.evaluator else 0
-        if 0 < machine.gpus < machine.shared + own:
-            yield Problem(
-                "trainer.distribution.train.workers",
-                f"{machine.name} has {machine.gpus} of the GPUs that {machine.shared + own} processes of its container "
-                "want, one each: all that train would do so on CPU",
-                f"{_TRAIN.removesuffix('.gpu')}, or a GPU for each process",
-                f"set {machine.path}.accelerators: {machine.shared + own}, or devices: {{cpu: 1}} and no accelerator; "
-                "or train with the strategy mirrored",
-                value=str(machine.shared),
-                depends=(machine.path, "deploy.nodes", "trainer.distribution.train.strategy"),
+        processes = machine.shared + (machine.wanted.get(_EVAL, 0) if distribution.evaluator else 0)
+        if 0 < machine.gpus < processes:
+            what = (
+                f"{machine.name} has {machine.gpus} of the GPUs that {processes} processes of its container want, one "
+                "each: all that train would do so on CPU"
             )
-        if wanted <= machine.gpus:
-            continue
-        has = f"has {machine.gpus}" if machine.gpus else "has none"
-        section = distribution.train if asks == _TRAIN else distribution.eval
-        yield Problem(
-            asks,
-            f"{machine.name} needs {wanted} GPUs, and {has}",
-            f"at most the accelerators of {machine.path}",
-            f"set {machine.path}.accelerator, and accelerators: {wanted}; or train on fewer",
-            value=section.devices.text.partition(": ")[2],
-            depends=(machine.path, "deploy.nodes", "trainer.distribution.train.workers"),
-        )
+            todo = f"set {machine.path}.accelerators: {processes}, or devices: {{cpu: 1}} and no accelerator"
+            path, expected = "trainer.distribution.train.workers", "a GPU for each process, or train.devices"
+            yield Problem(path, what, expected, todo, value=str(machine.shared), depends=depends)
+        if wanted > machine.gpus:
+            what = f"{machine.name} needs {wanted} GPUs, and has {machine.gpus or 'none'}"
+            todo = f"set {machine.path}.accelerator, and accelerators: {wanted}; or train on fewer"
+            section = distribution.train if asks == _TRAIN else distribution.eval
+            value = section.devices.text.partition(": ")[2]
+            yield Problem(asks, what, f"at most the accelerators of {machine.path}", todo, value=value, depends=depends)
 
 
 def note_gpu(declaration: Declaration, target: str) -> Optional[str]:
@@ -87,12 +77,35 @@ def note_gpu(declaration: Declaration, target: str) -> Optional[str]:
     return f"trainer.gpu has no effect: no machine that trains has a GPU; {machines[0].path}.accelerator would name it"
 
 
+def note_machines(declaration: Declaration, target: str) -> Iterator[str]:
+    """Says what becomes of a cluster, and of accelerators, where that is less than it seems.
+
+    Args:
+        target: Where the pipeline is to be deployed.
+    """
+    deploy, processes = declaration.deploy or DeploySection(), sum(declaration.trainer.distribution.pods.values())
+    if processes > 1 and not (_has_pods(deploy, target) or (target == VERTEX and deploy.vertex is not None)):
+        instead = "deploy.vertex has a machine for each" if target == VERTEX else "the target tfjob has a pod for each"
+        yield (
+            f"trainer.distribution: {processes} processes in one container, that of the step Trainer, share its "
+            f"machine: {instead}"
+        )
+    nodes = [] if target == TFJOB else [deploy.step(name) for name in deploy.nodes.__fields__ if name != "default"]
+    gpus = [each.gpus for each in _machines(declaration, target)]
+    if any(gpus) or any(_gpus(node.accelerator, node.accelerators) for node in nodes):
+        yield (
+            f"deploy.image: steps have accelerators: it has to be built with --build-arg LOCK={stacks.current().lock} "
+            "and NVIDIA's libraries, see docs/container.md; the default one holds TensorFlow for CPUs, and would leave "
+            "them idle"
+        )
+
+
 def _machines(declaration: Declaration, target: str) -> Iterator[_Machine]:
     deploy, distribution = declaration.deploy or DeploySection(), declaration.trainer.distribution
     if _has_pods(deploy, target):
         for kind, wanted in _by_role(distribution).items():
-            accelerator, count = deploy.pod_accelerator(kind)
-            yield _Machine(f"each pod of {kind}", f"deploy.tfjob.replicas.{kind}", _gpus(accelerator, count), wanted)
+            gpus = _gpus(*deploy.pod_accelerator(kind))
+            yield _Machine(f"each pod of {kind}", f"deploy.tfjob.replicas.{kind}", gpus, wanted)
         return
     if not target:
         return
@@ -101,43 +114,20 @@ def _machines(declaration: Declaration, target: str) -> Iterator[_Machine]:
         steps.remove("Trainer")
         there = deploy.vertex.machines(distribution)
         for role, wanted in _by_role(distribution).items():
-            _, machine = there[role]
-            path = f"deploy.vertex.{role if getattr(deploy.vertex, role) else 'machine'}"
-            yield _Machine(
-                f"each {role} of the custom job", path, _gpus(machine.accelerator, machine.accelerators), wanted
-            )
+            machine, path = there[role][1], f"deploy.vertex.{role if getattr(deploy.vertex, role) else 'machine'}"
+            gpus = _gpus(machine.accelerator, machine.accelerators)
+            yield _Machine(f"each {role} of the custom job", path, gpus, wanted)
+    train, evaluation = distribution.train, _least(distribution.eval.devices)
+    # In one container each process has GPUs of its own.
+    together = _least(train.devices) * train.worker_count
+    wanted = {_TRAIN: together, _EVAL: evaluation}
+    if distribution.evaluator and together:
+        wanted = {_TRAIN: together + evaluation}
+    shared = train.worker_count if train.worker_count > 1 and not train.devices.indices else 0
     for step in steps:
         node = deploy.step(step)
         gpus = _gpus(node.accelerator, node.accelerators)
-        train = distribution.train
-        shared = train.worker_count if train.worker_count > 1 and not train.devices.indices else 0
-        yield _Machine(f"the step {step}", f"deploy.nodes.{step}", gpus, _in_one_container(distribution), shared)
-
-
-def note_machines(declaration: Declaration, target: str) -> Iterator[str]:
-    """Says what becomes of a cluster, and of accelerators, where that is less than it seems.
-
-    Args:
-        target: Where the pipeline is to be deployed.
-    """
-    deploy, distribution = declaration.deploy or DeploySection(), declaration.trainer.distribution
-    processes = sum(distribution.pods.values())
-    if processes > 1 and not (_has_pods(deploy, target) or (target == VERTEX and deploy.vertex is not None)):
-        instead = "deploy.vertex has a machine for each" if target == VERTEX else "the target tfjob has a pod for each"
-        yield (
-            f"trainer.distribution: {processes} processes in one container, that of the step Trainer, share its "
-            f"machine: {instead}"
-        )
-    machines = list(_machines(declaration, target))
-    if target != TFJOB:
-        nodes = [deploy.step(name) for name in deploy.nodes.__fields__ if name != "default"]
-        machines += [_Machine("", "", _gpus(node.accelerator, node.accelerators), {}) for node in nodes]
-    if any(machine.gpus for machine in machines):
-        yield (
-            f"deploy.image: steps have accelerators: it has to be built with --build-arg LOCK={stacks.current().lock} "
-            "and NVIDIA's libraries, see docs/container.md; the default one holds TensorFlow for CPUs, and would leave "
-            "them idle"
-        )
+        yield _Machine(f"the step {step}", f"deploy.nodes.{step}", gpus, wanted, shared)
 
 
 def _has_pods(deploy: DeploySection, target: str) -> bool:
@@ -145,26 +135,17 @@ def _has_pods(deploy: DeploySection, target: str) -> bool:
     return target == TFJOB or (target in ("", KUBEFLOW) and deploy.tfjob.train)
 
 
-def _gpus(accelerator: Optional[str], count: Optional[int]) -> int:
-    return (count or 1) if accelerator and _TPU not in accelerator.upper() else 0
-
-
 def _by_role(distribution: Distribution) -> dict[str, dict[str, int]]:
     """What the processes of a cluster of machines need, by role."""
-    train, evaluate = _least(distribution.train.devices), _least(distribution.eval.devices)
-    # Without an evaluator, the chief's pod also evaluates.
-    chief = {_TRAIN: train} if distribution.evaluator else {_TRAIN: train, _EVAL: evaluate}
-    wanted = {CHIEF: chief, WORKER: {_TRAIN: train}, EVALUATOR: {_EVAL: evaluate}}
+    train, evaluation = {_TRAIN: _least(distribution.train.devices)}, {_EVAL: _least(distribution.eval.devices)}
+    # Without an evaluator, the chief's machine also evaluates.
+    chief = train if distribution.evaluator else {**train, **evaluation}
+    wanted = {"chief": chief, "worker": train, "evaluator": evaluation}
     return {role: wanted[role] for role in distribution.pods if role in wanted}
 
 
-def _in_one_container(distribution: Distribution) -> dict[str, int]:
-    """What they need together, each process having GPUs of its own."""
-    train = _least(distribution.train.devices) * distribution.train.worker_count
-    evaluate = _least(distribution.eval.devices)
-    if distribution.evaluator:
-        return {_TRAIN: train + evaluate} if train else {_EVAL: evaluate}
-    return {_TRAIN: train, _EVAL: evaluate}
+def _gpus(accelerator: Optional[str], count: Optional[int]) -> int:
+    return (count or 1) if accelerator and "TPU" not in accelerator.upper() else 0
 
 
 def _least(devices: Devices) -> int:

@@ -2,26 +2,88 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import read, render
-from tfx_estimator.pipeline.config.beam_checks import note_beam
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy_checks import check_stack, find_idle, note_deployment
-from tfx_estimator.pipeline.config.draft import OVERRIDE, Draft
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.draft import Draft
 from tfx_estimator.pipeline.config.explain import find_field
-from tfx_estimator.pipeline.config.loaded import Loaded
 from tfx_estimator.pipeline.config.notes import decays_twice, find_misplaced, note_data, note_profile, note_runtime
-from tfx_estimator.pipeline.config.overrides import parse_overrides
 from tfx_estimator.pipeline.config.paths import note_dataset
-from tfx_estimator.pipeline.config.problems import to_error
+from tfx_estimator.pipeline.config.problems import OVERRIDE, to_error
+from tfx_estimator.pipeline.config.rules.case import Case
+from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
+from tfx_estimator.pipeline.config.rules.rule import broken
+from tfx_estimator.pipeline.config.rules.step import PARTS, PRECISION, XLA
+from tfx_estimator.pipeline.config.rules.training import RUNTIME
 from tfx_estimator.pipeline.config.travel_checks import note_travel
-from tfx_estimator.pipeline.config.tune_checks import note_tune
+from tfx_estimator.pipeline.config.tune_checks import note_tune, refuse_others_cluster
 from tfx_estimator.pipeline.config.unread import find_unread, word_unread
 from tfx_estimator.pipeline.config.yaml_text import Path
+from tfx_estimator.pipeline.user_source import loader
 
 PRESET = "preset "
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A declaration that was loaded and checked.
+
+    Args:
+        declaration: Its values, paths absolute.
+        origins: Where each value came from, by dotted path: `default`, `file:line`, `preset:line`, `--set`; with what
+            was derived from it.
+        source: The preset or file, as the user named it.
+        file: The file that was read.
+        search_paths: Folders where the user's modules are looked for before `sys.path`: the declaration's and the
+            current one.
+        notes: What the user should know and need not change at once.
+        warnings: What was declared and has no effect, as far as the code's text tells.
+        declared: Dotted paths of what the user wrote down himself: no defaults, nothing of a preset.
+    """
+
+    declaration: Declaration
+    origins: Mapping[str, str]
+    source: str
+    file: str
+    search_paths: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Notes and warnings, each as one line that says which of both it is."""
+        told = (("note", self.notes), ("warning", self.warnings))
+        return tuple(f"{kind}: {one_line(text)}" for kind, texts in told for text in texts)
+
+    def make_importable(self) -> None:
+        """Has Python look for the user's modules where they were found, without hiding others."""
+        loader.install(self.search_paths)
+
+    def check_cluster(self, distribution: Distribution, joins: bool = False) -> None:
+        """Checks the declaration once more, when it is known how many tasks there are.
+
+        Args:
+            joins: Whether this process is a task of somebody else's cluster.
+
+        Raises:
+            DeclarationError: The declaration cannot be trained by so many tasks, or by those of others.
+        """
+        if joins and self.declaration.tune is not None:
+            raise refuse_others_cluster()
+        trainer = self.declaration.trainer.copy(update={"distribution": distribution})
+        declaration = self.declaration.copy(update={"trainer": trainer})
+        rules = (*DISTRIBUTION, *PARTS, *RUNTIME, *PRECISION, *XLA)
+        problems = broken(rules, Case(declaration, self.search_paths))
+        if found := [dataclasses.replace(each, where=self.origins.get(each.path, "")) for each in problems]:
+            raise to_error(found, self.source)
 
 
 def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: str = "") -> Loaded:
@@ -44,12 +106,9 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     check_stack(target)
     text = read.read_source(os.fspath(source))
     draft = Draft(text)
-    parsed, problems = parse_overrides(overrides)
-    draft.problems += problems
-    for override in parsed:
+    for override in overrides:
         draft.override(override)
     changed = draft.resolve_paths()
-    names = tuple(draft.modernise_names())
     declaration = draft.validate(target)
     if draft.problems or declaration is None:
         # Notes are shown with the problems, so that all can be mended at once.
@@ -57,21 +116,18 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
         raise to_error(draft.sorted_problems(), text.source, target, told)
     origins = _origins(declaration, draft, changed)
     declared = _declared(declaration, origins, draft)
-    warnings = _warnings(declaration, origins, declared, draft.search_paths)
-    warnings += tuple(f"{origins[path]}  {what}" for path, what in find_idle(declaration, declared, target))
-    deployed = (
-        *note_deployment(declaration, target),
-        *note_travel(declaration, draft.search_paths, target),
-        *note_beam(declaration, draft.search_paths, target),
-        *note_data(declaration, target),
+    warnings = (
+        *_warnings(declaration, origins, declared, draft.search_paths),
+        *(f"{origins[path]}  {what}" for path, what in find_idle(declaration, declared, target)),
     )
     notes = (
-        *names,
         *note_dataset(declaration),
         *note_runtime(declaration, target),
         *note_profile(declaration),
         *note_tune(declaration),
-        *deployed,
+        *note_deployment(declaration, target),
+        *note_travel(declaration, draft.search_paths, target),
+        *note_data(declaration, target),
     )
     return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings, declared)
 
@@ -99,7 +155,7 @@ def _declared(declaration: Declaration, origins: Mapping[str, str], draft: Draft
         known = find_field(path)
         is_default = known is not None and values[path] == known.default
         return not origin.startswith(PRESET) and (
-            not is_default or origin.startswith(OVERRIDE) or path[:-1] in with_gaps
+            not is_default or origin.startswith(OVERRIDE.strip()) or path[:-1] in with_gaps
         )
 
     return tuple(dotted for path in values if is_wish(path, origins[dotted := ".".join(path)]))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tfx_estimator.pipeline.config.builtin import NORMALISING
+from tfx_estimator.pipeline.config.code_checks import find_own
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.parallel import DEVICE, ModelParallel, PipelineParallel
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.config.whole_model_fn import find_own
 
 _MODEL, _PIPELINE = "trainer.model_parallel", "trainer.pipeline_parallel"
 _DISTRIBUTION = "trainer.distribution"

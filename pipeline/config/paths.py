@@ -21,8 +21,6 @@ PATHS: tuple[Path, ...] = (
     ("pusher", "destination"),
 )
 _DATASET: Path = ("data", "dataset")
-# Made by the kernel alone, whatever their permissions say.
-_KERNEL_FOLDERS = ("/proc", "/sys")
 _TABLES = (".csv", ".parquet")
 # name/config:version, as `tfds.load` takes it.
 _TFDS_NAME = re.compile(r"[A-Za-z]\w*(/[\w+.-]+)?(:(\d+|\*)(\.(\d+|\*)){2})?")
@@ -31,7 +29,7 @@ OTHER_STORE = "of all object stores, TensorFlow reads and writes only Cloud Stor
 # The expectation for a path of a pipeline that runs on other machines.
 OF_THIS_MACHINE = "this is a place of this machine, and the steps run elsewhere"
 NOT_REPLACED = "variables of the environment are not replaced"
-_VARIABLE = re.compile(r"\$(\w+|\{\w+\})(/|$)")
+_VARIABLE = re.compile(r"\$\w+(/|$)")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -65,35 +63,24 @@ def reject_store(address: str) -> str:
     return "" if address.startswith("gs://") else OTHER_STORE
 
 
-def find_unresolved(values: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
-    """Finds paths of which nobody knows where they lead. Expects them as they were written.
-
-    Yields:
-        The path in the declaration, the value, and what is wrong with it.
-    """
-    for path, section in _sections(values):
-        value = section[path[-1]]
-        if _VARIABLE.match(value):
-            yield path, value, NOT_REPLACED
-        elif os.path.expanduser(value).startswith("~"):
-            yield path, value, f"there is no user {value[1:].partition(os.sep)[0]!r}"
-
-
-def find_variables(values: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Finds texts with `${`, which other tools replace, and this one would take for a name.
-
-    Args:
-        values: The declaration's values, or a part of them.
+def find_variables(values: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Finds texts that other tools and shells replace, and this one would take for names: `${DAY}`, `$HOME/data`.
 
     Yields:
         The path in the declaration, and the text.
     """
+    places = {path for path, _ in _sections(values)}
+    for path, text in _texts(values):
+        if "${" in text or (path in places and _VARIABLE.match(text)):
+            yield path, text
+
+
+def _texts(values: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
     if isinstance(values, str):
-        if "${" in values:
-            yield path, values
+        yield path, values
     elif isinstance(values, (dict, list)):
         for key, value in values.items() if isinstance(values, dict) else enumerate(values):
-            yield from find_variables(value, (*path, str(key)))
+            yield from _texts(value, (*path, str(key)))
 
 
 def reject_address(path: str, option: str) -> None:
@@ -189,9 +176,7 @@ def reject_folder(path: str) -> str:
             return f"the path cannot be used: {getattr(error, 'strerror', error)}"
     if not os.path.isdir(place):
         return "this is no folder" if place == path else f"{place} is no folder"
-    real = os.path.realpath(place)
-    is_kernels = any(real == folder or real.startswith(f"{folder}/") for folder in _KERNEL_FOLDERS)
-    if is_kernels or not os.access(place, os.W_OK | os.X_OK):
+    if not os.access(place, os.W_OK | os.X_OK):
         return "this folder cannot be written" if place == path else f"it cannot be made: {place} cannot be written"
     return ""
 

@@ -1,4 +1,4 @@
-"""Puts values by their dotted paths into a declaration's values: those of a trial, or the best of all."""
+"""Puts values by their dotted paths into a declaration's values: of `--set`, of a trial, or the best of all."""
 
 from __future__ import annotations
 

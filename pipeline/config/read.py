@@ -15,6 +15,7 @@ from tfx_estimator.pipeline.config.yaml_text import Document, inline, read_yaml
 
 _MAX_BYTES = 1_000_000
 _SUFFIXES = (".yaml", ".yml")
+_COPYING = f"tfx-estimator copy {presets.names()[0]} FILE"
 
 
 @dataclass(frozen=True)
@@ -69,32 +70,27 @@ def read_source(source: str) -> SourceText:
 
 def _read_text(source: str, file: str) -> str:
     expected = f"a YAML file, or one of the presets {', '.join(presets.names())}"
-    copying = f"tfx-estimator copy {presets.names()[0]} FILE"
+    shown = one_line(source)
+
+    def unread(what: str, todo: str) -> DeclarationError:
+        return DeclarationError(f"{shown} {what}", expected=expected, todo=todo)
+
     if "\0" in file or not source:
         raise DeclarationError(f"{source!r} is no file's name", expected=expected, todo="name a file or a preset")
-    shown = one_line(source)
-    try:
-        os.stat(file)
-    except PermissionError as error:
-        what = f"{shown} cannot be read: {error.strerror}"
-        raise DeclarationError(what, expected=expected, todo="check the permissions of its folders") from error
-    except (OSError, ValueError):
-        raise DeclarationError(
-            f"there is no declaration {shown}", expected=expected, todo=_missing_hint(source, file)
-        ) from None
     if os.path.isdir(file):
-        raise DeclarationError(f"{shown} is a folder", expected=expected, todo="name the YAML file in it")
-    if not os.path.isfile(file):
-        raise DeclarationError(f"{shown} is no regular file", expected=expected, todo=f"write one: {copying}")
+        raise unread("is a folder", "name the YAML file in it")
+    if os.path.exists(file) and not os.path.isfile(file):  # whoever opens a pipe waits
+        raise unread("is no regular file", f"write one: {_COPYING}")
     try:
         with open(file, "rb") as stream:
             data = stream.read(_MAX_BYTES + 1)
-    except OSError as error:
-        what = f"{shown} cannot be read: {error.strerror}"
-        raise DeclarationError(what, expected=expected, todo="check its permissions") from error
+    except (FileNotFoundError, NotADirectoryError):
+        what, todo = f"there is no declaration {shown}", _missing_hint(source, file)
+        raise DeclarationError(what, expected=expected, todo=todo) from None
+    except (OSError, ValueError) as error:
+        raise unread(f"cannot be read: {getattr(error, 'strerror', error)}", "check its permissions") from error
     if len(data) > _MAX_BYTES:
-        what = f"{shown}:1 is larger than {_MAX_BYTES:,} bytes"
-        raise DeclarationError(what, expected="a declaration, which is short", todo=f"start from one: {copying}")
+        raise unread(f"is larger than {_MAX_BYTES:,} bytes", f"start from one: {_COPYING}")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic.v1 import BaseModel, Extra, validator
@@ -45,6 +46,10 @@ class Section(BaseModel):
         if reason := reject(value, field.outer_type_):
             raise TypeError(reason)
         return value
+
+    def sections(self) -> Iterator[tuple[str, Any]]:
+        """Yields the keys that hold a section, with it."""
+        yield from ((name, value) for name in self.__fields__ if isinstance(value := getattr(self, name), Section))
 
     def split(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns the values that decide a result, and those of fields with `Field(…, operational=True)`.

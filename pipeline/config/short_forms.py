@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from tfx_estimator.pipeline.config.augment import long_operations
@@ -18,7 +19,7 @@ _COUNTED = "|".join(name for name, traits in TRAITS.items() if traits.on_devices
 STRATEGY_SCHEMA = {"type": "string", "pattern": rf"^(({_COUNTED})(:[1-9][0-9]?)?|one_device|tpu)$"}
 DEVICES_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 64}
 _COUNT = re.compile(r"[0-9]{1,4}")
-_TRAINER, _SECTION, _TUNE = ("trainer",), ("trainer", "distribution"), ("tune",)
+_RANGES = ("tune", "ranges")
 
 
 def long_strategy(value: Any) -> Any:
@@ -49,30 +50,42 @@ def long_devices(value: Any) -> Any:
     return {"cpu": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+# Where there is a short form, and what writes it at length; a section before its keys.
+_SHORT: dict[str, Callable[[Any], Any]] = {
+    "trainer.augment": long_operations,
+    "trainer.keep_best": long_metric,
+    "trainer.early_stopping": long_metric,
+    "trainer.sync_every": long_sync,
+    "trainer.distribution.train": long_strategy,
+    "trainer.distribution.train.devices": long_devices,
+    "trainer.distribution.eval": long_strategy,
+    "trainer.distribution.eval.devices": long_devices,
+    "tune.objective": long_metric,
+    "evaluator.metrics": long_metrics,
+}
+
+
 def expand(values: dict[str, Any], lines: dict[Path, int]) -> None:
     """Writes the long forms in the place of the short ones, in place.
 
     Args:
         lines: The line of each key, by its path; those of the long forms are added.
     """
-    trainer, section = _find(values, _TRAINER), _find(values, _SECTION)
-    if "augment" in trainer:
-        trainer["augment"] = long_operations(trainer["augment"])
-    evaluator = _find(values, ("evaluator",))
-    if "metrics" in evaluator:
-        evaluator["metrics"] = long_metrics(evaluator["metrics"])
-    for key in ("keep_best", "early_stopping"):
-        _replace(trainer, key, long_metric, lines, (*_TRAINER, key))
-    _replace(trainer, "sync_every", long_sync, lines, (*_TRAINER, "sync_every"))
-    tune = _find(values, _TUNE)
-    _replace(tune, "objective", long_metric, lines, (*_TUNE, "objective"))
+    for dotted, lengthen in _SHORT.items():
+        path = tuple(dotted.split("."))
+        section, key = _find(values, path[:-1]), path[-1]
+        if key in section:
+            section[key] = lengthen(section[key])
+            _set_lines(section[key], lines, path)
+    tune = _find(values, _RANGES[:1])
     if "ranges" in tune:
-        tune["ranges"] = _place_ranges(tune["ranges"], lines)
-    for key in ("train", "eval"):
-        path = (*_SECTION, key)
-        _replace(section, key, long_strategy, lines, path)
-        if isinstance(section.get(key), dict):
-            _replace(section[key], "devices", long_devices, lines, (*path, "devices"))
+        tune["ranges"] = long_ranges(tune["ranges"])
+        # Dotted paths stand on the lines of nested sections.
+        for name, item in tune["ranges"].items() if isinstance(tune["ranges"], dict) else ():
+            path = (*_RANGES, name)
+            if path not in lines and (line := lines.get((*_RANGES, *name.split(".")))) is not None:
+                lines[path] = line
+            _set_lines(item, lines, path)
 
 
 def _find(values: Any, path: Path) -> dict[str, Any]:
@@ -82,30 +95,9 @@ def _find(values: Any, path: Path) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def _place_ranges(ranges: Any, lines: dict[Path, int]) -> Any:
-    """Writes dotted paths in the place of nested sections, on the lines of those."""
-    longer = long_ranges(ranges)
-    if longer is not ranges:
-        path = (*_TUNE, "ranges")
-        for name, item in longer.items():
-            dotted, nested = (*path, name), (*path, *name.split("."))
-            if (line := lines.get(dotted, lines.get(nested))) is not None:
-                lines[dotted] = line
-                _set_lines(item, lines, dotted)
-    return longer
-
-
-def _replace(section: dict[str, Any], key: str, lengthen: Any, lines: dict[Path, int], path: Path) -> None:
-    if key not in section or (longer := lengthen(section[key])) is section[key]:
-        return
-    section[key] = longer
-    if path in lines:
-        _set_lines(longer, lines, path)
-
-
 def _set_lines(value: Any, lines: dict[Path, int], path: Path) -> None:
-    if isinstance(value, dict):
+    """What stands in no line of its own stands in that of its section, if this does."""
+    if isinstance(value, dict) and path in lines:
         for key, item in value.items():
-            inner = (*path, key)
-            lines[inner] = lines[path]
-            _set_lines(item, lines, inner)
+            lines.setdefault((*path, key), lines[path])
+            _set_lines(item, lines, (*path, key))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -16,10 +16,8 @@ EXAMPLES = "a TFDS split expression such as train, train[:90%], train[10000:], t
 
 # The end of a split, for each unit in which positions are compared.
 _ENDS = {"%": 100.0, "": math.inf}
-_Bound = tuple[float, Optional[str]]
-
-_PART = re.compile(r"^(?P<name>[\w-]+)(\[(?P<selector>[\d\w%:.-]+)\])?$")
-_BOUND = re.compile(r"^(?:(?P<value>-?\d[\d_]*(?P<fraction>\.\d+)?)(?P<unit>%|shard)?)?$")
+_BOUND = r"-?\d[\d_]*(?:(?:\.\d+)?%|shard)?"
+_PART = re.compile(rf"(?P<name>[\w-]+)(?:\[(?:(?P<low>{_BOUND})?:(?P<high>{_BOUND})?|-?\d+shard)\])?")
 
 
 def reject_split(expression: str) -> str:
@@ -31,9 +29,15 @@ def reject_split(expression: str) -> str:
     Returns:
         The reason, or an empty text.
     """
-    if "ReadInstruction" in expression:
-        return "tfds.core.ReadInstruction is not supported in a declaration"
-    return next((reason for part in expression.split("+") if (reason := _reject_part(part.strip()))), "")
+    for text in map(str.strip, expression.split("+")):
+        part = _read(text)
+        if part is None:
+            return f"{text!r} is no split expression" if text else "a part of the expression is empty"
+        if part.unit == "%" and not 0 <= part.low <= part.high <= 100:
+            return f"{text} is empty, or goes beyond 100%"
+        if part.unit is not None and part.low >= part.high:
+            return f"{text} is empty"
+    return ""
 
 
 def split_names(expression: str) -> list[str]:
@@ -72,12 +76,12 @@ def find_overlap(one: str, other: str) -> str:
     Returns:
         A split expression, such as `train[70%:80%]`, or an empty text.
     """
-    pairs = itertools.product(_ranges(one), _ranges(other))
-    return next((shared for first, second in pairs if (shared := first.shared(second))), "")
+    parts = ([_read(part.strip()) for part in each.split("+")] for each in (one, other))
+    return next((shared for first, second in itertools.product(*parts) if (shared := _shared(first, second))), "")
 
 
 @dataclass(frozen=True)
-class _Range:
+class _Part:
     """One part of an expression; its unit is None where its bounds cannot be compared with others."""
 
     text: str
@@ -90,67 +94,37 @@ class _Range:
         whole = self.unit is not None and (self.low, self.high) == (0, _ENDS[self.unit])
         return self.name == "all" or (self.name == name and whole)
 
-    def shared(self, other: _Range) -> str:
-        if self.is_all_of(other.name):
-            return other.text
-        if other.is_all_of(self.name):
-            return self.text
-        low, high = max(self.low, other.low), min(self.high, other.high)
-        if self.name != other.name or self.unit is None or self.unit != other.unit or low >= high:
-            return ""
-        return f"{self.name}[{_bound(low, self.unit)}:{_bound(high, self.unit)}]"
+
+def _read(text: str) -> Optional[_Part]:
+    found = _PART.fullmatch(text)
+    if found is None:
+        return None
+    low, high = found["low"] or "0", found["high"] or ""
+    # A start of 0 may have the one unit or the other.
+    unit = "%" if "%" in (high or low) else ""
+    mixed = high != "" and low.strip("0%_.") != "" and low.endswith("%") != high.endswith("%")
+    if "shard" in text or mixed or ("-" in low + high and not unit):
+        return _Part(text, found["name"], None, math.nan, math.nan)
+    bounds = float(low.rstrip("%")), float(high.rstrip("%") or _ENDS[unit])
+    # Negative percentages count from the end.
+    start, stop = (value + _ENDS[unit] if value < 0 else value for value in bounds)
+    return _Part(text, found["name"], unit, start, stop)
+
+
+def _shared(one: Optional[_Part], other: Optional[_Part]) -> str:
+    assert one is not None
+    assert other is not None
+    if one.is_all_of(other.name):
+        return other.text
+    if other.is_all_of(one.name):
+        return one.text
+    low, high = max(one.low, other.low), min(one.high, other.high)
+    if one.name != other.name or one.unit is None or one.unit != other.unit or low >= high:
+        return ""
+    return f"{one.name}[{_bound(low, one.unit)}:{_bound(high, one.unit)}]"
 
 
 def _bound(value: float, unit: str) -> str:
     if not math.isfinite(value):
         return ""
     return f"{round(value, 6):g}%" if unit else f"{value:.0f}"
-
-
-def _ranges(expression: str) -> Iterator[_Range]:
-    for part in map(str.strip, expression.split("+")):
-        name, _, selector = part.rstrip("]").partition("[")
-        if "shard" in selector:
-            yield _Range(part, name, None, math.nan, math.nan)
-            continue
-        low, high = (selector or ":").split(":")
-        # A start of 0 may have the one or the other.
-        unit = "%" if "%" in (high or low) else ""
-        if "-" in selector and not unit:
-            yield _Range(part, name, None, math.nan, math.nan)
-            continue
-        bounds = float(low.rstrip("%") or 0), float(high.rstrip("%") or _ENDS[unit])
-        # Negative percentages count from the end.
-        start, stop = (value + _ENDS[unit] if value < 0 else value for value in bounds)
-        yield _Range(part, name, unit, start, stop)
-
-
-def _reject_part(part: str) -> str:
-    match = _PART.match(part)
-    if not match:
-        return f"{part!r} is no split expression" if part else "a part of the expression is empty"
-    selector = match["selector"]
-    if selector is None:
-        return ""
-    if match["name"] == "all":
-        return "`all` takes no slice"
-    bounds = [_BOUND.match(text) for text in selector.split(":")]
-    if len(bounds) > 2 or not all(bounds) or selector == ":":
-        return f"[{selector}] is no slice"
-    if any(bound and bound["fraction"] and bound["unit"] != "%" for bound in bounds):
-        return f"[{selector}] is no slice: only percentages may be fractions"
-    found = [(float(b["value"]), b["unit"]) if b and b["value"] else None for b in bounds]
-    if len(found) == 1:
-        return "" if found[0] and found[0][1] == "shard" else f"[{selector}] is no slice: the colon is missing"
-    return _reject_range(found[0], found[1], selector)
-
-
-def _reject_range(start: Optional[_Bound], stop: Optional[_Bound], selector: str) -> str:
-    if start and stop and start[1] != stop[1] and start[0] != 0:
-        return f"[{selector}] mixes units"
-    if any(bound and bound[1] == "%" and abs(bound[0]) > 100 for bound in (start, stop)):
-        return f"[{selector}] goes beyond 100%"
-    low, high = start[0] if start else 0, stop[0] if stop else None
-    if high == 0 or (high is not None and low >= high and (low >= 0) == (high >= 0)):
-        return f"[{selector}] is empty"
-    return ""

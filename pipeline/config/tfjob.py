@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal, Optional
 
 from pydantic.v1 import Field, confloat, conint
 
-from tfx_estimator.pipeline.base.targets import TFJOB
-from tfx_estimator.pipeline.config.placement import Toleration
+from tfx_estimator.pipeline.config.pods import Toleration
 from tfx_estimator.pipeline.config.section import Section
 
 _MONTH = 30 * 24 * 3600
@@ -45,10 +43,6 @@ class Replicas(Section):
     worker: Replica = Replica()
     ps: Replica = Replica()
     evaluator: Replica = Replica()
-
-    def declared(self) -> Iterator[tuple[str, Replica]]:
-        """Yields the types, with what was declared of them."""
-        yield from ((name, getattr(self, name)) for name in self.__fields__)
 
 
 class TfJob(Section):
@@ -87,16 +81,3 @@ class TfJob(Section):
         default=1800.0,
         description="seconds that `run`, and `submit` while it follows, wait for all pods to start: for nodes, images",
     )
-
-
-def note_restarts(job: TfJob, target: str) -> Iterator[str]:
-    """Says who counts restarts, where the operator does not.
-
-    Args:
-        target: Where it is to be deployed.
-    """
-    if target == TFJOB and job.restart_policy == "ExitCode" and job.active_deadline_seconds is None:
-        yield (
-            "deploy.tfjob.active_deadline_seconds is null: the operator starts pods that are killed, as out of memory, "
-            "again without end; only who follows (submit --follow, or --attach) ends the TFJob after backoff_limit"
-        )

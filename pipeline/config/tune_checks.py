@@ -1,31 +1,33 @@
-"""Checks of the section `tune`: ranges that no training takes, or that a Tuner cannot vary, with the reason."""
+"""Checks of the section `tune`: a declaration that has a value of a range must be right as one without a Tuner."""
 
 from __future__ import annotations
 
+import itertools
+import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional, get_origin
+from typing import Any, Optional
 
-from pydantic.v1 import BaseModel
-from pydantic.v1.fields import ModelField
+from pydantic.v1 import ValidationError
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.best import METRICS
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
+from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.explain import all_keys, find_field
-from tfx_estimator.pipeline.config.kinds import is_class
+from tfx_estimator.pipeline.config.explain import explain
 from tfx_estimator.pipeline.config.problems import Problem, nearest
-from tfx_estimator.pipeline.config.put_values import SECTION
+from tfx_estimator.pipeline.config.put_values import SECTION, put
 from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, RANGES, Range
-from tfx_estimator.pipeline.config.tune_ranges import EXPECTED, check_range, check_section, combinations, item_type
-from tfx_estimator.pipeline.config.tune_values import (
-    check_together,
-    check_values,
-    new_problems,
-    note_together,
-    of_a_trial,
+from tfx_estimator.pipeline.config.tune_ranges import (
+    EXPECTED,
+    check_range,
+    check_section,
+    checked_values,
+    combinations,
 )
-from tfx_estimator.pipeline.config.unread import find_unread, keys_of
+from tfx_estimator.pipeline.config.unread import find_unread, word_unread
+from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
 _VARY = "compare it: `tfx-estimator compare FILE --vary {name}=VALUE,VALUE`"
@@ -51,10 +53,13 @@ _NOT_VARIED: dict[str, tuple[str, str]] = {
     "trainer.eval_steps": ("trials are compared by the same examples", "remove it"),
     "trainer.eval_batch_size": ("it changes no model", "remove it"),
 }
+_Told = tuple[str, str]
+# Combinations that are tried; fewer are tried all.
+_MOST = 12
 
 
 def check_tune(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem]:
-    """Checks the section: values of each range, and some of all ranges together, by the declaration's own checks.
+    """Checks the section, and values of each range by the declaration's own checks.
 
     Args:
         search_paths: Folders where the user's modules are looked for before `sys.path`.
@@ -62,139 +67,61 @@ def check_tune(declaration: Declaration, search_paths: Sequence[str]) -> list[Pr
     tune = declaration.tune
     if tune is None:
         return []
-    alone = of_a_trial(declaration)
-    found = [*_objective(declaration), *_steps(declaration), *_too_short(declaration, alone, search_paths)]
+    trial = _of_a_trial(declaration)
+    found = [*_objective(declaration), *_steps(declaration), *_too_short(declaration, trial, search_paths)]
     told = {problem.path for problem in found}
     found += [problem for problem in check_section(tune) if problem.path not in told]
+    known = _known(trial, search_paths)
     for name, each in tune.ranges.items():
-        if problem := _name(declaration, name, each, search_paths) or _overlap(name, tune.ranges):
+        if problem := _name(declaration, name, search_paths):
             found.append(problem)
-        elif name.startswith(f"{SECTION}.") and not list(check_range(name, each)):
-            found += check_values(alone, name, each, search_paths)
-    return found or list(check_together(alone, tune.ranges, search_paths))
+        elif _is_declared(declaration, name) and check_range(name, each) is None:
+            found += _check_values(trial, name, each, search_paths, known)
+    return found
 
 
-def _name(declaration: Declaration, name: str, each: Range, search_paths: Sequence[str]) -> Optional[Problem]:
-    """What is wrong with what is to be varied."""
+def _is_declared(declaration: Declaration, name: str) -> bool:
+    """Tells a value of the declaration from a name of the user's module file."""
+    return name.startswith(f"{SECTION}.") or declaration.trainer.module_file is None
+
+
+def _name(declaration: Declaration, name: str, search_paths: Sequence[str]) -> Optional[Problem]:
+    """What is wrong with what is to be varied, whatever its values."""
     path, trainer = f"{RANGES}.{name}", declaration.trainer
     for part, (why, todo) in _NOT_VARIED.items():
-        if name == part or name.startswith(f"{part}."):
+        if f"{name}.".startswith(f"{part}."):
             return Problem(path, f"a Tuner cannot vary it: {why}", EXPECTED, todo.format(name=name))
-    if not name.startswith(f"{SECTION}."):
-        return _free_name(declaration, name)
-    field = find_field(tuple(name.split(".")))
-    if field is None or (keys := _known_below(field, name)) is None:
-        return Problem(path, "there is no such value", EXPECTED, _instead(declaration, name), depends=(name,))
-    if whole := _undeclared(declaration, name):
-        return Problem(path, f"{whole} is null, and has no items", "an item of the declared list, counted from 0",
-                       f"declare the list; or vary all of it: {whole}: [[…], […]]", depends=(whole,))  # fmt: skip
-    if keys and not _are_sections(field, each.values):
-        expected = f"one of {', '.join(keys)}; or a list of whole sections"
-        return Problem(path, "it is a section, not a value", expected, f"name {name}.{keys[0]}")
-    if _is_operational(name):
-        return Problem(path, "it decides how training runs, and no model", EXPECTED, "remove it")
-    if trainer.module_file is not None and keys_of(name):
-        todo = "give it a name of its own, which your code takes out of fn_args.hyperparameters"
-        return Problem(path, "a module file brings its own", "a value that it reads", todo,
-                       depends=("trainer.module_file",))  # fmt: skip
+    assert declaration.tune is not None
+    if inside := next((other for other in declaration.tune.ranges if other.startswith(f"{name}.")), None):
+        # Which of both is put in first would decide what is tried.
+        what = f"{inside} is a part of it, and varied as well"
+        return Problem(path, what, "one of the two", "remove one of them", depends=(f"{RANGES}.{inside}",))
     if list(find_unread(declaration, [name], search_paths)):
-        return Problem(path, f"{trainer.model} does not take it out of params", "a value that it reads",
-                       "remove it, or read it", depends=("trainer.model",))  # fmt: skip
+        todo = "read it; or give it a name of its own, which your code takes out of fn_args.hyperparameters"
+        return Problem(
+            path,
+            word_unread(trainer, [name]),
+            "a value that the code reads",
+            todo if trainer.module_file else "remove it, or read it",
+            depends=("trainer.model", "trainer.module_file"),
+        )
+    if not _is_declared(declaration, name) and trainer.module_file and not _reads_hyperparameters(trainer.module_file):
+        return Problem(
+            path,
+            "the module file does not read fn_args.hyperparameters, where it would be",
+            "a name that it reads",
+            "let it read the name out of fn_args.hyperparameters['values'], or remove the range",
+            depends=("trainer.module_file",),
+        )
     return None
 
 
-def _free_name(declaration: Declaration, name: str) -> Optional[Problem]:
-    """What is wrong with a name that is for the user's module file."""
-    path, file = f"{RANGES}.{name}", declaration.trainer.module_file
-    if file is None:
-        known = [".".join(key) for key in all_keys() if key[0] == SECTION]
-        inside = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
-        near = inside[0] if inside else nearest(f"{SECTION}.{name}", known)
-        todo = f"did you mean `{near}`?" if near else "see `tfx-estimator schema`"
-        return Problem(path, "there is no such value", EXPECTED, todo)
+def _reads_hyperparameters(module_file: str) -> bool:
     try:
-        with open(file, encoding="utf-8") as text:
-            reads = "hyperparameters" in text.read()
-    except (OSError, UnicodeDecodeError):
-        return None  # told as a problem of the file
-    if reads:
-        return None
-    todo = "let it read the name out of fn_args.hyperparameters['values'], or remove the range"
-    return Problem(path, "the module file does not read fn_args.hyperparameters, where it would be", "a name that it "
-                   "reads", todo, depends=("trainer.module_file",))  # fmt: skip
-
-
-def _known_below(field: ModelField, name: str) -> Optional[list[str]]:
-    """The keys of a section; none of a value; None where there is no such value."""
-    if is_class(field.outer_type_, BaseModel):
-        return list(field.outer_type_.__fields__)
-    item = name.rpartition(".")[0].endswith(f".{field.name}") and item_type(field.outer_type_, name)
-    if item and is_class(item, BaseModel):
-        return list(item.__fields__)
-    # A plain value has no keys below it. A free mapping and an item of a list may have any.
-    if item or field.name == name.rpartition(".")[2] or name.startswith(f"{SECTION}.params."):
-        return []
-    return None
-
-
-def _are_sections(field: ModelField, values: Sequence[Any]) -> bool:
-    """Are they what a section may be as a whole: mappings, null, or its short form."""
-    short = "short_form" in field.field_info.extra
-    return bool(values) and all(short or value is None or isinstance(value, Mapping) for value in values)
-
-
-def _instead(declaration: Declaration, name: str) -> str:
-    """What to name in place of what there is not."""
-    parts, known = name.split("."), [".".join(key) for key in all_keys() if key[0] == SECTION]
-    for count in range(len(parts) - 1, 1, -1):
-        whole = ".".join(parts[:count])
-        field = find_field(tuple(parts[:count]))
-        if field is None or field.name != parts[count - 1] or not item_type(field.outer_type_, f"{whole}.0"):
-            continue
-        inside, items = parts[count:], _held(declaration, parts[:count]) or ()
-        at = [str(index) for index, item in enumerate(items) if isinstance(item, dict) and inside[0] in item]
-        if inside[0].isdigit():
-            at, inside = inside[:1], inside[1:]
-        near = nearest(".".join([whole, *inside]), [key for key in known if key.startswith(f"{whole}.")])
-        if at and near:
-            return f"did you mean `{whole}.{at[0]}.{near.removeprefix(f'{whole}.')}`?"
-        return f"name {whole}, with a whole list for each value: [[…], […]]; or an item of the declared one, {whole}.0"
-    near = nearest(name, [key for key in known if key != name])
-    return f"did you mean `{near}`?" if near else "see `tfx-estimator schema`"
-
-
-def _undeclared(declaration: Declaration, name: str) -> Optional[str]:
-    """The list whose item is meant, and of which nothing is declared; of a mapping keys may be new."""
-    parts = name.split(".")
-    for count in (index for index, part in enumerate(parts) if part.isdigit()):
-        field = find_field(tuple(parts[:count]))
-        is_list = field is not None and get_origin(field.outer_type_) is tuple
-        if is_list and _held(declaration, parts[:count]) is None:
-            return ".".join(parts[:count])
-    return None
-
-
-def _held(declaration: Declaration, path: Sequence[str]) -> Any:
-    """What is declared there; None where nothing is."""
-    held: Any = declaration.dict()
-    for key in path:
-        held = held.get(key) if isinstance(held, dict) else None
-    return held
-
-
-def _overlap(name: str, ranges: Mapping[str, Range]) -> Optional[Problem]:
-    """What is wrong where a part of it is varied by itself: which of both comes first decided what is tried."""
-    inside = next((other for other in ranges if other.startswith(f"{name}.")), None)
-    if inside is None or not name.startswith(f"{SECTION}."):
-        return None
-    return Problem(f"{RANGES}.{name}", f"{inside} is a part of it, and varied as well", "one of the two",
-                   "remove one of them", depends=(f"{RANGES}.{inside}",))  # fmt: skip
-
-
-def _is_operational(name: str) -> bool:
-    parts = name.split(".")
-    fields = [find_field(tuple(parts[:count])) for count in range(1, len(parts) + 1)]
-    return any(field is not None and field.field_info.extra.get("operational") for field in fields)
+        with open(module_file, "rb") as file:
+            return b"hyperparameters" in file.read()
+    except OSError:
+        return True  # told as a problem of the file
 
 
 def _objective(declaration: Declaration) -> Iterator[Problem]:
@@ -224,14 +151,17 @@ def _objective(declaration: Declaration) -> Iterator[Problem]:
 def _steps(declaration: Declaration) -> Iterator[Problem]:
     trainer, tune = declaration.trainer, declaration.tune
     assert tune is not None
+    band = tune.hyperband
     lengths = [name for name in ("trainer.train_steps", "trainer.train_epochs") if name in tune.ranges]
     own = "tune.hyperband" if tune.strategy == HYPERBAND else "tune.train_steps" if tune.train_steps else ""
     if own and lengths:
         what = f"{own} says how long a trial trains"
         yield Problem(f"{RANGES}.{lengths[0]}", what, "one of the two", "remove one of them", depends=(own,))
-    steps = tune.hyperband.max_steps or trainer.train_steps
-    count = combinations(tune.ranges) if not list(check_section(tune)) else None
-    if tune.strategy == HYPERBAND and steps and count is not None and count < (need := tune.hyperband.begun(steps)):
+    steps = band.max_steps or trainer.train_steps
+    if tune.strategy != HYPERBAND or not steps:
+        return
+    count = None if list(check_section(tune)) else combinations(tune.ranges)
+    if count is not None and count < (need := band.begun(steps)):
         yield Problem(
             "tune.strategy",
             f"hyperband begins {need} different trials, and the ranges hold {count} combinations: none would go on",
@@ -240,15 +170,25 @@ def _steps(declaration: Declaration) -> Iterator[Problem]:
             value=HYPERBAND,
             depends=(RANGES, "tune.hyperband"),
         )
-    if tune.strategy == HYPERBAND and steps and tune.hyperband.rounds(steps) < 2:
+    if band.rounds(steps) < 2:
         yield Problem(
             "tune.hyperband.min_steps",
             f"no trial would go on: the longest have {steps:,} steps, and the shortest, times the factor, more",
-            f"at most {steps // tune.hyperband.factor:,}",
+            f"at most {steps // band.factor:,}",
             "lower it, or train longer",
-            value=str(tune.hyperband.min_steps),
+            value=str(band.min_steps),
             depends=("tune.hyperband.max_steps", "tune.hyperband.factor", "trainer.train_steps"),
         )
+
+
+def _of_a_trial(declaration: Declaration) -> Declaration:
+    """Returns what the shortest of the trials trains, but for its values."""
+    trainer, tune = declaration.trainer, declaration.tune
+    assert tune is not None
+    steps = tune.train_steps
+    if tune.strategy == HYPERBAND and (longest := tune.hyperband.max_steps or trainer.train_steps):
+        steps = tune.hyperband.shortest(longest)
+    return declaration.copy(update={"tune": None, "trainer": trainer.in_trial(steps)})
 
 
 def _too_short(declaration: Declaration, trial: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
@@ -258,7 +198,7 @@ def _too_short(declaration: Declaration, trial: Declaration, search_paths: Seque
     if steps is None or steps == declaration.trainer.train_steps:
         return
     is_band = tune.strategy == HYPERBAND
-    for problem in new_problems(declaration.copy(update={"tune": None}), trial, search_paths):
+    for problem in _new_problems(trial, search_paths, _known(declaration.copy(update={"tune": None}), search_paths)):
         said = f"the shortest trials have {steps:,} steps" if is_band else "a trial has no more steps"
         yield Problem(
             "tune.hyperband.min_steps" if is_band else "tune.train_steps",
@@ -268,6 +208,67 @@ def _too_short(declaration: Declaration, trial: Declaration, search_paths: Seque
             value=str(tune.hyperband.min_steps if is_band else steps),
             depends=(problem.path, "tune.hyperband.max_steps", "tune.hyperband.factor", "trainer.train_steps"),
         )
+
+
+def _check_values(
+    declaration: Declaration, name: str, each: Range, search_paths: Sequence[str], known: set[_Told]
+) -> Iterator[Problem]:
+    """The problems of a declaration that has one of the values; of those between two ends, the first of a kind."""
+    told: set[_Told] = set()
+    for value in checked_values(name, each):
+        is_written = value in each.extremes
+        for problem in problems_with(declaration, {name: value}, search_paths, known):
+            kind = _key_of(problem) if is_written else (problem.path, "")
+            if kind in told:
+                continue
+            told |= {kind, (problem.path, "")}
+            what, todo = problem.what, problem.todo
+            if problem.path != name:
+                what, todo = f"with it, {problem.path}: {what}", f"choose other values; or {todo}"
+            if not is_written:
+                todo = f"choose a step that leaves such values out, or a list: [value, value]; or {problem.todo}"
+            yield Problem(
+                f"{RANGES}.{name}",
+                f"{inline(value)}: {what}",
+                problem.expected,
+                todo,
+                value=str(each),
+                depends=(name, problem.path, *problem.depends),
+            )
+
+
+def problems_with(
+    declaration: Declaration,
+    tuned: Mapping[str, Any],
+    search_paths: Sequence[str] = (),
+    known: Optional[set[_Told]] = None,
+) -> list[Problem]:
+    """Returns what is wrong with a declaration that has other values.
+
+    Args:
+        search_paths: Folders where the user's modules are looked for before `sys.path`.
+        known: What is wrong without them; None is found out.
+    """
+    values, problems = put(declaration.dict(), tuned)
+    if problems:
+        return problems
+    try:
+        varied = Declaration.parse_obj(values)
+    except ValidationError as error:
+        return [explain(item, values, lambda path: "") for item in error.errors()]
+    return _new_problems(varied, search_paths, _known(declaration, search_paths) if known is None else known)
+
+
+def _new_problems(varied: Declaration, search_paths: Sequence[str], known: set[_Told]) -> list[Problem]:
+    return [problem for problem in check(varied, search_paths) if _key_of(problem) not in known]
+
+
+def _known(declaration: Declaration, search_paths: Sequence[str]) -> set[_Told]:
+    return {_key_of(problem) for problem in check(declaration, search_paths)}
+
+
+def _key_of(problem: Problem) -> _Told:
+    return problem.path, problem.what
 
 
 def note_tune(declaration: Declaration) -> Iterator[str]:
@@ -283,11 +284,35 @@ def note_tune(declaration: Declaration) -> Iterator[str]:
             f"tune.strategy bayesian begins with {tune.at_random} trials at random, 3 for each range: with "
             f"max_trials {tune.trials} there are no others"
         )
-    yield from note_together(of_a_trial(declaration), tune.ranges)
+    yield from _note_together(_of_a_trial(declaration), tune.ranges)
     if tune.strategy == HYPERBAND and declaration.trainer.optimizer.ends_with_training:
         yield (
             "tune.strategy hyperband: a trial that goes on does so from its checkpoint, which was trained with the "
             f"schedule {declaration.trainer.optimizer.schedule} of fewer steps"
+        )
+
+
+def _note_together(declaration: Declaration, ranges: Mapping[str, Range]) -> Iterator[str]:
+    """Says that values of several ranges do not go together, by some of their combinations, or all of few."""
+    tried = {name: checked_values(name, each) for name, each in ranges.items() if _is_declared(declaration, name)}
+    if len(tried) < 2:
+        return
+    if math.prod(map(len, tried.values())) <= _MOST:
+        chosen = list(itertools.product(*tried.values()))
+    else:
+        # The same ones each time.
+        drawn = random.Random(0)
+        chosen = [tuple(each[place] for each in tried.values()) for place in (0, -1)]
+        chosen += [tuple(map(drawn.choice, tried.values())) for _ in range(_MOST - len(chosen))]
+    known = _known(declaration, ())
+    combined = [dict(zip(tried, values)) for values in chosen]
+    failing = [(values, found[0]) for values in combined if (found := problems_with(declaration, values, (), known))]
+    if failing:
+        values, problem = failing[0]
+        listed = ", ".join(f"{name.removeprefix(f'{SECTION}.')} {inline(value)}" for name, value in values.items())
+        yield (
+            f"tune: of {len(chosen)} combinations that were checked, {len(failing)} cannot be trained, and are trials "
+            f"that fail: with {listed}, {problem.path}: {problem.what}; vary whole sections to leave them out"
         )
 
 

@@ -1,19 +1,16 @@
-"""The ranges of `tune` by themselves: what is wrong with them, and how many values they hold."""
+"""The ranges of `tune` by themselves: what is wrong with them, which values they hold, and how many."""
 
 from __future__ import annotations
 
 import decimal
 import json
 import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional, Union, get_args, get_origin
+from typing import Any, Optional, get_args
 
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.config.put_values import SECTION
-from tfx_estimator.pipeline.config.section import MAX_STEPS
 from tfx_estimator.pipeline.config.tune import HYPERBAND, RANGES, Range, TuneSection
 from tfx_estimator.pipeline.config.yaml_text import inline
 
@@ -29,8 +26,7 @@ def check_section(tune: TuneSection) -> Iterator[Problem]:
     if not tune.ranges:
         expected = f"{{name: [value, value]}} or {{name: {{min, max}}}}, each name {EXPECTED}"
         yield Problem(RANGES, "there is nothing to vary", expected, "add a range")
-    for name, each in tune.ranges.items():
-        yield from check_range(name, each)
+    yield from filter(None, (check_range(name, each) for name, each in tune.ranges.items()))
     if tune.objective.better is None:
         metric = tune.objective.metric
         yield Problem(
@@ -41,13 +37,6 @@ def check_section(tune: TuneSection) -> Iterator[Problem]:
             value=metric,
             depends=("tune.objective.mode",),
         )
-    band = tune.hyperband
-    if tune.strategy != HYPERBAND and band != type(band)():
-        what = f"it is of the strategy {HYPERBAND}, and tune.strategy is {tune.strategy}"
-        yield Problem(
-            "tune.hyperband", what, "no such section", f"remove it, or set tune.strategy to {HYPERBAND}",
-            depends=("tune.strategy",),
-        )  # fmt: skip
     if tune.strategy == HYPERBAND and tune.train_steps is not None:
         yield Problem(
             "tune.train_steps",
@@ -59,59 +48,27 @@ def check_section(tune: TuneSection) -> Iterator[Problem]:
         )
 
 
-def check_range(name: str, each: Range) -> Iterator[Problem]:
+def check_range(name: str, each: Range) -> Optional[Problem]:
     """Checks what needs nothing but the range."""
-    path = f"{RANGES}.{name}"
-    ends = [key for key in ("min", "max") if getattr(each, key) is not None]
-    form = "[value, value], or {min, max}"
+
+    def wrong(what: str, expected: str = "[value, value], or {min, max}") -> Problem:
+        return Problem(f"{RANGES}.{name}", what, expected, "choose other values", value=inline(each.dict()))
+
+    ends = [f"{key} alone" for key in ("min", "max") if getattr(each, key) is not None]
     if each.values:
-        if others := [*ends, *(["step"] if each.step is not None else [])]:
-            yield Problem(path, f"it has values, and {' and '.join(others)} as well", form, "keep one of the two")
-        yield from _list(path, each.values)
-        return
-    if len(ends) < 2:
-        missing = "neither a list of values nor min and max" if not ends else f"{ends[0]} alone"
-        yield Problem(path, f"it has {missing}", form, "write a list, or both ends")
-        return
-    assert each.min is not None
-    assert each.max is not None
+        return wrong("it has values, and min, max or step as well") if ends or each.step is not None else None
+    if each.min is None or each.max is None:
+        return wrong(f"it has {ends[0] if ends else 'neither a list of values nor min and max'}")
     if each.min >= each.max:
-        yield Problem(f"{path}.max", f"it is not more than min, {each.min:g}", f"more than {each.min:g}",
-                      "choose another value", value=inline(each.max))  # fmt: skip
-        return
+        return wrong(f"max is not more than min, {each.min:g}", f"more than {each.min:g}")
     log = each.sampling == "log"
     if log and each.min <= 0:
-        yield Problem(f"{path}.min", "a logarithm has no such values", "more than 0",
-                      "raise it, or set sampling to linear", value=inline(each.min))  # fmt: skip
-        return
-    if each.step is None:
-        return
-    if is_class(_kind(name), int) and not is_whole(name, each):
-        yield Problem(f"{path}.step", "the value is a whole number, and what lies between is not", "a whole number",
-                      "choose another value", value=inline(each.step))  # fmt: skip
-        return
-    if log and not math.isfinite(each.max / each.min):
-        yield Problem(f"{path}.max", "it is too many times min for steps",
-                      f"at most {sys.float_info.max:.1g} times {each.min:g}",
-                      "choose another value, or leave step out", value=inline(each.max))  # fmt: skip
-        return
-    too_small = each.step <= (1 if log else 0)
-    if not too_small and not is_whole(name, each) and _holds_more(each, MAX_STEPS):
-        yield Problem(f"{path}.step", "the range has too many steps", f"at most {MAX_STEPS:,} steps",
-                      "raise it, or leave it out for any value between the ends", value=inline(each.step))  # fmt: skip
-        return
-    if too_small or count_steps(each) < 1:
+        return wrong("a logarithm has no such values", "min above 0, or sampling: linear")
+    if each.step is not None and (each.step <= (1 if log else 0) or count_steps(each) < 1):
+        least = "a step above 1, by which values are multiplied" if log else "a step above 0"
         widest = each.max / each.min if log else each.max - each.min
-        least = "more than 1, by which values are multiplied" if log else "more than 0"
-        yield Problem(f"{path}.step", "no second value lies within the range", f"{least}, and at most {widest:g}",
-                      "choose another value", value=inline(each.step))  # fmt: skip
-
-
-def _list(path: str, values: Sequence[Any]) -> Iterator[Problem]:
-    # 1 and 1.0 are one, and true is another.
-    told_apart = {value if type(value) in (int, float) else _as_text(value) for value in values}
-    if len(told_apart) < len(values):
-        yield Problem(path, "it has a value twice", "each value once", "remove one", value=inline(values))
+        return wrong("no second value lies within the range", f"{least}, and at most {widest:g}")
+    return None
 
 
 def by_text(each: Range) -> dict[str, Any]:
@@ -125,61 +82,38 @@ def by_text(each: Range) -> dict[str, Any]:
     kinds = {"number" if type(value) in (int, float) else type(value).__name__ for value in each.values}
     if len(kinds) <= 1 and kinds <= {"number", "str", "bool"}:
         return {}
-    return {text: json.loads(text) for text in map(_as_text, each.values)}
-
-
-def _as_text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
+    return {text: json.loads(text) for text in (json.dumps(value, sort_keys=True) for value in each.values)}
 
 
 def combinations(ranges: Mapping[str, Range]) -> Optional[int]:
     """Returns how many different trials there are; None where a range has no steps."""
-    counts = [_count(each, is_whole(name, each)) for name, each in ranges.items()]
-    return math.prod(count for count in counts if count) if all(counts) else None
+    counts = [
+        len(each.values) or (count_steps(each) + 1 if has_steps(name, each) else 0) for name, each in ranges.items()
+    ]
+    return math.prod(counts) if all(counts) else None
 
 
 def is_whole(name: str, each: Range) -> bool:
     """Tells whether a range between two numbers is of whole ones: those of a declared whole number are."""
-    if is_class(_kind(name), float):
-        return False
+    field = find_field(tuple(name.split(".")))
     numbers = [number for number in (each.min, each.max, each.step) if number is not None]
-    return all(isinstance(number, int) for number in numbers)
+    return not (field and _holds_fractions(field.outer_type_)) and all(isinstance(number, int) for number in numbers)
 
 
-def _kind(name: str) -> Any:
-    """The type of what is varied: of an item, that of each; None where it is not known."""
-    field = find_field(tuple(name.split("."))) if name.startswith(f"{SECTION}.") else None
-    if field is None or name.startswith(f"{SECTION}.params."):
-        return None
-    return field.outer_type_ if field.name == name.rpartition(".")[2] else item_type(field.outer_type_, name)
+def _holds_fractions(annotation: Any) -> bool:
+    return is_class(annotation, float) or any(map(_holds_fractions, get_args(annotation)))
 
 
-def item_type(annotation: Any, name: str) -> Any:
-    """Returns the type of what a list or mapping holds, at the path of one of its items; None of anything else.
-
-    Args:
-        annotation: Of the list or mapping, or a union with it.
-        name: The item's dotted path, whose last part is its number or key.
-    """
-    alternatives = get_args(annotation) if get_origin(annotation) is Union else (annotation,)
-    found = {get_origin(each): get_args(each) for each in alternatives}
-    if tuple in found and name.rpartition(".")[2].isdigit():
-        return found[tuple][0]
-    return found[dict][1] if dict in found else None
+def has_steps(name: str, each: Range) -> bool:
+    """Tells whether a range between two numbers holds some that can be counted."""
+    return each.step is not None or (each.sampling == "linear" and is_whole(name, each))
 
 
-def _holds_more(each: Range, steps: int) -> bool:
-    """Tells whether a range holds more steps, without the division, which may have no result."""
-    assert each.min is not None
-    assert each.max is not None
-    assert each.step is not None
-    if each.sampling == "log":
-        return math.log(each.max) - math.log(each.min) > steps * math.log(each.step)
-    low, high, step = (decimal.Decimal(str(number)) for number in (each.min, each.max, each.step))
-    return high - low > steps * step
+def _multiplies(each: Range) -> bool:
+    return each.sampling == "log" and each.step is not None
 
 
-def count_steps(each: Range, whole: bool = False) -> int:
+def count_steps(each: Range) -> int:
     """Returns how many steps lie between the ends; in decimals, as 0.3 is three times 0.1 and no less.
 
     Args:
@@ -187,18 +121,27 @@ def count_steps(each: Range, whole: bool = False) -> int:
     """
     assert each.min is not None
     assert each.max is not None
-    assert each.step is not None or whole
-    if each.sampling == "log" and each.step is not None:
-        # Difference of logarithms, because the quotient may be too large for a float.
-        return int((math.log(each.max) - math.log(each.min)) / math.log(each.step) + 1e-8)
+    if _multiplies(each):
+        # As keras-tuner counts them, but in logarithms, because the quotient may be too large for a float.
+        return int((math.log(each.max) - math.log(each.min)) / math.log(each.step or 1) + 1e-8)
     low, high, step = (decimal.Decimal(str(number)) for number in (each.min, each.max, each.step or 1))
     return int((high - low) // step)
 
 
+def value_after(each: Range, steps: int, whole: bool = False) -> Any:
+    """Returns a value of a range as one would write it: 0.3, and no 0.30000000000000004."""
+    assert each.min is not None
+    assert each.max is not None
+    if _multiplies(each):
+        # 1e-5 * 10**8 is 1000.0000000000001.
+        return min(each.min * (each.step or 1) ** steps, each.max)
+    low, step = (decimal.Decimal(str(number)) for number in (each.min, each.step or 1))
+    return (int if whole else float)(low + steps * step)
+
+
 def stepped_values(each: Range) -> list[float]:
-    """Returns the values of a linear range with a step, as one would write them: 0.3, and no 0.30000000000000004."""
-    low, step = (decimal.Decimal(str(number)) for number in (each.min, each.step))
-    return [float(low + index * step) for index in range(count_steps(each) + 1)]
+    """Returns the values of a range with a step."""
+    return [value_after(each, steps) for steps in range(count_steps(each) + 1)]
 
 
 def checked_values(name: str, each: Range) -> tuple[Any, ...]:
@@ -210,35 +153,9 @@ def checked_values(name: str, each: Range) -> tuple[Any, ...]:
     whole = is_whole(name, each)
     if each.values or (each.step is None and not whole):
         return each.extremes
-    if each.sampling == "log" and each.step is not None:
-        assert each.min is not None
-        assert each.max is not None
-        first, factor, end, last = each.min, each.step, each.max, count_steps(each)
-
-        def value(index: int) -> Any:
-            # 1e-5 * 10**8 is 1000.0000000000001.
-            return min(first * factor**index, end)
-
-    else:
-        low, step = (decimal.Decimal(str(number)) for number in (each.min, each.step or 1))
-        last = count_steps(each.copy(update={"sampling": "linear"}), whole)
-
-        def value(index: int) -> Any:
-            return (int if whole else float)(low + index * step)
-
+    last = count_steps(each)
     few: Sequence[int] = range(last + 1)
     if last >= _FEW:
         # Neighbours are odd and even; those between are as far apart as the ends allow.
-        between = [last * part // _PARTS for part in range(1, _PARTS)]
-        few = sorted({0, 1, *between, last - 1, last})
-    return tuple(map(value, few))
-
-
-def _count(each: Range, whole: bool) -> Optional[int]:
-    if each.values:
-        return len(each.values)
-    if each.min is None or each.max is None or (each.step is None and not whole):
-        return None
-    if each.sampling == "log" and each.step is None:
-        return None
-    return count_steps(each, whole) + 1
+        few = sorted({0, 1, *(last * part // _PARTS for part in range(1, _PARTS)), last - 1, last})
+    return tuple(value_after(each, steps, whole) for steps in few)

@@ -10,7 +10,7 @@ from typing import Any
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.problems import nearest
+from tfx_estimator.pipeline.config.problems import OVERRIDE, nearest
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.yaml_text import inline, read_yaml
 
@@ -51,18 +51,18 @@ def parse_variations(texts: Sequence[str]) -> list[Variation]:
     Raises:
         DeclarationError: A text cannot be read.
     """
-    parsed = list(map(_parse, texts))
-    seen: dict[str, str] = {}
-    for text, each in zip(texts, parsed):
-        if (key := each[0][0]) in seen:
+    varied: dict[str, list[Any]] = {}
+    for text in texts:
+        key, values = _parse(text)
+        if key in varied:
             raise DeclarationError(
-                f"{_VARY} {one_line(text)}: {key} is varied by {_VARY} {one_line(seen[key])} already",
+                f"{_VARY} {one_line(text)}: {key} is varied by another {_VARY} already",
                 expected="each key once",
                 todo=f"list all values in one: {_VARY} {key}=VALUE,VALUE",
             )
-        seen[key] = text
-    combinations = itertools.product(*parsed)
-    return [Variation(tuple(f"{key}={inline(value)}" for key, value in each)) for each in combinations]
+        varied[key] = values
+    combinations = itertools.product(*varied.values())
+    return [Variation(tuple(f"{key}={inline(value)}" for key, value in zip(varied, each))) for each in combinations]
 
 
 def check_not_set(overrides: Sequence[str], variation: Variation) -> None:
@@ -76,12 +76,12 @@ def check_not_set(overrides: Sequence[str], variation: Variation) -> None:
         DeclarationError: A key is both set and varied.
     """
     for override in overrides:
-        key = ".".join(part.strip() for part in override.partition("=")[0].split("."))
-        if lost := [each for each in variation.values if key == each or key.startswith(f"{each}.")]:
+        key = override.partition("=")[0].replace(" ", "")
+        if lost := [each for each in variation.values if f"{key}.".startswith(f"{each}.")]:
             raise DeclarationError(
-                f"--set {one_line(override)}: {lost[0]} is varied as well, by {_VARY}",
+                f"{OVERRIDE}{one_line(override)}: {lost[0]} is varied as well, by {_VARY}",
                 expected="each key in one of the two",
-                todo=f"leave the --set out, or the {_VARY}",
+                todo=f"leave the {OVERRIDE.strip()} out, or the {_VARY}",
             )
 
 
@@ -91,20 +91,16 @@ def reworded(error: DeclarationError, variation: Variation) -> DeclarationError:
     Args:
         error: As `load` raises it.
     """
-    if not variation.overrides:
-        return error
     # The rest of the message is advice for a file.
     what = error.what.partition("\n\n  then: ")[0]
-    said = what
     for override in variation.overrides:
-        for form in (override, f"{override.partition('=')[0]}=VALUE"):
-            said = said.replace(f"--set {form}", f"{_VARY} {form}")
-    if said == what:
-        said = f"{' '.join(f'{_VARY} {override}' for override in variation.overrides)}: {what}"
-    return DeclarationError(said, expected=error.expected, todo=error.todo)
+        what = what.replace(f"{OVERRIDE}{override}", f"{_VARY} {override}")
+    if variation.overrides and _VARY not in what:
+        what = f"{_VARY} {' '.join(variation.overrides)}: {what}"
+    return DeclarationError(what, expected=error.expected, todo=error.todo) if variation.overrides else error
 
 
-def _parse(text: str) -> list[tuple[str, Any]]:
+def _parse(text: str) -> tuple[str, list[Any]]:
     key, equals, written = text.partition("=")
     document = read_yaml(f"[{written}]", f"{_VARY} {text}")
     if not equals or not key.strip() or document.problems or not isinstance(document.value, list) or not document.value:
@@ -113,16 +109,15 @@ def _parse(text: str) -> list[tuple[str, Any]]:
             expected="`key.path=value,value`, the values as YAML: trainer.path=estimator,keras",
             todo="write the key, `=`, and the values with commas in between",
         )
-    parts = [part.strip() for part in key.split(".")]
-    if parts[0] not in Declaration.__fields__:
-        if parts[0] not in TrainerSection.__fields__:
-            known = (*TrainerSection.__fields__, *Declaration.__fields__)
-            near = nearest(parts[0], known)
-            raise DeclarationError(
-                f"{_VARY} {one_line(text)}: there is no key {parts[0]!r}",
-                expected="a key of `trainer`, or the dotted path of another",
-                todo=f"did you mean `{near}`?" if near else "see `tfx-estimator schema`",
-            )
-        parts = [_SECTION, *parts]
-    path = ".".join(parts)
-    return [(path, value) for value in document.value]
+    path = key.replace(" ", "")
+    first = path.partition(".")[0]
+    if first in Declaration.__fields__:
+        return path, document.value
+    if first not in TrainerSection.__fields__:
+        near = nearest(first, (*TrainerSection.__fields__, *Declaration.__fields__))
+        raise DeclarationError(
+            f"{_VARY} {one_line(text)}: there is no key {first!r}",
+            expected="a key of `trainer`, or the dotted path of another",
+            todo=f"did you mean `{near}`?" if near else "see `tfx-estimator schema`",
+        )
+    return f"{_SECTION}.{path}", document.value

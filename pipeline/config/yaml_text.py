@@ -15,10 +15,8 @@ Path = tuple[str, ...]
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
-# A text has no more values than characters. More, in one that is not short, would be an attack by aliases of aliases.
-_MAX_VALUES = 10_000
 # Far below Python's own limit of recursion.
-MAX_DEPTH = 50
+_MAX_DEPTH = 50
 # So say later libyamls, of what they did not read to its end.
 _TOO_DEEP = "exceeded maximum nesting depth"
 _MAX_DIGITS = 40
@@ -34,17 +32,6 @@ class _Loader(yaml.CSafeLoader):
     """Reads no dates, no base 60 and no leading-zero octals: they would be surprises."""
 
     yaml_implicit_resolvers: dict[str, list] = {}
-    _depth = 0
-
-    def descend_resolver(self, parent: Any, index: Any) -> None:
-        """Called for each node: that in C would crash where it is too deep."""
-        self._depth += 1
-        if self._depth > MAX_DEPTH + 1:
-            raise RecursionError
-
-    def ascend_resolver(self) -> None:
-        """Called where a node ends."""
-        self._depth -= 1
 
 
 class _Dumper(yaml.SafeDumper):
@@ -90,7 +77,7 @@ def read_yaml(text: str, source: str) -> Document:
     Returns:
         The document; where it has problems, as much of it as could be read.
     """
-    reader = _Reader(source, max(len(text), _MAX_VALUES))
+    reader = _Reader(source)
     if found := yaml.reader.Reader.NON_PRINTABLE.search(text):
         # YAML's line breaks are those of `splitlines`.
         line = len(f"{text[: found.start()]}|".splitlines())
@@ -131,11 +118,9 @@ def inline(value: Any) -> str:
 
 
 class _Reader:
-    def __init__(self, source: str, most: int) -> None:
+    def __init__(self, source: str) -> None:
         self.source = source
         self.document = Document()
-        self._left = most
-        self._open: list[int] = []
 
     def refuse(self, path: Path, line: int, what: str, expected: str = "", todo: str = "", value: str = "") -> None:
         """Notes a problem."""
@@ -146,21 +131,18 @@ class _Reader:
         """Returns the value of a node, and notes its line."""
         line = node.start_mark.line + 1
         self.document.lines.setdefault(path, line)
-        self._left -= 1
-        if self._left < 0 or len(self._open) > MAX_DEPTH or id(node) in self._open:
+        if len(path) > _MAX_DEPTH:
             raise RecursionError
         kind = node.tag.removeprefix(_TAG)
-        self._open.append(id(node))
-        try:
-            if isinstance(node, yaml.MappingNode) and kind == "map":
-                return dict(self._items(node, path))
-            if isinstance(node, yaml.SequenceNode) and kind == "seq":
-                return [self._item(item, (*path, str(index))) for index, item in enumerate(node.value)]
-            if isinstance(node, yaml.ScalarNode) and kind in ("null", "bool", "int", "float", "str"):
-                return self._scalar(node, kind, path, line)
-        finally:
-            self._open.pop()
-        self.refuse(path, line, f"the YAML tag {shorten(_short(node.tag))!r}", "plain values", "remove the tag")
+        if isinstance(node, yaml.MappingNode) and kind == "map":
+            return dict(self._items(node, path))
+        if isinstance(node, yaml.SequenceNode) and kind == "seq":
+            return [self._item(item, (*path, str(index))) for index, item in enumerate(node.value)]
+        if isinstance(node, yaml.ScalarNode) and kind in ("null", "bool", "int", "float", "str"):
+            return self._scalar(node, kind, path, line)
+        self.refuse(
+            path, line, f"the YAML tag {shorten(node.tag.replace(_TAG, '!!'))!r}", "plain values", "remove the tag"
+        )
         return None
 
     def _item(self, node: yaml.Node, path: Path) -> Any:
@@ -226,10 +208,6 @@ class _Reader:
         return None
 
 
-def _short(tag: str) -> str:
-    return tag.replace(_TAG, "!!")
-
-
 def _syntax_hint(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[str, str]:
     """What was expected, and what to do; `lines` holds the one at which the error is."""
     problem = error.problem or ""
@@ -239,8 +217,6 @@ def _syntax_hint(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[str, st
         return "one `key: value` a line", "put a text that contains `: ` in quotes, and check the indentation"
     if "single document" in (error.context or ""):
         return "one document in the file", "remove the second `---` and what follows"
-    if "escape code" in problem:
-        return "an escape up to \\U0010FFFF", "correct it, or write the character itself"
     if "alias" in problem:
         return "an alias of an anchor above it", "define the anchor first, or put a text that starts with * in quotes"
     return "YAML", "check indentation, quotes and brackets around this line"

@@ -90,7 +90,7 @@ def _run(
     tries: bool,
 ) -> None:
     with view.explaining(os.path.join(logs, "pipeline.log")):
-        title(console, folders, loaded.source)
+        title(console, folders.name, loaded.source, folders.home)
         for note in loaded.notes:
             console.print(f"  note: {one_line(note)}")
         for warning in loaded.warnings:

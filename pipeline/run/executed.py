@@ -56,7 +56,7 @@ def execute_file(
             log = os.path.join(logs, "pipeline.log")
             with recorded(results, view, logs, terminal_fd != 1):
                 with view.explaining(log):
-                    title(console, folders, path)
+                    title(console, folders.name, path, folders.home)
                     with _alone(folders):
                         parameters = rebased(job, folders, given)
                         bring_modules(job, os.path.dirname(os.path.abspath(path)), folders)
@@ -78,8 +78,7 @@ def _alone(folders: PipelineFolders) -> Iterator[None]:
     if not folders.is_stored:
         yield
         return
-    from tfx_estimator.pipeline.runners.buckets import check_buckets
-    from tfx_estimator.pipeline.runners.only_machine import only_machine
+    from tfx_estimator.pipeline.runners.buckets import check_buckets, only_machine
 
     check_buckets([folders.workdir])
     with only_machine(folders):

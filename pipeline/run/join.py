@@ -110,7 +110,7 @@ def join(loaded: Loaded, workdir: str, place: Any, terminal_fd: int = 1) -> int:
         log = os.path.join(folders.logs, f"{place.task.name}.log")
         with quiet(log, terminal_fd) as terminal:
             console = make_console(terminal)
-            title(console, folders, f"{place.task.name} of the cluster")
+            title(console, folders.name, f"{place.task.name} of the cluster", folders.home)
             view = View(console)
             view.current = "Trainer"
             with view.explaining(log):

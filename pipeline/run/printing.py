@@ -9,7 +9,6 @@ from rich.segment import Segment
 from rich.text import Text
 
 from tfx_estimator.pipeline.base.text import one_line, printable
-from tfx_estimator.pipeline.folders import PipelineFolders
 
 
 def make_console(terminal: IO[str], width_of_a_file: Optional[int] = None) -> Console:
@@ -25,13 +24,14 @@ def make_console(terminal: IO[str], width_of_a_file: Optional[int] = None) -> Co
     return console
 
 
-def title(console: Console, folders: PipelineFolders, what: str) -> None:
+def title(console: Console, name: str, what: str, where: str) -> None:
     """Prints the first line: what runs where.
 
     Args:
         what: Where its declaration came from, say.
+        where: The folder of its results.
     """
-    console.print(Text.assemble((folders.name, "bold"), f"  {one_line(what)}  →  {one_line(folders.home)}"))
+    console.print(Text.assemble((name, "bold"), f"  {one_line(what)}  →  {one_line(where)}"))
 
 
 class Escaped:

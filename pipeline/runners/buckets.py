@@ -1,20 +1,23 @@
-"""Looks for the buckets that a run needs: TensorFlow's client would look for one that is not there without end."""
+"""Buckets that a run uses: they are there, and one machine at a time works in a pipeline's folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Optional
 
 import tensorflow as tf
 from tfx.dsl.io import fileio
 
-from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.components.trainer.training_claim import claimed
+from tfx_estimator.pipeline.base.errors import PipelineError, TrainingError
+from tfx_estimator.pipeline.folders import PipelineFolders
 
 _SCHEME = "gs://"
 
 
 def check_buckets(addresses: Iterable[Optional[str]]) -> None:
-    """Checks that the buckets of addresses are there.
+    """Checks that buckets are there: TensorFlow's client would look for one that is not without end.
 
     Args:
         addresses: Those of other places, and None, are left alone.
@@ -24,15 +27,48 @@ def check_buckets(addresses: Iterable[Optional[str]]) -> None:
     """
     stored = [each for each in addresses if each and each.startswith(_SCHEME)]
     for name in dict.fromkeys(each.removeprefix(_SCHEME).partition("/")[0] for each in stored):
+        bucket = f"{_SCHEME}{name}"
+        # Who may use its objects need not be allowed to look at the bucket.
+        with reached(bucket), contextlib.suppress(tf.errors.PermissionDeniedError):
+            if not fileio.exists(f"{bucket}/"):
+                raise _unusable(bucket, "there is no such bucket")
+
+
+@contextlib.contextmanager
+def only_machine(folders: PipelineFolders) -> Iterator[None]:
+    """Refuses what another machine would do to a pipeline as long as the context lasts.
+
+    Raises:
+        PipelineError: Another machine works there, or the store cannot be read or written.
+    """
+    with contextlib.ExitStack() as stack:
         try:
-            reason = "" if fileio.exists(f"{_SCHEME}{name}/") else "there is no such bucket"
-        except tf.errors.PermissionDeniedError:
-            continue  # who may use its objects need not be allowed to look at the bucket
-        except tf.errors.OpError as error:
-            reason = error.message
-        if reason:
+            stack.enter_context(claimed(folders.home))
+        except TrainingError as error:
             raise PipelineError(
-                f"{_SCHEME}{name} cannot be used: {reason}",
-                expected="a bucket that is there, and that this account may read and write",
-                todo="see that it is, and `gcloud auth application-default login`; then run it again",
-            )
+                f"another machine is using {folders.home}: {error.what}",
+                expected="one run at a time",
+                todo=f"wait for it, or name another {folders.option}",
+            ) from error
+        yield
+
+
+@contextlib.contextmanager
+def reached(folder: str) -> Iterator[None]:
+    """Says which folder it is that cannot be read or written.
+
+    Raises:
+        PipelineError: The context cannot use it.
+    """
+    try:
+        yield
+    except (tf.errors.OpError, OSError) as error:
+        raise _unusable(folder, getattr(error, "message", error)) from error
+
+
+def _unusable(folder: str, reason: object) -> PipelineError:
+    return PipelineError(
+        f"{folder} cannot be used: {reason}",
+        expected="a bucket that is there, and that this account may read and write",
+        todo="see that it is, and `gcloud auth application-default login`; then run it again",
+    )

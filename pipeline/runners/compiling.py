@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Optional
 
 import yaml
 
-from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.targets import KUBEFLOW, TFJOB, VERTEX
 from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.config.deploy import DeploySection
@@ -20,11 +18,6 @@ from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.travelling import user_targets
 from tfx_estimator.pipeline.user_source.pack import Packed, pack
-
-# Linux takes 131,071 bytes of one argument, or variable with its name; the rest is for what is known when a step runs.
-# Source: MAX_ARG_STRLEN in execve(2).
-MOST_BYTES = 120_000
-_ALL = "{{$}}"
 
 
 @dataclass(frozen=True)
@@ -55,7 +48,7 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
     Raises:
         DataError: The data set cannot be looked at.
         PipelineError: Its bucket is not there.
-        DeclarationError: The user's code cannot travel; or a step could not be started with what it is told.
+        DeclarationError: The user's code cannot travel.
     """
     declaration = loaded.declaration
     deploy = declaration.deploy or DeploySection()
@@ -64,9 +57,7 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
 
         code = [each for step in user_targets(declaration).values() for each in step]
         # They travel in the file.
-        made = compile_tfjob(declaration, deploy, pack(code, loaded.search_paths))
-        check_starts(made, target)
-        return Compiled(_yaml(*made), (), "", "")
+        return Compiled(_yaml(*compile_tfjob(declaration, deploy, pack(code, loaded.search_paths))), (), "", "")
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.runners.buckets import check_buckets
 
@@ -90,7 +81,6 @@ def _compile(
         from tfx_estimator.pipeline.runners import workflow
 
         told, path = workflow.compile_workflow(pipeline, deploy, modules, folder)
-        check_starts([told], target)
         return _yaml(told), path
     from tfx_estimator.pipeline.runners import pipeline_spec
 
@@ -100,7 +90,6 @@ def _compile(
 
         node = pipeline_spec.TRAINER
         custom_job.launch_from(job["pipelineSpec"], node, declaration, modules.get(node))
-    check_starts([job["pipelineSpec"]], target)
     if target == VERTEX:
         return json.dumps(job, indent=2, sort_keys=True) + "\n", path
     spec = {**job["pipelineSpec"], "defaultPipelineRoot": job["runtimeConfig"]["gcsOutputDirectory"]}
@@ -124,56 +113,3 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_representer(str, _Dumper.represent_text)
-
-
-def check_starts(documents: list[dict[str, Any]], target: str) -> None:
-    """Checks each container.
-
-    Args:
-        documents: What was compiled; of a PipelineJob its PipelineSpec.
-        target: One of `targets.ALL_TARGETS`.
-
-    Raises:
-        DeclarationError: One of them could not be started.
-    """
-    if target == TFJOB:
-        replicas = documents[-1]["spec"]["tfReplicaSpecs"]
-        for kind, each in replicas.items():
-            for container in each["template"]["spec"]["containers"]:
-                _check_length(f"pod {kind}", _of_pod(container))
-    elif target == KUBEFLOW:
-        for template in documents[0]["spec"]["templates"]:
-            if "container" in template:
-                _check_length(f"step {template['name']}", _of_pod(template["container"]))
-    else:
-        _check_spec(documents[0])
-
-
-def _check_spec(spec: Mapping[str, Any]) -> None:
-    for name, task in spec["root"]["dag"]["tasks"].items():
-        label = spec["components"][task["componentRef"]["name"]]["executorLabel"]
-        if (container := spec["deploymentSpec"]["executors"][label].get("container")) is None:
-            continue  # a resolver's
-        given = task.get("inputs", {}).get("parameters", {})
-        told = {key: each["runtimeValue"]["constant"] for key, each in given.items() if "runtimeValue" in each}
-        # A service puts the whole input of the step in this one's place.
-        whole = json.dumps(told, ensure_ascii=False)
-        _check_length(f"step {name}", [word.replace(_ALL, whole) for word in _of_pod(container)])
-
-
-def _of_pod(container: Mapping[str, Any]) -> Iterator[str]:
-    yield from (*container.get("command", ()), *container.get("args", ()))
-    for each in container.get("env", ()):
-        yield f"{each['name']}={each.get('value', '')}"
-
-
-def _check_length(what: str, words: Iterable[str]) -> None:
-    longest = max(len(word.encode()) for word in words)
-    if longest > MOST_BYTES:
-        raise DeclarationError(
-            f"the {what} could not be started: one of its arguments has {longest:,} bytes, and Linux takes no more "
-            "than 131,071",
-            expected=f"at most {MOST_BYTES:,} bytes of each, which leaves room for what is known when it runs",
-            todo="shorten what is long: the names of the data's classes, which the step is told all of, or "
-            "trainer.params; or take --target tfjob, whose pods read them from files",
-        )

@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 from typing import Union
 
-from tfx_estimator.components.trainer.tfjob.api import kubectl
 from tfx_estimator.components.trainer.tfjob.manifest import PIPELINE, job_name
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.base.targets import KUBEFLOW, KUBEFLOW_V2, TFJOB, VERTEX
@@ -15,6 +14,7 @@ from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.tfjob import TfJob
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners.compiling import Compiled
+from tfx_estimator.pipeline.services.kubernetes import kubectl
 
 
 def deliver(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder: Path) -> list[str]:

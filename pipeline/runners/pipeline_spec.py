@@ -17,7 +17,7 @@ from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.base import release
 from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2
 from tfx_estimator.pipeline.config.deploy import DeploySection
-from tfx_estimator.pipeline.config.placement import placement
+from tfx_estimator.pipeline.config.pods import placement
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed
 

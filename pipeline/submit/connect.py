@@ -10,7 +10,7 @@ from typing import Optional
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.targets import TFJOB, VERTEX
 from tfx_estimator.pipeline.config.deploy import DeploySection
-from tfx_estimator.pipeline.submit.job import LostError, Service
+from tfx_estimator.pipeline.services.follow import LostError, Service
 from tfx_estimator.pipeline.submit.note import Note
 
 _LOGS = "logs"
@@ -38,6 +38,7 @@ def place_of(
     if endpoint:
         return Note(target, "", namespace=namespace, endpoint=endpoint, experiment=experiment)
     from tfx_estimator.components.trainer.tfjob import api
+    from tfx_estimator.pipeline.services import kubernetes
     from tfx_estimator.pipeline.submit import kubeflow
 
     if target == TFJOB:
@@ -46,7 +47,7 @@ def place_of(
     # Fixes the context that the plan shows, as the current one may change later. connect() reports a missing cluster;
     # here that is no error.
     with contextlib.suppress(PipelineError):
-        context, found = api.find_context(context)
+        context, found = kubernetes.find_context(context)
         found = found or api.NAMESPACE
     namespace = namespace or (found if target == TFJOB else kubeflow.NAMESPACE) or None
     return Note(target, "", context=context, namespace=namespace, experiment=experiment)
@@ -70,8 +71,7 @@ def connect(
         from tfx_estimator.pipeline.submit import vertex
 
         region = note.region or ""
-        client, credentials = vertex.connect(region)
-        return vertex.Vertex(client, note.project or "", region, text, name, digest, account, credentials)
+        return vertex.Vertex(vertex.connect(region), note.project or "", region, text, name, digest, account)
     if note.target == TFJOB:
         from tfx_estimator.components.trainer.tfjob import api
         from tfx_estimator.pipeline.submit.tfjobs import TfJobs
@@ -80,7 +80,7 @@ def connect(
         _check_host(note, kube.host)
         try:
             kube.jobs()
-        except api.LostError as error:
+        except LostError as error:
             raise LostError(f"{kube.host}: {error}") from error
         return TfJobs(kube, os.path.join(folder, _LOGS), text, digest, note.uid)
     from tfx_estimator.pipeline.submit.kubeflow import Kubeflow

@@ -14,11 +14,11 @@ from typing import Any, Optional
 
 import yaml
 
-from tfx_estimator.components.trainer.tfjob import api
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.base.targets import KUBEFLOW
 from tfx_estimator.pipeline.base.text import first_line
-from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
+from tfx_estimator.pipeline.services import kubernetes
+from tfx_estimator.pipeline.services.follow import GOES_ON, Look, LostError, Started, failed
 
 NAMESPACE = "kubeflow"
 # The path by which kfp's own client reaches the service.
@@ -31,21 +31,15 @@ _SUCCEEDED = ("succeeded", "skipped")
 # Runs in these states are ending, and cannot be continued.
 _ENDING = ("canceling", "terminating")
 _FAILED = ("failed", "error", "terminated", "canceled", *_ENDING)
-_BAD_REQUEST, _UNAUTHORIZED, _REDIRECTION = 400, 401, 3
+_BAD_REQUEST, _REDIRECTION = 400, 3
 _PERMANENT = (_BAD_REQUEST, 403, 404, 405, 422, 501)
 _LOCAL_UI = "http://localhost:8080"
-
-
 # For errors: the kubectl command that shows the cluster, and the options that name it or do without it.
 _SEEN_BY = ("get pods --namespace kubeflow", "--context; or give the service's address by --endpoint")
 
 
-class _SignInError(Exception):
-    """A proxy in front of the service has answered, and wants the user to sign in."""
-
-
 class Kubeflow:
-    """See `job.Service`.
+    """See `follow.Service`.
 
     Args:
         target: KUBEFLOW or KUBEFLOW_V2.
@@ -76,15 +70,15 @@ class Kubeflow:
         self._namespace, self._endpoint = namespace or NAMESPACE, endpoint and endpoint.rstrip("/")
         self._experiment, self._profile = experiment, namespace if endpoint else None
         # Keeps the context's name, because the current context may change.
-        self._context = None if endpoint else api.find_context(context, _SEEN_BY)[0]
-        self._client, self._has_answered = self._connect(), False
+        self._context = None if endpoint else kubernetes.find_context(context, _SEEN_BY)[0]
+        self._client = kubernetes.Client(self._connect, _wants_to_know)
         prefix = "" if endpoint else _PROXY.format(self._namespace)
         self._api = f"{prefix}/apis/{'v1beta1' if self._is_first else 'v2beta1'}"
         self._runs = f"{self._api}/runs"
-        self.host = self._client.configuration.host
+        self.host = self._client.host
 
     def start(self, again: bool) -> Started:
-        """See `job.Service`. A run's ID is the service's own: what was submitted before is found by its name."""
+        """See `follow.Service`. A run's ID is the service's own: what was submitted before is found by its name."""
         experiment = self._find_experiment(self._experiment) if self._experiment else ""
         runs = self._list(experiment)
         for number in sorted(runs, reverse=True):
@@ -95,7 +89,7 @@ class Kubeflow:
         return Started(self._id(self._request("POST", self._runs, body=self._body(name, experiment))), True)
 
     def look(self, job: str) -> Look:
-        """See `job.Service`."""
+        """See `follow.Service`."""
         found = self._request("GET", f"{self._runs}/{job}")
         run = found.get("run", {}) if self._is_first else found
         state = self._state(run) or "PENDING"
@@ -107,28 +101,28 @@ class Kubeflow:
         message = run.get("error") or ""
         todo = f"see the logs of its steps: {self.address(job)}; {GOES_ON}"
         told = message.get("message", "") if isinstance(message, dict) else str(message)
-        return Look(state, True, failed(job, state, told, wrong, todo), tasks)
+        return Look(state, True, failed(job, state, told, wrong, todo), tasks=tasks)
 
     def cancel(self, job: str) -> None:
-        """See `job.Service`."""
+        """See `follow.Service`."""
         self._request("POST", f"{self._runs}/{job}{'/' if self._is_first else ':'}terminate")
 
     def address(self, job: str) -> str:
-        """See `job.Service`."""
+        """See `follow.Service`."""
         return f"{self._endpoint or _LOCAL_UI}/#/runs/details/{job}"
 
     def place(self) -> Mapping[str, Any]:
-        """See `job.Service`."""
+        """See `follow.Service`."""
         if self._endpoint:
             return {}
         return {"context": self._context, "namespace": self._namespace, "host": self.host}
 
     def close(self) -> None:
-        """See `job.Service`."""
-        self._client.rest_client.pool_manager.clear()
+        """See `follow.Service`."""
+        self._client.library.rest_client.pool_manager.clear()
 
     def _connect(self) -> Any:
-        client = _of_endpoint(self._endpoint) if self._endpoint else api.connect(self._context, _SEEN_BY)
+        client = _of_endpoint(self._endpoint) if self._endpoint else kubernetes.connect(self._context, _SEEN_BY)
         manager = client.rest_client.pool_manager
         # A redirection is looked at: most are to a page where people sign in.
         manager.urlopen = partial(manager.urlopen, redirect=False)
@@ -214,93 +208,52 @@ class Kubeflow:
     def _request(
         self, method: str, path: str, query: Sequence[tuple[str, str]] = (), body: Optional[dict[str, Any]] = None
     ) -> dict[str, Any]:
-        import urllib3
         from kubernetes.client.rest import ApiException
 
-        def call() -> dict[str, Any]:
-            response = self._client.call_api(
-                path,
-                method,
-                query_params=list(query),
-                header_params={"Accept": "application/json", "Content-Type": "application/json"},
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _return_http_data_only=True,
-                _request_timeout=_TIMEOUT,
-            )
-            try:
-                answer = json.loads(response.data or b"{}")
-                self._has_answered = True
-                return answer
-            except ValueError as error:
-                kind = response.headers.get("Content-Type") or ""
-                # JSON that was cut off is not a page for signing in.
-                if "json" in kind or not kind:
-                    raise
-                raise _SignInError(f"a page of {kind.partition(';')[0]} in place of JSON") from error
-
-        def signed_in() -> dict[str, Any]:
-            try:
-                return call()
-            except ApiException as error:
-                if error.status == _UNAUTHORIZED:
-                    raise _SignInError(f"{error.status} {api.message(error)}") from error
-                if error.status // 100 == _REDIRECTION:
-                    to = (error.headers.get("Location") or "nowhere").partition("?")[0]
-                    if to.rstrip("/").endswith(path.rstrip("/")):
-                        raise self._elsewhere(to.rstrip("/").removesuffix(path.rstrip("/"))) from error
-                    raise _SignInError(f"{error.status}, a redirection to {to}") from error
-                raise
-
         try:
-            try:
-                return signed_in()
-            except _SignInError:
-                # Credentials end; the library asks for them only when it connects.
-                self._client = self._connect()
-                return signed_in()
-        except _SignInError as error:
-            # A service that has answered may be away, and others show a page in its place.
-            if self._has_answered and isinstance(error.__cause__, ValueError):
-                raise LostError(str(error)) from error
-            raise self._unknown(error) from error
+            response = self._client.ask(method, path, query, body, timeout=_TIMEOUT)
+            # A page to sign in comes in place of JSON.
+            if "html" in (response.headers.get("Content-Type") or ""):
+                raise self._unknown("a page of HTML in place of JSON")
+            return json.loads(response.data or b"{}")
         except ApiException as error:
+            told = f"{error.status} {kubernetes.message(error)}"
+            if _wants_to_know(error):
+                to = (error.headers.get("Location") or "").partition("?")[0]
+                raise self._unknown(f"{error.status}, a redirection to {to}" if to else told) from error
             if error.status not in _PERMANENT:
-                raise LostError(f"{error.status} {api.message(error)}") from error
-            raise self._refused(error) from error
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+                raise LostError(told) from error
+            raise self._refused(error.status, told) from error
+        except ValueError as error:
             raise LostError(first_line(error)) from error
 
     @property
     def _where(self) -> str:
         return self._endpoint or f"the namespace {self._namespace} of {self.host}"
 
-    def _elsewhere(self, place: str) -> PipelineError:
-        return PipelineError(
-            f"Kubeflow Pipelines in {self._where} is at {place or 'another address'}: it redirects what it is asked",
-            expected="the address of the service itself",
-            todo=f"give --endpoint {place or 'that'}",
-        )
-
-    def _unknown(self, error: _SignInError) -> PipelineError:
+    def _unknown(self, told: str) -> PipelineError:
         todo = f"have {TOKEN_FILE} name a file with a token for it; or correct --endpoint"
         return PipelineError(
-            f"Kubeflow Pipelines in {self._where} does not know who asks: {error}",
+            f"Kubeflow Pipelines in {self._where} does not know who asks: {told}",
             expected="its answer, to an account that it knows",
             todo=todo if self._endpoint else "log in to the cluster again",
         )
 
-    def _refused(self, error: Any) -> PipelineError:
+    def _refused(self, status: int, told: str) -> PipelineError:
         version = 1 if self._is_first else 2
         todo = "see --endpoint, or --context and --namespace; or upload the compiled file in its pages"
-        if error.status == _BAD_REQUEST and not (self._experiment and self._profile):
+        if status == _BAD_REQUEST and not (self._experiment and self._profile):
             todo = "where it has several users, give --endpoint, --experiment NAME and --namespace, your profile's"
         return PipelineError(
-            f"Kubeflow Pipelines in {self._where} refuses: {error.status} {api.message(error)}",
+            f"Kubeflow Pipelines in {self._where} refuses: {told}",
             expected=f"a service of Kubeflow Pipelines {version} there, and an account that may create runs",
             todo=todo,
         )
+
+
+def _wants_to_know(error: Any) -> bool:
+    """Does the service, or a proxy in front of it, want the user to sign in: by a code, or by a page of its own."""
+    return error.status == kubernetes.UNAUTHORIZED or error.status // 100 == _REDIRECTION
 
 
 def _of_endpoint(endpoint: str) -> Any:

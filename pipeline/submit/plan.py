@@ -1,9 +1,10 @@
-"""What a compiled pipeline will run on, as its file says it: steps, machines, accelerators, images."""
+"""What a compiled pipeline will run on, as its file says it; and for how long, as an earlier run of it here has."""
 
 from __future__ import annotations
 
 import graphlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
@@ -14,11 +15,16 @@ from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KE
 from tfx_estimator.components.trainer.tfjob import training as tfjob
 from tfx_estimator.components.trainer.tfjob.manifest import make_manifest
 from tfx_estimator.pipeline.base.targets import KUBEFLOW, TFJOB, VERTEX
+from tfx_estimator.pipeline.base.text import duration
+from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.report.source import Run, log_folders, read_run
 from tfx_estimator.pipeline.runners.executing.job import read_spec
 
 _OWN = "the service's own"
 _CORES, _MEMORY = ("cpu", "memory")
 _PODS = ("Chief", "Worker", "PS", "Evaluator")
+# In the summary of a run.
+_PACE, _TRAINER, _RAN = "examples_per_second", "Trainer", "ran"
 
 
 class Row(NamedTuple):
@@ -62,6 +68,37 @@ def lines(rows: list[Row], more: dict[str, str]) -> list[str]:
     return [*told, "", *(f"{title:<{width}}  {value}" for title, value in more.items())]
 
 
+def estimate_hours(declaration: Declaration, runs: str) -> str:
+    """Estimates, in words; says so where nothing is known.
+
+    Args:
+        runs: Folder of runs, in which that of the pipeline is looked for.
+    """
+    trainer = declaration.trainer
+    if (run := _measured(declaration, runs)) is None:
+        return (
+            f"cannot be told: no finished run in {os.path.join(runs, declaration.name)} has measured this model's "
+            "pace; name the folder of runs by --runs"
+        )
+    pace = run.summary["training"][_PACE]
+    steps = trainer.train_steps
+    if steps is None:
+        if not (examples := run.summary.get("examples", {}).get("train")):
+            return f"cannot be told: {run.logs} does not say how many examples an epoch has"
+        steps = trainer.steps_of(examples)
+    seconds = steps * trainer.global_batch_size / pace
+    text = (
+        f"about {duration(seconds)} of training: {steps:,} steps of {trainer.global_batch_size:,} examples, at the "
+        f"{pace:,.0f} examples/s of {run.logs}"
+    )
+    others = [each for each in run.summary.get("components", ()) if each["node"] != _TRAINER]
+    if others and all(each["state"] == _RAN for each in others):
+        text += f"; the other steps took {duration(sum(each['seconds'] for each in others))} there"
+    if declaration.tune is not None:
+        text += "; without the trials of `tune`"
+    return text + "; on machines as fast as that run's"
+
+
 def _of_spec(spec: dict[str, Any]) -> Iterator[Row]:
     for task in read_spec(spec, {}).tasks:
         if (container := task.container) is None:
@@ -72,9 +109,10 @@ def _of_spec(spec: dict[str, Any]) -> Iterator[Row]:
         amounts = _amounts(wanted.get("cpuLimit"), f"{memory:g} GB" if memory else "")
         yield Row(task.name, amounts, _accelerator(kind.get("type"), kind.get("count")), container["image"])
         if told := task.given("parameters").get(PLAN_KEY):
-            for pool in Plan.from_json(told["runtimeValue"]["constant"]).pools:
-                accelerator = _accelerator(pool.accelerator, pool.accelerators)
-                yield Row(f"  {pool.count} {pool.role}", pool.machine_type, accelerator, container["image"])
+            for role, pool in Plan.from_json(told["runtimeValue"]["constant"]).pools.items():
+                kind = pool["machine_spec"]
+                accelerator = _accelerator(kind.get("accelerator_type"), kind.get("accelerator_count"))
+                yield Row(f"  {pool['replica_count']} {role}", kind["machine_type"], accelerator, container["image"])
 
 
 def _of_workflow(workflow: dict[str, Any]) -> Iterator[Row]:
@@ -126,3 +164,26 @@ def _amounts(cores: Any, memory: str) -> str:
 
 def _accelerator(kind: Any, count: Any) -> str:
     return f"{int(count or 1)} {kind}" if kind else ""
+
+
+def _measured(declaration: Declaration, runs: str) -> Optional[Run]:
+    """Finds the latest run that has trained this model."""
+    folder = os.path.join(os.path.expanduser(runs), declaration.name, "logs")
+    for logs in reversed(log_folders(folder)):
+        try:
+            run = read_run(logs)
+        except (OSError, ValueError):
+            continue
+        same = all(
+            _same(run.values.get(f"trainer.{key}"), getattr(declaration.trainer, key))
+            for key in ("model", "module_file")
+        )
+        pace = run.summary.get("training", {}).get(_PACE)
+        if same and isinstance(pace, (int, float)) and pace > 0:
+            return run
+    return None
+
+
+def _same(measured: object, wanted: Optional[str]) -> bool:
+    # A module file may lie elsewhere by now.
+    return os.path.basename(str(measured)) == os.path.basename(str(wanted))

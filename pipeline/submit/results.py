@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.run.summary import Summary, Warned
 from tfx_estimator.pipeline.run.table import print_table
 from tfx_estimator.pipeline.run.terminal import quiet
 from tfx_estimator.pipeline.runners.listener import NodeRun
-from tfx_estimator.pipeline.submit.job import Look
+from tfx_estimator.pipeline.services.follow import Look
 
 # The service's word for a step -> ours.
 _STATES: Mapping[str, str] = {"SUCCEEDED": "ran", "SKIPPED": "cached"}

@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
-from tfx_estimator.components.trainer.custom_job.service import has_no_account, is_permanent, of_client
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.text import first_line
-from tfx_estimator.pipeline.submit.job import GOES_ON, Look, LostError, Started, failed
+from tfx_estimator.pipeline.services import google
+from tfx_estimator.pipeline.services.follow import GOES_ON, Look, Started, failed
 
 if TYPE_CHECKING:
-    from google.auth.credentials import Credentials
     from google.cloud.aiplatform_v1 import PipelineServiceClient
     from google.cloud.aiplatform_v1.types import PipelineJob, PipelineTaskDetail
 
@@ -29,14 +28,12 @@ _OVER = ("FAILED", "CANCELLED", "CANCELLING")
 _ENDED = (_SUCCEEDED, "FAILED", "CANCELLED")
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _SECONDS = 60.0
-# gRPC's message if it could not get a token.
-_NO_TOKEN = "Getting metadata from plugin failed"
 
 _Told = TypeVar("_Told")
 
 
 class Vertex:
-    """See `job.Service`.
+    """See `follow.Service`.
 
     Args:
         text: What was compiled; empty where a job is only followed, as the next two.
@@ -52,15 +49,13 @@ class Vertex:
         name: str = "",
         digest: str = "",
         account: Optional[str] = None,
-        credentials: Optional[Credentials] = None,
     ) -> None:
-        self._credentials = credentials
         self._client, self._project, self._region = client, project, region
         self._text, self._name, self._digest, self._account = text, name, digest, account
         self._parent = f"projects/{project}/locations/{region}"
 
     def start(self, again: bool) -> Started:
-        """See `job.Service`. That a job has a name of its contents keeps a second one from being created."""
+        """See `follow.Service`. That a job has a name of its contents keeps a second one from being created."""
         listed = self._ask(self._list)
         for number in itertools.count(1 + max((_number(job) for job in listed), default=0)):
             for job in sorted(listed, key=_number, reverse=True):
@@ -75,7 +70,7 @@ class Vertex:
         raise AssertionError
 
     def look(self, job: str) -> Look:
-        """See `job.Service`."""
+        """See `follow.Service`."""
         found = self._ask(lambda: self._get(job))
         state = _state(found)
         details = found.job_detail.task_details
@@ -88,23 +83,23 @@ class Vertex:
         wrong = {each.task_name: each.error.message for each in details if each.state.name == "FAILED"}
         todo = f"see the logs of its steps: {self.address(job)}; {GOES_ON}"
         error = failed(_short(job), state, found.error.message if found.error else "", wrong, todo)
-        return Look(state, True, error, tasks)
+        return Look(state, True, error, tasks=tasks)
 
     def cancel(self, job: str) -> None:
-        """See `job.Service`."""
+        """See `follow.Service`."""
         self._ask(lambda: self._client.cancel_pipeline_job(name=job, timeout=_SECONDS))
 
     def address(self, job: str) -> str:
-        """See `job.Service`."""
+        """See `follow.Service`."""
         runs = f"https://console.cloud.google.com/vertex-ai/locations/{self._region}/pipelines/runs"
         return f"{runs}/{_short(job)}?project={self._project}"
 
     def place(self) -> Mapping[str, Any]:
-        """See `job.Service`. A job's name says it."""
+        """See `follow.Service`. A job's name says it."""
         return {}
 
     def close(self) -> None:
-        """See `job.Service`."""
+        """See `follow.Service`."""
         self._client.transport.close()
 
     def _list(self) -> list[PipelineJob]:
@@ -135,39 +130,20 @@ class Vertex:
         return True, created.name
 
     def _ask(self, ask: Callable[[], _Told]) -> _Told:
-        try:
-            return ask()
-        except of_client() as error:
-            if (refusal := self._refusal(error)) is not None:
-                raise _no_account(refusal) from error
-            if is_permanent(error):
-                raise PipelineError(
-                    f"Vertex AI refuses: {error}",
-                    expected="an account that may create, list, get and cancel pipeline jobs, and act as "
-                    f"{self._account or 'the account of the steps'}, in {self._parent}",
-                    todo="see deploy.project, deploy.region and deploy.service_account, and whether the project has "
-                    "Vertex AI enabled",
-                ) from error
-            raise LostError(first_line(error)) from error
+        return google.asked(ask, self._refused)
 
-    def _refusal(self, error: Exception) -> Optional[Exception]:
-        """Returns why there is no account any more; None where that is not what is wrong."""
-        from google.api_core.exceptions import ServiceUnavailable
-        from google.auth.exceptions import GoogleAuthError
-        from google.auth.transport.requests import Request
-
-        if isinstance(error, ServiceUnavailable) and _NO_TOKEN in str(error) and self._credentials is not None:
-            # gRPC's error has only a text. Refreshing the token by hand tells whether it was refused or there was no
-            # answer.
-            try:
-                self._credentials.refresh(Request())
-            except GoogleAuthError as told:
-                error = told
-        return error if has_no_account(error) else None
+    def _refused(self, error: Exception) -> PipelineError:
+        return PipelineError(
+            f"Vertex AI refuses: {error}",
+            expected="an account that may create, list, get and cancel pipeline jobs, and act as "
+            f"{self._account or 'the account of the steps'}, in {self._parent}",
+            todo="see deploy.project, deploy.region and deploy.service_account, and whether the project has Vertex AI "
+            "enabled",
+        )
 
 
-def connect(region: str) -> tuple[PipelineServiceClient, Credentials]:
-    """Returns a client with this machine's credentials, which were tried, and these.
+def connect(region: str) -> PipelineServiceClient:
+    """Returns a client with this machine's credentials, which were tried.
 
     Raises:
         PipelineError: There are none, or they have ended.
@@ -193,18 +169,14 @@ def connect(region: str) -> tuple[PipelineServiceClient, Credentials]:
             todo="see whether this machine has one; then run the same again",
         ) from error
     except GoogleAuthError as error:
-        raise _no_account(error) from error
+        raise PipelineError(
+            f"there are no credentials of Google Cloud: {first_line(error)}",
+            expected="an account that this machine knows, and that is valid",
+            todo="gcloud auth application-default login; or name the file of a key in GOOGLE_APPLICATION_CREDENTIALS; "
+            "a job that was submitted goes on",
+        ) from error
     endpoint = {"api_endpoint": f"{region}-aiplatform.googleapis.com"}
-    return PipelineServiceClient(credentials=credentials, client_options=endpoint), credentials
-
-
-def _no_account(error: Exception) -> PipelineError:
-    return PipelineError(
-        f"there are no credentials of Google Cloud: {first_line(error)}",
-        expected="an account that this machine knows, and that is valid",
-        todo="gcloud auth application-default login; or name the file of a key in GOOGLE_APPLICATION_CREDENTIALS; "
-        "a job that was submitted goes on",
-    )
+    return PipelineServiceClient(credentials=credentials, client_options=endpoint)
 
 
 def _state(job: PipelineJob) -> str:

@@ -81,8 +81,8 @@ class _Parser(argparse.ArgumentParser):
             super()._print_message(message, file)
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Returns the parser of the whole command line."""
+def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
+    """Returns the parser of the command line, of all verbs or of some."""
     parser = _Parser(
         prog=PROG,
         description="One declaration ingests, validates, trains an Estimator or a Keras model, evaluates and pushes.",
@@ -91,7 +91,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"{PROG} {__version__}")
     parsers = parser.add_subparsers(dest="verb", metavar="VERB")
-    for name in VERBS:
+    for name in verbs:
         module = importlib.import_module(f"tfx_estimator.pipeline.commands.{name}")
         verb = parsers.add_parser(
             name,
@@ -199,7 +199,8 @@ def _dispatch(arguments: list[str], alone: bool) -> int:
         near = nearest(arguments[0], VERBS)
         todo = f"did you mean `{near}`?" if near else f"see {PROG} --help"
         raise DeclarationError(f"there is no verb {arguments[0]!r}", expected="one of " + ", ".join(VERBS), todo=todo)
-    parser = make_parser()
+    # Most of the time of a verb that answers at once would go into the options of others.
+    parser = make_parser(arguments[:1] if arguments and arguments[0] in VERBS else VERBS)
     try:
         args = parser.parse_args(arguments)
     except SystemExit as end:  # argparse has printed the help, or its error

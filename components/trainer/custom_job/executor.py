@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import json
 import os
-import time
-from collections.abc import Callable, Iterator
-from typing import Any, Optional, TypeVar
+from collections.abc import Iterator
+from typing import Any, Optional
 
 from tfx import types
 from tfx.dsl.components.base import base_executor
@@ -21,15 +19,11 @@ from tfx_estimator.components.trainer.custom_job.plan import PLAN_KEY, Plan, ste
 from tfx_estimator.components.trainer.custom_job.processes import LocalService
 from tfx_estimator.components.trainer.custom_job.service import (
     CANCELLING,
-    ENDED,
     FAILED,
     SUCCEEDED,
     Service,
-    Status,
     VertexService,
-    is_permanent,
     is_rehearsed,
-    of_client,
 )
 from tfx_estimator.components.trainer.jobs import logs_folder
 from tfx_estimator.components.trainer.settings import HOME_KEY, Settings
@@ -38,13 +32,11 @@ from tfx_estimator.pipeline.base.ending import signals
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, TrainingError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.services.follow import PATIENCE_SECONDS, Look, follow, patiently
 
 _FOLDER = "custom_job"
 _POLL_SECONDS, _REHEARSED_POLL_SECONDS = 20.0, 0.5
-# How long the service may not answer.
-_PATIENCE_SECONDS = 900.0
 
-_Told = TypeVar("_Told")
 logger = get_logger("trainer")
 
 
@@ -74,13 +66,13 @@ class Executor(base_executor.BaseExecutor):
         allowed = Settings.of(rest).distribution.max_restarts
         with signals.handled(), _service(plan, folder) as service:
             while True:
-                name, status = _train(service, plan, folder, (input_dict, output_dict, rest))
-                if status.state == SUCCEEDED:
+                name, last = _train(service, plan, folder, (input_dict, output_dict, rest))
+                if last.state == SUCCEEDED:
                     break
-                error = _failed(name, status, folder)
+                error = _failed(name, last, folder)
                 if not error.retryable or len(restarts) >= allowed:
                     raise error
-                cause = (status.message.splitlines() or ["a replica failed"])[0]
+                cause = (last.message.splitlines() or ["a replica failed"])[0]
                 restarts.append(Restart(cause, "another custom job went on from there", -1))
                 logger.warning(f"the custom job {name} failed: {cause}; another one goes on from its last checkpoint")
         if not call.take_measured(folder, output_dict):
@@ -95,7 +87,7 @@ class Executor(base_executor.BaseExecutor):
 
 def _train(
     service: Service, plan: Plan, folder: str, told: tuple[Artifacts, Artifacts, dict[str, Any]]
-) -> tuple[str, Status]:
+) -> tuple[str, Look]:
     """Follows the job of an earlier try, or a new one, to its end; returns its name, and how it ended."""
     name = None
     try:
@@ -103,7 +95,9 @@ def _train(
         if name is None:
             call.write_call(folder, *told)
             home = str(told[-1].get(HOME_KEY) or "")
-            name = _create(service, plan.to_job(folder, home), step_of(folder))
+            job = plan.to_job(folder, home)
+            # Found where the service has created it, and its answer was lost.
+            name = patiently(lambda: service.find(step_of(folder)) or service.create(job), _say, PATIENCE_SECONDS)
             call.write_job(folder, name)
             logger.info(f"created the custom job {name}: {_pools(plan)}")
         return name, _follow(service, name)
@@ -112,14 +106,14 @@ def _train(
         raise
 
 
-def _failed(name: str, status: Status, folder: str) -> TfxEstimatorError:
+def _failed(name: str, last: Look, folder: str) -> TfxEstimatorError:
     """Returns what a job failed by: a replica's own error, or the service's words."""
-    failures = call.read_failures(folder) if status.state == FAILED else None
+    failures = call.read_failures(folder) if last.state == FAILED else None
     if failures:
         failures[0].todo = f"{failures[0].todo or 'mend that'}; it is of a replica of the custom job {name}"
         return failures[0]
     error = TrainingError(
-        f"the custom job {name} ended with {status.state}: {status.message or 'the service says no more'}",
+        f"the custom job {name} ended with {last.state}: {last.message or 'the service says no more'}",
         expected=SUCCEEDED,
         todo="see the logs of its replicas; the same training goes on from its last checkpoint",
     )
@@ -149,20 +143,15 @@ def _service(plan: Plan, folder: str) -> Iterator[Service]:
 def _earlier(service: Service, folder: str) -> Optional[str]:
     """Returns the job of an earlier try, if it goes on, or is done: the one noted, or one that nobody could note."""
     noted = call.read_job(folder)
-    for name in (noted, _patiently(lambda: service.find(step_of(folder)))):
+    for name in (noted, patiently(lambda: service.find(step_of(folder)), _say, PATIENCE_SECONDS)):
         if name is None or name.startswith("local/"):
             continue  # a job on this machine: its processes have ended with it
-        state = _patiently(functools.partial(service.status, name)).state
-        if state == CANCELLING:
-            state = _follow(service, name).state
-        if state == SUCCEEDED or state not in ENDED:
+        look = patiently(lambda name=name: service.look(name), _say, PATIENCE_SECONDS)
+        if look.state == CANCELLING:
+            look = _follow(service, name)
+        if look.state == SUCCEEDED or not look.ended:
             return name
     return None
-
-
-def _create(service: Service, job: dict[str, Any], step: str) -> str:
-    """Creates a job, or finds it, where the service has created it and its answer was lost."""
-    return _patiently(lambda: service.find(step) or service.create(job))
 
 
 def _cancel(service: Service, name: Optional[str], step: str) -> None:
@@ -174,50 +163,15 @@ def _cancel(service: Service, name: Optional[str], step: str) -> None:
         logger.warning(f"the custom job {name or 'of this step'} may go on: {error}")
 
 
-def _follow(service: Service, name: str) -> Status:
-    """Waits for a job's end."""
-    before = ""
-    while True:
-        status = _patiently(lambda: service.status(name))
-        if status.state != before:
-            logger.info(f"the custom job {name}: {status.state}")
-        before = status.state
-        if status.state in ENDED:
-            return status
-        _wait()
+def _follow(service: Service, name: str) -> Look:
+    return follow(service, name, _say, _REHEARSED_POLL_SECONDS if is_rehearsed() else _POLL_SECONDS)
 
 
-def _patiently(ask: Callable[[], _Told]) -> _Told:
-    """Asks the service; that it does not answer for a while is borne."""
-    began = time.monotonic()
-    while True:
-        try:
-            return ask()
-        except of_client() as error:
-            if is_permanent(error):
-                raise _refused(error) from error
-            if time.monotonic() - began > _PATIENCE_SECONDS:
-                raise TrainingError(
-                    f"Vertex AI has not done for {_PATIENCE_SECONDS:g} s what it was asked: {error}",
-                    expected="an answer, and room for the job in the project's quotas",
-                    todo="see the service's status and the quotas, then run the step again: a job that goes on by then "
-                    "is followed",
-                ) from error
-            logger.warning(f"the service does not answer: {error}")
-        _wait()
-
-
-def _refused(error: Exception) -> TrainingError:
-    return TrainingError(
-        f"Vertex AI refuses: {error}",
-        expected="an account that may create, list, get and cancel custom jobs, and a job that fits the project",
-        todo="see deploy.service_account, deploy.project, deploy.region and deploy.vertex",
-    )
-
-
-def _wait() -> None:
-    time.sleep(_REHEARSED_POLL_SECONDS if is_rehearsed() else _POLL_SECONDS)
+def _say(line: str, is_warning: bool) -> None:
+    (logger.warning if is_warning else logger.info)(line)
 
 
 def _pools(plan: Plan) -> str:
-    return ", ".join(f"{pool.count} {pool.role} ({pool.machine_type})" for pool in plan.pools)
+    return ", ".join(
+        f"{pool['replica_count']} {role} ({pool['machine_spec']['machine_type']})" for role, pool in plan.pools.items()
+    )

@@ -13,12 +13,12 @@ from typing import IO, Any
 
 from tfx_estimator.components.trainer.cluster.ports import free_ports
 from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
-from tfx_estimator.components.trainer.custom_job.plan import replicas
 from tfx_estimator.components.trainer.custom_job.replica import CLUSTER_SPEC
-from tfx_estimator.components.trainer.custom_job.service import CANCELLED, FAILED, SUCCEEDED, Status
+from tfx_estimator.components.trainer.custom_job.service import CANCELLED, FAILED, SUCCEEDED
 from tfx_estimator.pipeline.base.ending import keeper
 from tfx_estimator.pipeline.base.files import read_tail
 from tfx_estimator.pipeline.base.log import get_logger
+from tfx_estimator.pipeline.services.follow import Look
 from tfx_estimator.pipeline.user_source.modules import package_parent
 
 _ENTER = (
@@ -59,7 +59,7 @@ class LocalService:
     def create(self, job: dict[str, Any]) -> str:
         """Starts the replicas."""
         pools = job["job_spec"]["worker_pool_specs"]
-        places = replicas(pools)
+        places = [(pool, index) for pool, spec in enumerate(pools) for index in range(spec["replica_count"])]
         fds = self._network() if len(places) > 1 else ()
         ports = iter(free_ports(len(places)))
         addresses: list[list[str]] = [[] for _ in pools]
@@ -82,20 +82,22 @@ class LocalService:
     def find(self, step: str) -> None:
         """There is none: the replicas end with the step that started them."""
 
-    def status(self, name: str) -> Status:
+    def look(self, job: str) -> Look:
         """Ends the others when the chief is done, or one has failed, as Vertex AI does."""
         codes = [process.poll() for process in self._processes]
         if self._cancelled:
-            return Status(CANCELLED)
+            return Look(CANCELLED, True)
         for code, log in zip(codes, self._logs):
             if code:
                 self._end()
                 end = "\n".join(read_tail(log, _TAIL_LINES))
-                return Status(FAILED, f"the replica {os.path.basename(log)[:-4]} ended with {code}\n{end}")
+                what = f"the replica {os.path.basename(log)[:-4]} ended with {code}\n{end}"
+                return Look(FAILED, True, message=what)
         # Parameter servers never end by themselves.
-        return Status(SUCCEEDED if codes and codes[0] == 0 else "JOB_STATE_RUNNING")
+        is_done = bool(codes) and codes[0] == 0
+        return Look(SUCCEEDED if is_done else "JOB_STATE_RUNNING", is_done)
 
-    def cancel(self, name: str) -> None:
+    def cancel(self, job: str) -> None:
         """Ends the replicas."""
         self._cancelled = True
         self._end()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Optional, Protocol
 
 from tfx_estimator.components.trainer.custom_job.plan import STEP_LABEL
+from tfx_estimator.pipeline.base.errors import TrainingError
+from tfx_estimator.pipeline.services.follow import Followed, Look
+from tfx_estimator.pipeline.services.google import asked
 
 if TYPE_CHECKING:
     from google.cloud.aiplatform_v1 import JobServiceClient
@@ -20,19 +22,7 @@ MISSING = "NOT_FOUND"
 ENDED = (SUCCEEDED, FAILED, CANCELLED, MISSING, "JOB_STATE_EXPIRED", "JOB_STATE_PARTIALLY_SUCCEEDED")
 
 
-class Status(NamedTuple):
-    """How a job goes.
-
-    Args:
-        state: As Vertex AI calls it.
-        message: What went wrong; empty if nothing did.
-    """
-
-    state: str
-    message: str = ""
-
-
-class Service(Protocol):
+class Service(Followed, Protocol):
     """Runs custom jobs."""
 
     def create(self, job: dict[str, Any]) -> str:
@@ -41,15 +31,9 @@ class Service(Protocol):
     def find(self, step: str) -> Optional[str]:
         """Returns the latest job with a step's label that has not failed, if there is one."""
 
-    def status(self, name: str) -> Status:
-        """Returns how a job goes."""
-
-    def cancel(self, name: str) -> None:
-        """Asks for its end."""
-
 
 class VertexService:
-    """Vertex AI."""
+    """Vertex AI; see Service."""
 
     def __init__(self, client: JobServiceClient, project: str, region: str) -> None:
         self._client = client
@@ -65,76 +49,40 @@ class VertexService:
 
     def create(self, job: dict[str, Any]) -> str:
         """See Service."""
-        return self._client.create_custom_job(parent=self._parent, custom_job=job).name
+        return asked(lambda: self._client.create_custom_job(parent=self._parent, custom_job=job).name, _refused)
 
     def find(self, step: str) -> Optional[str]:
         """See Service."""
-        listed = self._client.list_custom_jobs(
-            request={"parent": self._parent, "filter": f"labels.{STEP_LABEL}={step}"}
-        )
+        request = {"parent": self._parent, "filter": f"labels.{STEP_LABEL}={step}"}
+        listed = asked(lambda: list(self._client.list_custom_jobs(request=request)), _refused)
         usable = [job for job in listed if job.state.name == SUCCEEDED or job.state.name not in ENDED]
         return max(usable, key=lambda job: job.create_time).name if usable else None
 
-    def status(self, name: str) -> Status:
+    def look(self, job: str) -> Look:
         """See Service."""
         from google.api_core.exceptions import NotFound
 
-        try:
-            job = self._client.get_custom_job(name=name)
-        except NotFound as error:
-            return Status(MISSING, str(error))
-        return Status(job.state.name, job.error.message if job.error else "")
+        def ask() -> Look:
+            try:
+                found = self._client.get_custom_job(name=job)
+            except NotFound as error:
+                return Look(MISSING, True, message=str(error))
+            message = found.error.message if found.error else ""
+            return Look(found.state.name, found.state.name in ENDED, message=message)
 
-    def cancel(self, name: str) -> None:
+        return asked(ask, _refused)
+
+    def cancel(self, job: str) -> None:
         """See Service."""
-        self._client.cancel_custom_job(name=name)
+        self._client.cancel_custom_job(name=job)
 
 
-def of_client() -> tuple[type[Exception], ...]:
-    """Returns the errors of a client of Google's: what else is raised is a mistake of ours, which no wait mends."""
-    import grpc
-    from google.api_core.exceptions import GoogleAPIError
-    from google.auth.exceptions import GoogleAuthError
-
-    return GoogleAPIError, GoogleAuthError, grpc.RpcError, OSError
-
-
-def is_permanent(error: Exception) -> bool:
-    """Would the service say the same once more.
-
-    Args:
-        error: One of `of_client`, which may not even have asked it.
-    """
-    from google.api_core import exceptions as of
-
-    refusals = (of.BadRequest, of.Unauthorized, of.Forbidden, of.NotFound, of.MethodNotImplemented)
-    # Google's library reports invalid credentials by a subclass of ValueError.
-    return isinstance(error, (*refusals, TypeError, ValueError)) or has_no_account(error)
-
-
-def has_no_account(error: Exception) -> bool:
-    """Has an account ended, or what this machine knows of it: whoever gives out tokens has refused one.
-
-    Args:
-        error: Of Google's library; that nobody has answered is another matter.
-    """
-    from google.auth import exceptions as of
-
-    if not isinstance(error, of.RefreshError):
-        return False
-    # The metadata server of a machine in Google Cloud did not answer, or the service that lends an account has answered
-    # with an error.
-    said = (error.__cause__, *error.args)
-    return not (error.retryable or any(isinstance(each, of.TransportError) or _passes(each) for each in said))
-
-
-def _passes(said: object) -> bool:
-    """Is it an answer in JSON, as of Google's services, of a server that had too much to do, or failed."""
-    try:
-        code = json.loads(str(said))["error"]["code"]
-    except (ValueError, KeyError, TypeError):
-        return False
-    return isinstance(code, int) and (code == 429 or code >= 500)
+def _refused(error: Exception) -> TrainingError:
+    return TrainingError(
+        f"Vertex AI refuses: {error}",
+        expected="an account that may create, list, get and cancel custom jobs, and a job that fits the project",
+        todo="see deploy.service_account, deploy.project, deploy.region and deploy.vertex",
+    )
 
 
 def is_rehearsed() -> bool:

@@ -94,21 +94,18 @@ def make_manifest(
     }
 
 
-def restart_limit(deploy: DeploySection, distribution: Distribution) -> int:
-    """Returns after how many restarts a TFJob has failed; what follows from one failure is one of them."""
-    job = deploy.tfjob
-    if job.restart_policy == "Never":
-        return 0
-    return distribution.max_restarts if job.backoff_limit is None else job.backoff_limit
-
-
 def _backoff_limit(deploy: DeploySection, distribution: Distribution) -> int:
-    """Returns the limit of the operator, which counts the containers of all pods, and fails when it is reached.
+    """Returns after how many restarts a TFJob has failed; what follows from one failure is one of them.
+
+    With the policy OnFailure the operator counts the containers of all pods, and fails when the limit is reached.
 
     Source: https://github.com/kubeflow/trainer/blob/v1.8.1/pkg/core/job.go.
     """
-    limit = restart_limit(deploy, distribution)
-    if deploy.tfjob.restart_policy != "OnFailure" or limit == 0:
+    job = deploy.tfjob
+    if job.restart_policy == "Never":
+        return 0
+    limit = distribution.max_restarts if job.backoff_limit is None else job.backoff_limit
+    if job.restart_policy != "OnFailure" or limit == 0:
         return limit
     # Each restart is one of every pod's container.
     return limit * sum(distribution.pods.values()) + 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
-from typing import Optional
 
 # A line, after its time. Kubernetes' times have nanoseconds, with or without zeros at their end.
 _STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) (.*)", re.DOTALL)
@@ -24,16 +25,14 @@ class PodLog:
     not all of them do: what was kept is neither told twice nor thrown away.
 
     Args:
-        path: The file; what another process has kept in it is taken for the same log.
+        path: The file; what another process has kept in it is set aside.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._lock = threading.Lock()
         self._last: _Place = (0, 0, 0)
-        # What another process has kept already, up to where it has come again; None before anything was read.
-        self._old: Optional[bytes] = None
-        self._at = 0
+        self._has_begun = False
         # True once the log is complete.
         self.is_whole = False
 
@@ -76,57 +75,23 @@ class PodLog:
                         self._last = place
                 if keeps:
                     new.append(line)
-            text = b"".join(self._without_old(new))
+            text = b"".join(new)
             # Also without any text, so that there is a file for each container.
-            with open(self._path, "ab") as file:
-                file.write(text)
+            if text or not os.path.exists(self._path):
+                self._begin()
+                with open(self._path, "ab") as file:
+                    file.write(text)
         return place, keeps
 
-    def _without_old(self, lines: list[bytes]) -> Iterator[bytes]:
-        """Yields those lines that no other process has kept."""
-        if self._old is None and lines:
-            self._old = _read(self._path)
-            self._at = _place_in(self._old, b"".join(lines))
-        for line in lines:
-            assert self._old is not None
-            rest = self._old[self._at : self._at + len(line)]
-            if line.startswith(rest):
-                # The end of the file may be a part of a line.
-                self._at += len(rest)
-                line = line[len(rest) :]
-            else:
-                self._at = len(self._old)
-            if self._at == len(self._old):
-                # All of the old text has come again.
-                self._old, self._at = b"", 0
-            if line:
-                yield line
-
-
-def _place_in(old: bytes, text: bytes) -> int:
-    """Where in a log is what is told of it again: all its lines, as a single one may come again and again."""
-    if old.startswith(text):
-        return 0
-    # The last place is that after which nothing can be missing.
-    if again := old.rfind(b"\n" + text) + 1:
-        return again
-    # Or what was told first, of which the file ends with a part; it may end within a line.
-    rest = len(old) - len(text)
-    place = 0 if rest <= 0 else old.find(b"\n", rest) + 1 or len(old)
-    while not text.startswith(old[place:]):
-        place = old.find(b"\n", place) + 1 or len(old)
-    return place
+    def _begin(self) -> None:
+        """Sets aside what another process has kept of this log, which comes again."""
+        if not self._has_begun:
+            self._has_begun = True
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(self._path, f"{self._path}.earlier")
 
 
 def _time(match: re.Match[bytes]) -> tuple[int, int]:
     zone = "+00:00" if match[3] == b"Z" else match[3].decode()
     moment = datetime.datetime.fromisoformat(match[1].decode() + zone)
     return int(moment.timestamp()), int((match[2] or b"0").ljust(9, b"0"))
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return b""

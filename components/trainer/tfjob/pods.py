@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF
-from tfx_estimator.components.trainer.tfjob.api import Kube, LostError, Object
+from tfx_estimator.components.trainer.tfjob.api import Kube, Object
 from tfx_estimator.components.trainer.tfjob.manifest import CONTAINER, RETRYABLE_CODE
 from tfx_estimator.components.trainer.tfjob.pod_log import PodLog
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.files import read_tail
+from tfx_estimator.pipeline.services.follow import LostError
 
 _TYPE, _INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
 _LOG_LINES = 15
@@ -183,12 +184,12 @@ class Pods:
             self._path(pod["metadata"]["name"], uid, ends - before),
         )
 
-    def take_all(self, pods: list[Object]) -> list[PodFailure]:
+    def take_all(self, pods: list[Object], with_log: bool = True) -> list[Optional[PodFailure]]:
         """Takes note of all that there are; those that are not among them have gone."""
         there = {pod["metadata"]["uid"] for pod in pods}
         for uid in self._seen.keys() - there:
             del self._seen[uid]
-        return [failure for pod in pods if (failure := self.take(pod))]
+        return [self.take(pod, with_log=with_log) for pod in pods]
 
     def end(self, seconds: float) -> None:
         """Lets the logs come to their ends.

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, Optional
 
-from tfx_estimator.components.trainer.tfjob.api import ExpiredError, Kube, LostError, Object
+from tfx_estimator.components.trainer.tfjob.api import ExpiredError, Kube, Object
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+from tfx_estimator.pipeline.services.follow import LostError
 
-ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
-# Further events of a watch: LISTED has all objects, so what it lacks has gone; then the error of a server that does not
-# answer or refuses; then that it answers again.
+DELETED = "DELETED"
+# Beside those of the server, further events of a watch: LISTED has all objects, so what it lacks has gone; then the
+# error of a server that does not answer or refuses; then that it answers again.
 LISTED, LOST, FOUND = "LISTED", "LOST", "FOUND"
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 5.0
 
@@ -36,14 +37,9 @@ class Notice(NamedTuple):
     found: Any
 
     @property
-    def is_news(self) -> bool:
-        """Does it tell of objects, and not of the watch itself."""
-        return self.event not in (LOST, FOUND)
-
-    @property
     def objects(self) -> list[Object]:
-        """The objects that it tells of."""
-        if not self.is_news:
+        """The objects that it tells of; none where it tells of the watch itself."""
+        if self.event in (LOST, FOUND):
             return []
         return self.found if self.event == LISTED else [self.found]
 

@@ -7,10 +7,10 @@ import os
 from collections.abc import Sequence
 from typing import Any, Optional
 
+from tfx_estimator.pipeline.config.code_checks import find_own
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.config.whole_model_fn import find_own
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, RunFn, functions_of, read_run_fn
 
 # In a cluster that somebody else started, one of these variables is always set.

@@ -1,10 +1,14 @@
-"""A container's command as a process of this machine, with a log, tries, and an end in order."""
+"""A container's command: what a service fills in, and a process of this machine, with a log and tries.
+
+Source: https://www.kubeflow.org/docs/components/pipelines/user-guides/components/; `{{$}}` is TFX's way.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import errno
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +27,10 @@ _END_SECONDS = 60.0
 _TAIL_LINES = 15
 # Of this process: a container has neither these modules nor this place in a cluster.
 _NOT_INHERITED = ("PYTHONPATH", "TF_CONFIG", "CLUSTER_SPEC", "KFP_POD_NAME", "SLURM_", "SLURMD_")
+
+_WHOLE = "{{$}}"
+_PLACEHOLDER = re.compile(r"\{\{\$\.([^{}]+)\}\}")
+_PART = re.compile(r"\.?([A-Za-z_]+)|\['([^']*)'\]")
 
 logger = get_logger("executing")
 
@@ -95,13 +103,10 @@ def _popen(name: str, words: list[str], **options: Any) -> subprocess.Popen:
     try:
         return subprocess.Popen(words, **options)
     except OSError as error:
-        todo = "see whether its command is there, and make room for processes"
-        if error.errno == errno.E2BIG:
-            todo = "shorten what it is told, and compile it anew: no service can start it either"
         raise PipelineError(
             f"component {name} failed: its container cannot be started: {error.strerror}",
             expected="a command that this machine can start, with arguments of at most 128 kB each",
-            todo=todo,
+            todo="see whether its command is there; or shorten what it is told, and compile it anew",
         ) from error
 
 
@@ -115,3 +120,43 @@ def _end(process: subprocess.Popen) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def fill(text: str, executor_input: Mapping[str, Any]) -> str:
+    """Fills in an argument.
+
+    Raises:
+        PipelineError: A placeholder means nothing.
+    """
+    # Not twice: what is filled in may look like a placeholder itself.
+    return "".join(
+        json.dumps(executor_input, sort_keys=True)
+        if piece == _WHOLE
+        else _PLACEHOLDER.sub(lambda found: _text(_look_up(found[1], executor_input)), piece)
+        for piece in re.split(r"(\{\{\$\}\})", text)
+    )
+
+
+def _look_up(path: str, executor_input: Mapping[str, Any]) -> Any:
+    names = [word or key for word, key in _PART.findall(path)]
+    value: Any = executor_input
+    try:
+        if names[:2] == ["inputs", "parameters"]:
+            names[1] = "parameterValues"
+        elif names[:2] == ["outputs", "output_file"]:
+            names[1] = "outputFile"
+        for place, name in enumerate(names):
+            value = value[name]
+            if place == 2 and names[1] == "artifacts":
+                value = value["artifacts"][0]
+    except (KeyError, IndexError, TypeError) as error:
+        raise PipelineError(
+            f"the placeholder {{{{$.{path}}}}} means nothing here",
+            expected="an input or an output of the task",
+            todo="compile the pipeline anew, or see whether its place is emulated here",
+        ) from error
+    return value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -24,10 +24,8 @@ from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.runners.executing import container, kubeflow, places, resolving
-from tfx_estimator.pipeline.runners.executing.job import Job
-from tfx_estimator.pipeline.runners.executing.placeholders import fill
+from tfx_estimator.pipeline.runners.executing.job import Job, Task
 from tfx_estimator.pipeline.runners.executing.records import Record, Records, artifact_name
-from tfx_estimator.pipeline.runners.executing.task import Task
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
 
 Outputs = dict[str, dict[str, dict[str, Any]]]
@@ -274,7 +272,7 @@ def _told(
 def _words(task: Task, told: Mapping[str, Any]) -> list[str]:
     """Returns the command of a task's container and its arguments, filled in."""
     spec = task.container or {}
-    return [fill(word, told) for word in (*spec.get("command", ()), *spec.get("args", ()))]
+    return [container.fill(word, told) for word in (*spec.get("command", ()), *spec.get("args", ()))]
 
 
 def _listed(artifacts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import yaml
 
 from tfx_estimator.pipeline.base.errors import PipelineError
-from tfx_estimator.pipeline.runners.executing.task import Task
+
+if TYPE_CHECKING:
+    from tfx_estimator.pipeline.runners.executing.job import Task
 
 _TERM = re.compile(r'([a-z_.]+)="?([^"]*)"?')
 _METADATA = re.compile(r"metadata\.(\w+)\.(number|string|bool)_value")

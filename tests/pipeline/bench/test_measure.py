@@ -25,15 +25,19 @@ SLURM = {
 OTHERS = '{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "chief", "index": 0}}'
 
 
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
 @pytest.mark.parametrize("environment", [SLURM, {"TF_CONFIG": OTHERS}, {**SLURM, "TF_CONFIG": OTHERS}])
-def test_a_measured_training_joins_no_cluster_of_others(monkeypatch, environment):
+def test_a_measured_training_joins_no_cluster_of_others(monkeypatch, environment, device):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert resolve(os.environ) is not None
     before, cores = dict(os.environ), os.sched_getaffinity(0)
     window = Window("folder", 1, 2, (min(cores),), trainers=3)
-    with _measuring((min(cores),), window):
+    with _measuring((min(cores),), window, device):
+        assert (
+            os.environ.get("CUDA_VISIBLE_DEVICES") == {"cpu": "-1", "gpu": before.get("CUDA_VISIBLE_DEVICES")}[device]
+        )
         assert resolve(os.environ) is None
         assert Window.of_environment() == Window("folder", 1, 2, [min(cores)], trainers=3)
         assert os.sched_getaffinity(0) == {min(cores)}

@@ -38,6 +38,15 @@ def comparison(*measurements: Measurement) -> Comparison:
     return Comparison("one_core", measurements, {}, {})
 
 
+def test_efficiency_is_a_share_of_the_gpus_where_they_train():
+    one, four = (
+        measurement("one_device", 1, 100.0, cores=16, gpus=1),
+        measurement("mirrored:4", 1, 320.0, cores=16, gpus=4),
+    )
+    results = {each.strategy: each.efficiency for each in Comparison("one_device", (one, four), {}, {}).results()}
+    assert results == pytest.approx({"one_device": 1.0, "mirrored:4": 0.8})
+
+
 def test_the_tasks_of_a_synchronous_cluster_add_up():
     tasks = [task("chief-0", busy=22.0), task("worker-0", cpu=10.0, peak_rss=700, pss=400)]
     found = summed(Run(Contender("multi_worker_mirrored", 2), 3), 2, tasks)

@@ -16,7 +16,7 @@ from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.bench.plan import Plan
 from tfx_estimator.pipeline.bench.strategies import Contender, choose, parse_contenders
-from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config import Declaration, load
 
 # An own network that one strategy cannot train.
 NETWORK = """
@@ -57,7 +57,7 @@ RUN_FN = "def run_fn(fn_args):\n    pass\n"
         (["--vary", "trainer.seed="], ["--vary trainer.seed=: this cannot be read"]),
         (["--vary", "sed=1,2"], ["--vary sed=1,2: there is no key 'sed'", "did you mean `seed`"]),
         (["--vary", "seed=x"], ["--vary trainer.seed=x"]),
-        (["--vary", "seed=1", "--vary", "trainer.seed=2"], ["trainer.seed is varied by --vary seed=1 already"]),
+        (["--vary", "seed=1", "--vary", "trainer.seed=2"], ["trainer.seed is varied by another --vary already"]),
         (["--vary", "global_batch_size=63,65", "--strategies", "mirrored:2", "--vary", "seed=x"], ["trainer.seed"]),
         (["--set", "trainer.model=null", "--set", "trainer.module_file=own.py"], ["it defines run_fn", "trainer_fn"]),
     ],
@@ -168,6 +168,27 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.unit
+def test_gpus_are_counted_where_they_train():
+    contenders = parse_contenders("all,one_core,mirrored:4,multi_worker_mirrored:3", device="gpu")
+    names = [str(each) for each in contenders]
+    assert (names[0], "one_core" in names, len(names)) == ("one_device", False, 7)
+    assert all(each.cores((7, 3, 4)) == (3, 4, 7) for each in contenders)
+    declared = load("mnist", []).declaration
+    trains = {str(each): each.declare(declared, 50).trainer.distribution.train for each in contenders}
+    assert {name: train.devices.gpu for name, train in trains.items()} == {
+        "one_device": 1,
+        "mirrored:2": 2,
+        "central_storage:2": 2,
+        "multi_worker_mirrored:2": 1,
+        "parameter_server:2": 1,
+        "mirrored:4": 4,
+        "multi_worker_mirrored:3": 1,
+    }
+    assert all(train.devices.cpu is None for train in trains.values())
+    assert trains["multi_worker_mirrored:3"].worker_count == 3
+
+
 @pytest.fixture(scope="module")
 def done(workdir: Path) -> subprocess.CompletedProcess:
     """Runs `tfx-estimator bench strategies digits`, as briefly as can be, with a strategy that the network cannot."""
@@ -271,6 +292,8 @@ def test_a_strategy_that_the_model_cannot_be_trained_with_does_not_hide_the_othe
 @pytest.mark.long
 def test_each_strategy_is_measured_on_each_path(workdir, done):
     options = ["--steps", "20", "--warmup", "2", "--no-input-share", "--output", "on_paths"]
+    # The other path's function is called, whatever the file declares.
+    options += ["--set", "trainer.path=keras"]
     found = _bench(workdir, *options, "--strategies", "one_core", "--paths", "keras,estimator")
     assert found.returncode == 0, found.stdout + found.stderr
     results = json.loads((workdir / "on_paths" / "strategies.json").read_text())

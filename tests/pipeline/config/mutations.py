@@ -211,8 +211,6 @@ def _aliases(text: str, chance: random.Random) -> str:
         (
             "\na: &a {b: 1}\ntrainer2: {<<: *a}\n",
             "\nbeam: &a {options: *a}\n",
-            "\nx: &x [a, a, a, a, a, a, a, a, a]\n"
-            + "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("xyzuv", "yzuvw")),
             "\nevaluator: &e\n  <<: [*e]\n",
             "\n<<: {pusher: {destination: /tmp}}\n",
             "\nbeam: *nowhere\n",

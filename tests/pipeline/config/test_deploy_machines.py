@@ -2,55 +2,46 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, refused
+from tests.root import ROOT
 from tests.stack import HERE
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.config.pods import SecurityContext
 
 pytestmark = pytest.mark.unit
 
 
-def test_resources_that_reach_nothing_are_told():
-    whole = (*COMMON, *OF_TARGET["vertex"], "deploy.nodes.Trainer=null", "deploy.vertex={}")
-    loaded = load("digits", whole, "vertex")
-    assert loaded.warnings == ()
-    (note,) = [note for note in loaded.notes if "deploy.nodes" in note]
-    assert note.startswith("deploy.nodes.default.cpu: no effect on the training, whose machines deploy.vertex names")
-    assert not [note for note in load("digits", whole[:-1], "vertex").notes if "deploy.nodes" in note]
-    (warning,) = load("digits", (*COMMON, *OF_TARGET["kubeflow"], "deploy.nodes.Tuner.cpu=4"), "kubeflow").warnings
-    assert "deploy.nodes.Tuner.cpu: no effect: there is no section `tune`" in warning
-    (warning,) = load("digits", (*OF_TFJOB, "deploy.nodes.Pusher={cpu: 1}"), "tfjob").warnings
-    assert "deploy.nodes.Pusher.cpu: no effect: a TFJob's chief runs every step" in warning
-
-
 @pytest.mark.parametrize(
-    ("overrides", "wanted"),
+    ("target", "override", "said"),
     [
-        ((), "a machine with 2 NVIDIA_TESLA_T4"),
-        (("deploy.nodes.Trainer=null",), ""),
+        ("vertex", "deploy.vertex={}", "deploy.nodes.Trainer.cpu, deploy.nodes.Trainer.memory_gb"),
+        ("kubeflow", "deploy.nodes.Tuner.cpu=4", "deploy.nodes.Tuner.cpu: no effect: there is no section `tune`"),
+        ("tfjob", "deploy.nodes.Pusher={cpu: 1}", "deploy.nodes.Pusher.cpu: no effect: a TFJob's chief runs every"),
         (
-            (
-                "deploy.vertex={worker: {machine_type: n1-highmem-8, accelerator: NVIDIA_L4}}",
-                "trainer.global_batch_size=66",
-                "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 3}, evaluator: true}",
-            ),
-            "1 n1-standard-4, 2 n1-highmem-8 with 1 NVIDIA_L4, 1 n1-standard-4",
+            "vertex",
+            "deploy.security_context={fs_group: 5}",
+            "security_context.fs_group: no effect: Vertex AI has no pods",
+        ),
+        (
+            "kubeflow_v2",
+            "deploy.security_context.fs_group=5",
+            "fs_group: no effect: a PipelineSpec has no field for it",
         ),
     ],
 )
-def test_the_quota_that_training_needs_is_told(overrides, wanted):
-    loaded = load("digits", (*COMMON, *OF_TARGET["vertex"], *overrides), "vertex")
-    told = [note.partition(": see ")[0] for note in loaded.notes if note.startswith("quota: ")]
-    assert told == ([f"quota: {wanted}"] if wanted else [])
-    assert not any("preemptible" in note for note in loaded.notes)
-    assert not [note for note in load("digits", (*COMMON, *overrides)).notes if note.startswith("quota: ")]
-
-
-def test_spot_machines_have_a_quota_of_their_own():
-    whole = (*COMMON, *OF_TARGET["vertex"], "deploy.nodes.Trainer=null", "deploy.vertex.scheduling=spot")
-    (note,) = [note for note in load("digits", whole, "vertex").notes if note.startswith("quota: ")]
-    assert "those of Custom model training preemptible in europe-west4" in note
+def test_what_reaches_nothing_is_told(target, override, said):
+    whole = OF_TFJOB if target == "tfjob" else (*COMMON, *OF_TARGET[target])
+    (warning,) = load("digits", (*whole, override), target).warnings
+    assert said in warning
+    assert not load("digits", whole, target).warnings
+    assert not load(
+        "digits", (*COMMON, *OF_TARGET["kubeflow"], "deploy.security_context.fs_group=5"), "kubeflow"
+    ).warnings
 
 
 TWO_WORKERS = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 2, devices: {gpu: 2}}}"
@@ -229,33 +220,14 @@ def test_a_step_has_of_nodes_what_it_says_and_else_that_of_default():
         }
     own = ("deploy.tfjob.replicas.chief={node_selector: {}, tolerations: []}", "deploy.nodes.Pusher={}")
     assert load("digits", (*nodes, *own)).declaration.deploy.pod_placement("chief") == {}
-    vain = "deploy.nodes.Pusher={node_selector: {a.b/c: d}, tolerations: [{key: e}]}"
-    (warning,) = load("digits", (*OF_TFJOB, vain), "tfjob").warnings
-    both = "deploy.nodes.Pusher.node_selector, deploy.nodes.Pusher.tolerations"
-    assert f"{both}: no effect: a TFJob's chief runs every step" in warning
-
-
-_NO_NODES = "Vertex AI has no nodes of yours"
-
-
-@pytest.mark.parametrize(
-    ("override", "target", "said"),
-    [
-        ("deploy.nodes.Trainer.node_selector={pool: a}", "vertex", _NO_NODES),
-        ("deploy.nodes.default.tolerations=[{key: a, operator: Exists}]", "vertex", _NO_NODES),
-        ("deploy.nodes.Trainer.node_selector={a: true}", "", "put each value in quotes"),
-        ("deploy.nodes.Trainer.tolerations=[{key: a, effect: NoExecute, seconds: -1}]", "", "out of range"),
-    ],
-)
-def test_what_no_cluster_takes_of_nodes_is_refused(override, target, said):
-    whole = (*COMMON, *OF_TARGET[target]) if target else ()
-    (problem,) = refused(target, *whole, override)
-    assert said in problem
 
 
 @pytest.mark.parametrize(
     ("override", "said"),
     [
+        ("deploy.imge=x", "did you mean `image`?"),
+        ("deploy.securityContext={fsGroup: 5}", "did you mean `security_context`?"),
+        ("deploy.security_context.runAsUser=1000", "did you mean `run_as_user`?"),
         ("deploy.tolerations=[]", "did you mean `deploy.nodes.default.tolerations`?"),
         ("deploy.nodeSelector={}", "did you mean `deploy.nodes.default.node_selector`?"),
         ("deploy.nodes.tolerations=[]", "did you mean `deploy.nodes.default.tolerations`?"),
@@ -287,3 +259,31 @@ def test_a_tfjob_whose_pods_the_operator_starts_again_without_end_is_told_of():
     for each in ("deploy.tfjob.restart_policy=OnFailure", "deploy.tfjob={restart_policy: Never}"):
         assert said not in notes("deploy.tfjob.active_deadline_seconds=null", "deploy.tfjob.backoff_limit=null", each)
     assert said not in notes("deploy.tfjob.active_deadline_seconds=null", target="")
+
+
+def test_the_default_is_the_standard_restricted_and_the_images_user():
+    context = SecurityContext()
+    assert context.of_pod() == {
+        "runAsNonRoot": True,
+        "runAsUser": 10001,
+        "fsGroup": 10001,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert context.of_container() == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    made = Path(ROOT, "Dockerfile").read_text()
+    # useradd's group has the same number.
+    (uid,) = re.findall(r"useradd --uid (\d+) --create-home", made)
+    assert (context.run_as_user, context.fs_group) == (int(uid), int(uid))
+    assert re.findall(r"(?m)^USER (.*)$", made) == [uid]
+    # Another uid has no name, and group 0.
+    assert "chgrp 0 /work && chmod 0775 /work" in made
+    assert re.findall(r"(?m)^ENV .*HOME=/work USER=(\S+) ", made) == ["tfx-estimator"]
+
+
+def test_what_a_cluster_chooses_is_left_to_it_and_none_says_nothing():
+    context = SecurityContext(run_as_user=None, fs_group=None)
+    assert context.of_pod() == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert context.of_container() == SecurityContext().of_container()
+    nothing = SecurityContext(standard="none", fs_group=5)
+    assert (nothing.of_pod(), nothing.of_container()) == ({}, {})

@@ -114,7 +114,7 @@ def test_json_that_is_no_declaration_is_refused(text):
         Declaration.from_json(text)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**70, {1: 2}, {"k" * 101: 1}, (1, 2), object(), b"x"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**70, {1: 2}, (1, 2), object(), b"x"])
 def test_what_json_could_not_give_back_is_refused(value):
     fields = {"name": "x", "data": {"dataset": "d"}, "trainer": {"train_steps": 1, "params": {"p": value}}}
     with pytest.raises(ValueError, match="params"):

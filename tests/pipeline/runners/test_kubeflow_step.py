@@ -12,8 +12,7 @@ from tfx.dsl.components.base.base_executor import BaseExecutor
 from tests.root import ROOT
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.runners.executing import kubeflow
-from tfx_estimator.pipeline.runners.executing.job import read_job
-from tfx_estimator.pipeline.runners.executing.task import Task
+from tfx_estimator.pipeline.runners.executing.job import Task, read_job
 
 pytestmark = pytest.mark.unit
 

@@ -39,8 +39,6 @@ class KubeflowService:
         self.page = 2
         # What whoever stands before the service answers to a token that he does not know; None if nobody does.
         self.login: Optional[int] = None
-        # He answers so to everybody; and where he says that the service is.
-        self.is_away, self.moved_to = False, ""
         self.profile = profile
         self.runs: dict[str, dict[str, Any]] = {}
         self.experiments: dict[str, dict[str, Any]] = {}
@@ -62,10 +60,7 @@ class KubeflowService:
                 data = body.encode() if page else json.dumps(body).encode()
                 self.send_response(code)
                 if code == http.HTTPStatus.FOUND:
-                    there = (
-                        f"{service.moved_to}{self.path}" if service.moved_to else f"{service.address}/dex/auth?state=1"
-                    )
-                    self.send_header("Location", there)
+                    self.send_header("Location", f"{service.address}/dex/auth?state=1")
                 self.send_header("Content-Type", "text/html; charset=utf-8" if page else "application/json")
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
@@ -87,7 +82,7 @@ class KubeflowService:
     def answer(self, method: str, address: str, headers: Any, body: Any) -> tuple[int, Any]:
         """Returns the code of HTTP, and what is said."""
         path, _, query = address.partition("?")
-        if self.login and (self.is_away or headers.get("Authorization") != f"Bearer {TOKEN}"):
+        if self.login and headers.get("Authorization") != f"Bearer {TOKEN}":
             return 200 if path == "/dex/auth" else self.login, "<html>Log in to Your Account</html>"
         if not (match := _PATH.fullmatch(path)) or match["prefix"] != self.prefix:
             return 404, {"message": f"there is no {path}"}

@@ -18,9 +18,9 @@ from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.ending.signals import SignalledError, handled
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, TrainingError
 from tfx_estimator.pipeline.base.targets import KUBEFLOW, KUBEFLOW_V2
-from tfx_estimator.pipeline.submit import follow
+from tfx_estimator.pipeline.services import follow
+from tfx_estimator.pipeline.services.follow import LostError
 from tfx_estimator.pipeline.submit.connect import connect, with_job
-from tfx_estimator.pipeline.submit.job import LostError
 from tfx_estimator.pipeline.submit.kubeflow import TOKEN_FILE, Kubeflow
 from tfx_estimator.pipeline.submit.note import Note
 
@@ -249,7 +249,7 @@ def test_what_is_refused_is_told_from_what_is_lost(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("login", "said"), [(302, "302, a redirection to .*/dex/auth\n"), (200, "a page of text/html in place of JSON")]
+    ("login", "said"), [(302, "302, a redirection to .*/dex/auth\n"), (200, "a page of HTML in place of JSON")]
 )
 def test_a_page_to_sign_in_is_no_silence(tmp_path, login, said):
     with KubeflowService(["RUNNING"]) as server:
@@ -266,19 +266,7 @@ def test_a_page_to_sign_in_is_no_silence(tmp_path, login, said):
             assert TOKEN_FILE in caught.value.todo
         # A token that was written anew is found.
         (tmp_path / "token").write_text(TOKEN)
-        assert other.look(run).state == "RUNNING"
-        # A page in place of a service that has answered may be of one that is away for now.
-        server.is_away = True
-        with pytest.raises(LostError if login == 200 else PipelineError, match=said.removesuffix("\n")):
-            other.look(run)
-
-
-def test_an_address_that_redirects_to_the_services_own_is_told_with_that():
-    with KubeflowService(["RUNNING"]) as server:
-        server.login, server.is_away, server.moved_to = 302, True, "https://elsewhere.example/pipeline"
-        with pytest.raises(PipelineError, match=r"is at https://elsewhere\.example/pipeline: it redirects") as caught:
-            service_of(server, KUBEFLOW_V2).start(False)
-        assert "give --endpoint https://elsewhere.example/pipeline" in caught.value.todo
+        assert (other if login == 302 else service_of(server, KUBEFLOW_V2)).look(run).state == "RUNNING"
 
 
 def test_whoever_uploads_the_file_is_told_its_root(tmp_path):

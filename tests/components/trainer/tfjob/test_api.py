@@ -11,10 +11,11 @@ import yaml
 
 from tests.components.trainer.tfjob.api_server import NAMESPACE
 from tests.pipeline.runners.deployed import OF_TFJOB
-from tfx_estimator.components.trainer.tfjob.api import ExpiredError, Kube, LostError, TakenError
+from tfx_estimator.components.trainer.tfjob.api import ExpiredError, Kube, TakenError
 from tfx_estimator.components.trainer.tfjob.manifest import make_manifest
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.services.follow import LostError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 

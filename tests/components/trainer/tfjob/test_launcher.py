@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -26,7 +25,6 @@ from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.tfjob import failures
 from tfx_estimator.components.trainer.tfjob.api import Kube
 from tfx_estimator.components.trainer.tfjob.launcher import TRAINING, Launcher
-from tfx_estimator.components.trainer.tfjob.pods import PodFailure
 from tfx_estimator.pipeline.base.errors import (
     PipelineError,
     StoppedError,
@@ -177,50 +175,6 @@ def test_a_job_that_the_operator_leaves_restarting_ends_with_the_failure_that_is
             launcher(tmp_path).run()
         assert operator.started[2:] == [operator.started[0]]
         wait_until(lambda: not Kube().jobs()["items"], "the end of the deleted TFJob", every=0.1)
-
-
-class Told:
-    """A cluster that tells how a TFJob is, and what was deleted."""
-
-    namespace = "vision"
-
-    def __init__(self, uid: str, state: str) -> None:
-        conditions = [{"type": each, "status": "True"} for each in ("Created", state)]
-        self.there = {"metadata": {"name": "digits", "uid": uid}, "status": {"conditions": conditions}}
-        self.deleted: list[str] = []
-
-    def read(self, name: str) -> object:
-        return self.there
-
-    def delete(self, name: str, uid: str) -> None:
-        self.deleted.append(uid)
-
-
-@pytest.mark.parametrize(
-    ("last", "state", "uid", "chief", "deleted"),
-    [
-        ("Restarting", "Restarting", "mine", "Running", ["mine"]),
-        ("Running", "Restarting", "mine", "Running", []),
-        # It has ended since, or is another one's; or its operator is down.
-        ("Restarting", "Succeeded", "mine", "Running", []),
-        ("Restarting", "Restarting", "another", "Running", []),
-        ("Restarting", "Restarting", "mine", "Succeeded", []),
-    ],
-)
-def test_only_what_the_operator_leaves_restarting_is_given_up(tmp_path, monkeypatch, last, state, uid, chief, deleted):
-    monkeypatch.setattr(failures, "FINAL_SECONDS", -1.0)
-    kube = Told(uid, state)
-    follows = launcher(tmp_path, kube=kube)  # type: ignore[arg-type]
-    follows._state = last
-    follows._failures = failures.Failures("ExitCode", None)  # type: ignore[arg-type]
-    labels = {"training.kubeflow.org/replica-type": "chief", "training.kubeflow.org/replica-index": "0"}
-    follows._pods._seen["1"] = {"metadata": {"labels": labels}, "status": {"phase": chief}}
-    follows._check_restarts("mine")
-    assert not kube.deleted
-    follows._failures.note(PodFailure("worker-0", "digits-worker-0", 4, "Error", "your loss is no number", ""))
-    with pytest.raises(TaskFailedError, match="your loss") if deleted else contextlib.nullcontext():
-        follows._check_restarts("mine")
-    assert kube.deleted == deleted
 
 
 @pytest.mark.long

@@ -18,11 +18,11 @@ from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.tfjob import failures as failures_module
 from tfx_estimator.components.trainer.tfjob import pod as pod_entry
 from tfx_estimator.components.trainer.tfjob import pods as pods_module
-from tfx_estimator.components.trainer.tfjob.api import LostError
 from tfx_estimator.components.trainer.tfjob.failures import Failures
 from tfx_estimator.components.trainer.tfjob.pods import Pods
 from tfx_estimator.components.trainer.tfjob.progress import Progress
 from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.services.follow import LostError
 
 pytestmark = pytest.mark.unit
 
@@ -70,7 +70,7 @@ def test_a_failure_is_told_once_in_words(pods, failed, cause, said):
     assert (failure.task, failure.cause) == ("worker-1", cause)
     assert said in str(failure.error())
     assert pods.take(failed) is None
-    assert pods.take_all([failed]) == []
+    assert pods.take_all([failed]) == [None]
     assert failure.from_peer == (failure.code == 138)
 
 
@@ -167,44 +167,14 @@ def test_a_connection_that_has_died_keeps_no_last_words(tmp_path):
     dead.set()
 
 
-@pytest.mark.parametrize(
-    ("kept", "told"),
-    [
-        ("", (0, 1, 2)),
-        ("line 0\nline 1\n", (0, 1, 2)),
-        # Whoever has kept it was killed; of a log that was rotated, with and without some of it.
-        ("line 0\nline 1\nlin", (1, 2)),
-        ("line 0\nline 1\n", (2,)),
-    ],
-)
-def test_what_another_process_has_kept_of_a_log_is_gone_on_with(tmp_path, kept, told):
-    (tmp_path / "mine-worker-1.1.log").write_text(kept)
-    found = Pods(Logs([printed(*told)]), str(tmp_path))  # type: ignore[arg-type]
+def test_what_another_process_has_kept_of_a_log_is_set_aside(tmp_path):
+    # Of one that was rotated since.
+    (tmp_path / "mine-worker-1.1.log").write_text("line 0\nline 1\nlin")
+    found = Pods(Logs([printed(1, 2)]), str(tmp_path))  # type: ignore[arg-type]
     found.take(pod("Succeeded", state=ended(0)))
     found.end(30)
-    assert (tmp_path / "mine-worker-1.1.log").read_text() == "line 0\nline 1\nline 2\n"
-
-
-@pytest.mark.parametrize(
-    ("kept", "told", "whole"),
-    [
-        ("abac", "abacd", "abacd"),
-        # Of one that was rotated, whose first line comes again.
-        ("xabac", "abacd", "xabacd"),
-        ("xaba", "abacd", "xabacd"),
-        ("aaab", "aabc", "aaabc"),
-        ("aaa", "bc", "aaabc"),
-    ],
-)
-def test_lines_that_come_again_and_again_are_kept_once(tmp_path, kept, told, whole):
-    (tmp_path / "mine-worker-1.1.log").write_text("".join(f"{each}\n" for each in kept))
-    stamps = [f"2026-11-23T01:00:{second:02d}Z" for second in range(len(told))]
-    found = Pods(  # type: ignore[arg-type]
-        Logs([b"".join(f"{stamp} {each}\n".encode() for stamp, each in zip(stamps, told))]), str(tmp_path)
-    )
-    found.take(pod("Succeeded", state=ended(0)))
-    found.end(30)
-    assert "".join((tmp_path / "mine-worker-1.1.log").read_text().split()) == whole
+    assert (tmp_path / "mine-worker-1.1.log").read_text() == "line 1\nline 2\n"
+    assert (tmp_path / "mine-worker-1.1.log.earlier").read_text() == "line 0\nline 1\nlin"
 
 
 def test_pods_say_what_they_wait_for(pods):

@@ -14,17 +14,20 @@ import pytest
 from tests.components.trainer.tfjob.test_launcher import launcher
 from tests.components.trainer.tfjob.test_pods import ended, pod
 from tests.waiting import wait_until
+from tfx_estimator.components.trainer.tfjob import failures, following, watching
 from tfx_estimator.components.trainer.tfjob import launcher as module
-from tfx_estimator.components.trainer.tfjob import pending, watching
-from tfx_estimator.components.trainer.tfjob.api import Kube, LostError
+from tfx_estimator.components.trainer.tfjob.api import Kube
+from tfx_estimator.components.trainer.tfjob.following import Following
 from tfx_estimator.components.trainer.tfjob.watching import LISTED, LOST, POD, Notice, Watching
 from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
+from tfx_estimator.pipeline.services.follow import LostError
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
 
 UID = "of-the-job"
 KUBECTL = "kubectl --context 'arn:of/mine it'"
 VERSION = {"resourceVersion": "1"}
+CHIEF = {"type": "chief", "index": "0"}
 
 
 class Recorded:
@@ -69,10 +72,10 @@ class Recorded:
 
 @pytest.fixture
 def kube(monkeypatch) -> Recorded:
-    monkeypatch.setattr(pending, "_NOTICE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(module, "_REFUSED_SECONDS", 1.0)
-    monkeypatch.setattr(module, "_LAST_WORDS_SECONDS", 0.1)
+    monkeypatch.setattr(following, "_NOTICE_SECONDS", 0.0)
+    monkeypatch.setattr(following, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(following, "_REFUSED_SECONDS", 1.0)
+    monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 0.1)
     monkeypatch.setattr(watching, "_FIRST_WAIT", 0.05)
     return Recorded()
 
@@ -89,29 +92,77 @@ def test_a_training_whose_pods_may_not_be_listed_is_left_alone(kube, tmp_path):
     assert kube.deleted == []
 
 
-def test_a_pod_that_waits_again_is_given_up(kube, tmp_path):
+class Unheard:
+    """Whom nobody tells of restarts."""
+
+    noted_at = 0.0
+
+    def restarted(self, cause: str, what: str) -> None: ...
+
+
+@pytest.fixture
+def job(kube, tmp_path) -> Iterator[Following]:
+    """A TFJob of two pods that is followed; what is heard of it the test says."""
+    kube.create(launcher(tmp_path, kube=kube)._annotated())
+    job = Following(kube, kube.there, str(tmp_path / "pods"), Unheard(), 0.3)
+    job._watching.end()
+    yield job
+    job.end(0.0)
+
+
+def test_a_pod_that_waits_again_is_given_up(kube, clock, job):
     # A worker's successor finds no node.
-    running = [owned(pod("Running", uid=each)) for each in "12"]
-    train = launcher(tmp_path, "deploy.tfjob.pending_timeout=0.3", kube=kube)
-    kube.of_pods = [running[0], owned(pod("Pending", uid="3"))]
-    train._pods.take_all(running)
-    train._check_start(UID)
-    with pytest.raises(TaskStalledError, match="1 of 2 pods run"):
-        train.run()
+    job.take(Notice(POD, LISTED, [pod("Running", uid="1"), pod("Running", uid="2")]))
+    clock.now += 0.4
+    assert job.hopeless() is None
+    job.take(Notice(POD, LISTED, [pod("Running", uid="1"), pod("Pending", uid="3")]))
+    assert job.hopeless() is None
+    clock.now += 0.4
+    error = job.hopeless()
+    assert isinstance(error, TaskStalledError)
+    assert "1 of 2 pods run" in error.what
+    assert "and it is deleted" in job.give_up(error).todo
     assert kube.deleted == [UID]
 
 
-def test_one_that_waits_in_a_queue_is_left_there(kube, clock, tmp_path):
-    train = launcher(tmp_path, "deploy.tfjob.pending_timeout=0.3", kube=kube)
-    train._suspended = True
+def test_one_that_waits_in_a_queue_is_left_there(clock, job):
+    job.there["spec"]["runPolicy"]["suspend"] = True
     clock.now += 0.4
-    train._check_start(UID)
-    assert kube.deleted == []
-    train._suspended = False
+    assert job.hopeless() is None
+    del job.there["spec"]["runPolicy"]["suspend"]
     clock.now += 0.4
-    with pytest.raises(TaskStalledError, match="there are no pods"):
-        train._check_start(UID)
-    assert kube.deleted == [UID]
+    assert "there are no pods" in str(job.hopeless())
+
+
+@pytest.mark.parametrize(
+    ("last", "state", "uid", "chief", "hopeless"),
+    [
+        ("Restarting", "Restarting", UID, "Running", True),
+        ("Running", "Restarting", UID, "Running", False),
+        # It has ended since, or is another one's; or its operator is down.
+        ("Restarting", "Succeeded", UID, "Running", False),
+        ("Restarting", "Restarting", "another", "Running", False),
+        ("Restarting", "Restarting", UID, "Succeeded", False),
+    ],
+)
+def test_only_what_the_operator_leaves_restarting_is_given_up(
+    kube, job, monkeypatch, last, state, uid, chief, hopeless
+):
+    monkeypatch.setattr(failures, "FINAL_SECONDS", -1.0)
+
+    def told(state: str, uid: str) -> dict[str, Any]:
+        conditions = [{"type": each, "status": "True"} for each in ("Created", state)]
+        metadata = {**kube.there["metadata"], "uid": uid}
+        return {**kube.there, "metadata": metadata, "status": {"conditions": conditions}}
+
+    job.there, kube.there = told(last, UID), told(state, uid)
+    of_chief = pod(chief, uid="2")
+    of_chief["metadata"]["labels"] = {f"training.kubeflow.org/replica-{key}": value for key, value in CHIEF.items()}
+    job.take(Notice(POD, LISTED, [of_chief]))
+    assert job.hopeless() is None
+    job.take(Notice(POD, "MODIFIED", pod("Failed", state=ended(4, message="your loss is no number"))))
+    error = job.hopeless()
+    assert (isinstance(error, TaskFailedError), "your loss" in str(error)) == (hopeless, hopeless)
 
 
 def test_what_is_killed_again_and_again_has_an_end_whatever_the_operator_does(kube, tmp_path):
@@ -137,20 +188,15 @@ def test_a_job_that_another_deploy_has_made_is_replaced(kube, tmp_path):
     assert not other._adopts(kube.there)
 
 
-def test_a_name_is_no_deadline(kube, tmp_path, monkeypatch):
-    train = launcher(tmp_path, kube=kube)
-    train._name = "before-the-deadline"
-    train._failures = module.Failures("ExitCode", None)
-    train._failures.note(train._pods.take(pod("Failed", state=ended(1, message="no module"))))
+def test_a_name_is_no_deadline(job, monkeypatch):
+    monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 0.0)
+    error = job.error({"reason": "TFJobFailed", "message": "nobody knows"})
+    assert error.todo == f"{KUBECTL} describe tfjob {job._name} --namespace vision"
+    job.take(Notice(POD, "MODIFIED", pod("Failed", state=ended(1, message="no module"))))
     words = "TFJob vision/before-the-deadline has failed because 1 Worker replica(s) failed."
-    error = train._failed({"reason": "TFJobFailed", "message": words}, None)
-    assert isinstance(error, TaskFailedError)
+    assert isinstance(job.error({"reason": "TFJobFailed", "message": words}), TaskFailedError)
     words = "Job digits has failed because it was active longer than specified deadline"
-    assert isinstance(train._failed({"reason": "TFJobFailed", "message": words}, None), TaskStalledError)
-    monkeypatch.setattr(module, "_LAST_WORDS_SECONDS", 0.0)
-    train._failures = module.Failures("ExitCode", None)
-    error = train._failed({"reason": "TFJobFailed", "message": "nobody knows"}, None)
-    assert error.todo == f"{KUBECTL} describe tfjob {train._name} --namespace vision"
+    assert isinstance(job.error({"reason": "TFJobFailed", "message": words}), TaskStalledError)
 
 
 def test_what_may_not_be_deleted_any_more_is_told_of(kube, tmp_path, monkeypatch):
@@ -171,7 +217,7 @@ def refuses(*arguments: Any) -> None:
 
 
 def test_a_job_that_does_not_go_is_told_of(kube, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_DELETED_SECONDS", 0.1)
+    monkeypatch.setattr(following, "_DELETED_SECONDS", 0.1)
     train = launcher(tmp_path, kube=kube)
     notes = {module.TRAINING: str(tmp_path / "training")}
     kube.there = {"metadata": {"uid": "old", "annotations": notes, "deletionTimestamp": "now"}}

@@ -21,10 +21,10 @@ from tests.components.trainer.tfjob.proxy import Proxy
 from tests.pipeline.runners.deployed import IMAGE
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
-from tfx_estimator.components.trainer.tfjob import pending
+from tfx_estimator.components.trainer.tfjob import following
 from tfx_estimator.components.trainer.tfjob.api import Kube
 from tfx_estimator.pipeline.base.errors import PipelineError
-from tfx_estimator.pipeline.submit import follow
+from tfx_estimator.pipeline.services import follow
 from tfx_estimator.pipeline.submit.tfjobs import TfJobs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -129,7 +129,7 @@ def test_a_chief_that_is_killed_each_time_is_ended_past_the_limit(server, tmp_pa
 
 
 def test_what_pods_wait_for_is_told_and_has_a_deadline(server, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(pending, "_NOTICE_SECONDS", 1.0)
+    monkeypatch.setattr(following, "_NOTICE_SECONDS", 1.0)
     full = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes: 3 Too few cpu"}
     path = f"/api/v1/namespaces/{NAMESPACE}/pods/digits-chief-0/status"
 

@@ -1,26 +1,51 @@
-"""The section `deploy.security_context`: who the pods of Kubernetes run as, and what they may."""
+"""What pods of Kubernetes say of themselves: on which nodes they may be, who they run as, and what they may do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Optional
+from typing import Any, Literal, Optional
 
 from pydantic.v1 import Field, conint
 
-from tfx_estimator.pipeline.base.targets import KUBEFLOW, KUBEFLOW_V2, TFJOB, VERTEX
 from tfx_estimator.pipeline.config.section import Section
-
-if TYPE_CHECKING:
-    from tfx_estimator.pipeline.config.deploy import DeploySection
 
 # The uid of the image's user: see Dockerfile.
 _UID = 10001
 _MOST = 2**31 - 1
-_PATH = "deploy.security_context"
-_NO_EFFECT = {
-    VERTEX: "Vertex AI has no pods of yours",
-    KUBEFLOW_V2: "a PipelineSpec has no field for it; the cluster's own settings hold, see docs/kubeflow.md",
-}
+
+
+class Toleration(Section):
+    """A taint of nodes that a pod bears."""
+
+    key: Optional[str] = Field(default=None, description="of the taint; null is any, with operator Exists")
+    operator: Literal["Equal", "Exists"] = Field(
+        default="Equal", description="Exists bears the taint whatever its value is"
+    )
+    value: Optional[str] = Field(default=None, description="of the taint, with Equal; null is the empty one")
+    effect: Optional[Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]] = Field(
+        default=None, description="of the taint; null is any"
+    )
+    seconds: Optional[conint(ge=0, le=_MOST)] = Field(  # type: ignore[valid-type]
+        default=None, description="for how long a taint NoExecute is borne; null is for ever"
+    )
+
+    def as_kubernetes(self) -> dict[str, Any]:
+        """Returns it in Kubernetes' words."""
+        values = {"tolerationSeconds" if name == "seconds" else name: value for name, value in self.dict().items()}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def placement(selector: Optional[dict[str, str]], tolerations: Optional[tuple[Toleration, ...]]) -> dict[str, Any]:
+    """Returns what a pod says of its node, in Kubernetes' words; empty if nothing.
+
+    Args:
+        selector: Labels that the node must have.
+    """
+    made: dict[str, Any] = {}
+    if selector:
+        made["nodeSelector"] = dict(selector)
+    if tolerations:
+        made["tolerations"] = [each.as_kubernetes() for each in tolerations]
+    return made
 
 
 class SecurityContext(Section):
@@ -61,34 +86,3 @@ class SecurityContext(Section):
         if self.standard == "none":
             return {}
         return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-
-
-def find_idle_context(deploy: DeploySection, declared: Sequence[str], target: str) -> Iterator[tuple[str, str]]:
-    """Finds what is said of pods, and reaches none.
-
-    Args:
-        target: Where it is to be deployed.
-
-    Yields:
-        A dotted path, and what to say of it.
-    """
-    paths = [path for key in SecurityContext.__fields__ if (path := f"{_PATH}.{key}") in declared]
-    what = _NO_EFFECT.get(target, "")
-    if not what and deploy.security_context.standard == "none":
-        paths = [path for path in paths if path != f"{_PATH}.standard"]
-        what = f"{_PATH}.standard is none: pods say nothing of users and groups"
-    if what and paths:
-        yield paths[0], f"{', '.join(paths)}: no effect: {what}"
-
-
-def note_context(deploy: DeploySection, target: str) -> Iterator[str]:
-    """Says what the pods need of the cluster.
-
-    Args:
-        target: Where it is to be deployed.
-    """
-    if "security_context" not in deploy.__fields_set__ and target in (KUBEFLOW, TFJOB):
-        yield (
-            f"{_PATH} is not declared: pods run as uid {_UID}, and volumes are of group {_UID}, as tfx-estimator's "
-            "image wants it; an image with another user: see docs/deploy.md"
-        )
