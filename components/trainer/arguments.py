@@ -101,7 +101,7 @@ def read_arguments(
         raise Argument(tuple(given), component).twice()
     read: dict[str, Any] = {}
     if "distribution" in given:
-        section = _read_distribution(given["distribution"], component)
+        section = read_distribution(given["distribution"], component)
         # One that says nothing is none: the same training, and the same key.
         read |= {} if section == Distribution() else {"distribution": section.dict()}
     runtime = {name: value for name, value in given.items() if name not in ("distribution", "warm_start")}
@@ -119,7 +119,8 @@ def read_arguments(
     return dataclasses.replace(settings, path=settings.path or contract.path, source=source)
 
 
-def _read_distribution(given: Any, component: str) -> Distribution:
+def read_distribution(given: Any, component: str = TRAINER) -> Distribution:
+    """Types and checks the argument `distribution`."""
     argument = Argument(("distribution",), component, *_DISTRIBUTION)
     section = read_section(given, Distribution, ("trainer", "distribution"), argument)
     if problems := list(broken((*STRATEGIES, *OWN_INPUT), Case.of_distribution(section))):
