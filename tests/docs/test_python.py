@@ -11,9 +11,9 @@ import sys
 from typing import Any
 
 import pytest
-from tfx_estimator.components.trainer.arguments import read_distribution
 
 from tests.docs.pages import PAGES, Page
+from tfx_estimator.components.trainer.arguments import read_distribution
 from tfx_estimator.pipeline.base.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
