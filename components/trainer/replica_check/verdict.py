@@ -58,17 +58,8 @@ def write(training_dir: str, notes: list[str], batch: str = "") -> None:
     write_whole(_path(training_dir), json.dumps({"notes": notes, "batch": batch}, indent=2))
 
 
-def read_notes(training_dir: str) -> list[str]:
-    """Reads the warnings that `write` wrote; nothing if there is no verdict yet."""
-    return _read(training_dir).get("notes", [])
-
-
-def read_batch(training_dir: str) -> str:
-    """Reads what `write` wrote of the global batch."""
-    return _read(training_dir).get("batch", "")
-
-
-def _read(training_dir: str) -> dict[str, Any]:
+def read(training_dir: str) -> dict[str, Any]:
+    """Reads what `write` wrote: `notes`, the warnings, and `batch`; nothing if there is no verdict yet."""
     if not fileio.exists(_path(training_dir)):
         return {}
     with fileio.open(_path(training_dir)) as file:

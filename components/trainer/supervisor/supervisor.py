@@ -118,9 +118,10 @@ class Supervisor:
         """Tries the user's loss under several replicas, once in a training folder, and refuses what would be wrong."""
         if self._traits.needs_check and replica_check.is_needed(self._job):
             self._attempts(plan.alone(REPLICA_CHECK), signals)
-            if batch := replica_check.read_batch(self._job.training_dir):
+            found = replica_check.read(self._job.training_dir)
+            if batch := found.get("batch"):
                 logger.info(batch, extra=STAYS)
-            for note in replica_check.read_notes(self._job.training_dir):
+            for note in found.get("notes", ()):
                 logger.warning(note)
 
     def _own_cluster(self, signals: Signals) -> None:

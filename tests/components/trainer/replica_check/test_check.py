@@ -199,9 +199,9 @@ def test_unnamed_devices_are_all_gpus(tmp_path, monkeypatch):
 def test_what_the_user_should_know_is_kept_with_the_verdict(tmp_path):
     from tfx_estimator.components.trainer.replica_check import verdict
 
-    assert verdict.read_notes(str(tmp_path)) == []
+    assert verdict.read(str(tmp_path)) == {}
     verdict.write(str(tmp_path), ["a note"])
-    assert verdict.read_notes(str(tmp_path)) == ["a note"]
+    assert verdict.read(str(tmp_path)) == {"notes": ["a note"], "batch": ""}
     assert [path.name for path in tmp_path.iterdir()] == [verdict.FILE]
 
 
