@@ -73,10 +73,10 @@ def add_outputs_to(results: Summary, outputs: Mapping[str, Mapping[str, Artifact
         history = model_run.get_string_custom_property("history")
         known = {warned.text for warned in results.warnings}
         # A training that was done before, or that goes on, is not checked again.
-        found = verdict.read(model_run.uri)
-        notes = [note for note in found.get("notes", ()) if note not in known]
+        told = verdict.read(model_run.uri)
+        notes = [note for note in told.get("notes", ()) if note not in known]
         results.warnings += [Warned("Trainer", note) for note in notes]
-        if batch := found.get("batch"):
+        if batch := told.get("batch"):
             results.notes = [*results.notes, f"Trainer: {batch}"]
         results.restarts = [str(Restart(**each)) for each in json.loads(history or "[]")]
     evaluator = outputs.get("Evaluator", {})

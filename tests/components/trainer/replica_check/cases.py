@@ -216,7 +216,7 @@ def main(strategy: str, cases: list[str]) -> None:
                 told = "; ".join(["right", *verdict.read(folder)["notes"]])
             except UserCodeError as error:
                 told = str(error)
-            print(json.dumps([case, told, verdict.read(folder)["batch"]]), flush=True)
+            print(json.dumps([case, told, verdict.read(folder).get("batch", "")]), flush=True)
 
 
 if __name__ == "__main__":
