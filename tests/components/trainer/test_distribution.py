@@ -6,7 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
+from tfx.components.trainer import executor as tfx_executor
+from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
+from tfx.extensions.google_cloud_ai_platform.trainer import executor as cloud_executor
+from tfx.types import Channel, standard_artifacts
 
+from tfx_estimator.components.trainer import Trainer
+from tfx_estimator.components.trainer.estimator.distribute import distribute
+from tfx_estimator.components.trainer.executor import Executor
+from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
 
@@ -87,8 +95,6 @@ def test_a_trainer_fn_trains_to_the_same_weights_on_one_device_two_replicas_and_
     import numpy as np
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.settings import Settings
-
     module = module_file("tf.reduce_mean(each)")
     # Five batches of evaluation: two replicas do not get as many each.
     declared = ({}, {"train": MIRRORED, "eval": MIRRORED}, {"train": WORKERS})
@@ -125,8 +131,6 @@ def test_a_trainer_fn_trains_to_the_same_weights_on_one_device_two_replicas_and_
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
 def test_a_loss_that_the_strategy_would_scale_is_refused_before_training(training, module_file):
-    from tfx_estimator.components.trainer.settings import Settings
-
     settings = Settings(arguments={"distribution": {"train": MIRRORED}})
     with pytest.raises(UserCodeError, match=re.escape("is 0.50 times that of one device")):
         training.run(settings, steps=40, module_file=module_file("tf.reduce_sum(each) / 48"))
@@ -137,8 +141,6 @@ def test_a_loss_that_the_strategy_would_scale_is_refused_before_training(trainin
 @pytest.mark.unit
 def test_workers_shuffle_alike_where_the_run_config_has_no_seed(tmp_path):
     import tensorflow as tf
-
-    from tfx_estimator.components.trainer.estimator.distribute import distribute
 
     def seed(own: int | None, in_cluster: bool) -> int | None:
         config = tf.estimator.RunConfig(str(tmp_path), tf_random_seed=own)
@@ -153,14 +155,6 @@ def test_workers_shuffle_alike_where_the_run_config_has_no_seed(tmp_path):
 
 @pytest.mark.unit
 def test_the_executors_of_tfx_are_replaced_and_others_refused(monkeypatch, tmp_path):
-    from tfx.components.trainer import executor as tfx_executor
-    from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
-    from tfx.extensions.google_cloud_ai_platform.trainer import executor as cloud_executor
-    from tfx.types import Channel, standard_artifacts
-
-    from tfx_estimator.components.trainer import Trainer
-    from tfx_estimator.components.trainer.executor import Executor
-
     (tmp_path / "user_module.py").write_text("def trainer_fn(fn_args, schema): pass\ndef run_fn(fn_args): pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     called = {"run_fn": tfx_executor.GenericExecutor}
