@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.dsl.components.common.resolver import Resolver
@@ -21,7 +21,6 @@ from tfx_estimator.components.evaluator.extractors import find_features
 from tfx_estimator.components.evaluator.trial import try_metrics
 from tfx_estimator.components.example_validator import ExampleValidator
 from tfx_estimator.components.image_schema_gen import ImageSchemaGen
-from tfx_estimator.components.in_python import name_kind
 from tfx_estimator.components.pusher import Pusher
 from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
 from tfx_estimator.components.trainer import Trainer
@@ -31,7 +30,6 @@ from tfx_estimator.components.transform import Transform
 from tfx_estimator.components.tuner import Tuner
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import open_source
-from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, VERTEX
 from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -62,9 +60,8 @@ def create_pipeline(
 
     Raises:
         DataError: The data set cannot be opened.
-        DeclarationError: A declared metric cannot be measured of the data's classes; or an argument is something else.
+        DeclarationError: A declared metric cannot be measured of the data's classes.
     """
-    _check_kinds(declaration, folders)
     if isinstance(declaration, Loaded):
         declaration.make_importable()
         search_paths, declared = search_paths or declaration.search_paths, declared or declaration.declared
@@ -164,24 +161,6 @@ def create_pipeline(
         metadata_connection_config=None if target else metadata.sqlite_metadata_connection_config(folders.metadata),
         beam_pipeline_args=declaration.beam.pipeline_args(),
     )
-
-
-def _check_kinds(declaration: Any, folders: Any) -> None:
-    """Refuses what else somebody might pass who writes the call by hand."""
-    if not isinstance(declaration, (Declaration, Loaded)):
-        named = repr(declaration) if isinstance(declaration, str) else '"digits"'
-        raise DeclarationError(
-            f"create_pipeline(…): the declaration is {name_kind(declaration)}",
-            expected="what load_declaration(…) returns, or a Declaration",
-            todo=f"create_pipeline(load_declaration({named}), folders): a preset's name, or the path of a YAML file",
-        )
-    if not isinstance(folders, PipelineFolders):
-        named = repr(folders) if isinstance(folders, str) else '"runs"'
-        raise DeclarationError(
-            f"create_pipeline(…): the folders are {name_kind(folders)}",
-            expected="PipelineFolders",
-            todo=f"PipelineFolders({named}, loaded.declaration.name)",
-        )
 
 
 def _baseline(candidate: Channel, target: str) -> Optional[Resolver]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, Optional, Union
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Optional
 
 from absl import logging
 from tfx.proto import trainer_pb2
@@ -12,103 +14,65 @@ from tfx.proto import trainer_pb2
 from tfx_estimator.components.in_python import TRAINER, Argument, parse, plain, read_section
 from tfx_estimator.components.messages import read_message
 from tfx_estimator.components.trainer.contract import Contract
-from tfx_estimator.components.trainer.distribution_argument import check_contract, read_distribution
-from tfx_estimator.components.trainer.runtime_arguments import check_profiled, read_runtime
-from tfx_estimator.components.trainer.settings import PATHS, Settings
+from tfx_estimator.components.trainer.settings import RUN_FN, Settings
 from tfx_estimator.components.trainer.source import deciding_code
-from tfx_estimator.components.trainer.warm_start_argument import check_begun, read_warm_start
 from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.config.kinds import reject
-from tfx_estimator.pipeline.config.problems import Problem, nearest
+from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.rules.case import Case
+from tfx_estimator.pipeline.config.rules.distribution import OWN_INPUT, STRATEGIES
+from tfx_estimator.pipeline.config.rules.rule import broken
+from tfx_estimator.pipeline.config.rules.run_fn import RUN_FN_DISTRIBUTION, TRAINS_ITSELF
+from tfx_estimator.pipeline.config.rules.step import STEP
+from tfx_estimator.pipeline.config.rules.training import RUNTIME, WARM_START
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.warm_start import WarmStart
-from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
+from tfx_estimator.pipeline.user_source.trainer_functions import RunFn, read_run_fn
 
-# Fields of Settings that no section of a declaration has: their kinds, and what is expected.
-_FILLED: dict[str, tuple[Any, str]] = {
-    "image_shape": (tuple[int, int, int], "three whole numbers: height, width, channels"),
-    "label_names": (tuple[str, ...], "the names of the classes, in the order of their labels"),
-    "source": (str, "a fingerprint"),
-    "declared": (tuple[str, ...], "dotted paths of a declaration"),
-    "training_root": (str, "the path of a folder"),
-    "path": (str, f"one of {', '.join(PATHS)}, or an empty str"),
+_SETTINGS_FORM = "Settings(start_timeout=300.0, stall_timeout=600.0), or a part of it"
+# Of an argument: an example of what it takes, and what to do about what is none.
+_DISTRIBUTION = (
+    'a dict such as {"train": {"strategy": "mirrored", "devices": {"gpu": 2}}, "evaluator": False}',
+    "name the strategy: one_device, mirrored, central_storage, multi_worker_mirrored, parameter_server or tpu",
+)
+_WARM_START = (
+    'a dict such as {"checkpoint": "before/model.ckpt-100"}, or {"model": FOLDER, "exclude": ["head/*"]}',
+    "name the checkpoint, or the SavedModel, by its path",
+)
+_RUNTIME_FORM = 'threads={"intra_op": 2}, gpu={"memory_growth": True}, onednn=False, profile={"start_step": 100}'
+_EXECUTORS = "custom_executor_spec=ExecutorClassSpec(…) of tfx.components.trainer.executor"
+# What TFX's Trainer calls entries of a declaration's section `trainer`.
+_CALLED = {
+    "model": "trainer_fn=… names the function that makes the Estimator, and module_file=… its file",
+    "train_steps": "train_args=trainer_pb2.TrainArgs(num_steps=…)",
+    "eval_steps": "eval_args=trainer_pb2.EvalArgs(num_steps=…)",
+    "params": "custom_config=…, which your function finds in fn_args.custom_config",
+    "start_timeout": "settings=Settings(start_timeout=…)",
+    "stall_timeout": "settings=Settings(stall_timeout=…)",
 }
-_FORM = "Settings(start_timeout=300.0, stall_timeout=600.0), or a part of it"
+_DECLARE = "a declaration, a YAML file whose trainer.model returns the network"
 
 
 def check_settings(settings: Optional[Settings], component: str = TRAINER) -> Settings:
-    """Checks the settings that a component is given.
-
-    Args:
-        settings: As they are given; None takes the defaults.
-        component: That is given them: TRAINER or TUNER.
-
-    Returns:
-        The same, of plain numbers and lists.
-
-    Raises:
-        DeclarationError: These are no Settings, or a field holds what no task could use.
-    """
+    """Checks the settings that a component is given, of which the user writes the deadlines."""
     if settings is None:
         return Settings()
     if not isinstance(settings, Settings):
         todo = "from tfx_estimator import Settings, and give its fields by their names: Settings(start_timeout=…)"
-        raise Argument(("settings",), component, _FORM, todo).not_plain(settings)
-
-    def field(name: str, form: str = "a dict, as the section of a declaration") -> Argument:
-        return Argument((name,), component, form, "leave it out for the default", inside="settings=Settings")
-
-    filled: dict[str, Any] = {}
+        raise Argument(("settings",), component, _SETTINGS_FORM, todo).not_plain(settings)
+    deadlines = {}
     for name in ("start_timeout", "stall_timeout"):
-        argument = field(name, "a number of seconds, at most 30 days")
-        given = plain(getattr(settings, name), argument)
-        parse({name: given}, TrainerSection, ("trainer",), argument)
-        filled[name] = given
-    for name, (kind, expected) in _FILLED.items():
-        argument = field(name, expected)
-        value = plain(getattr(settings, name), argument)
-        if reason := reject(value, kind) or _reject_path(name, value):
-            todo = "leave it out: create_pipeline fills it"
-            raise argument.refusal([Problem(name, reason, expected, todo, value=inline(value))])
-        filled[name] = tuple(value) if isinstance(value, list) else value
-    if settings.declaration is not None:
-        _check_declaration(settings.declaration, field("declaration"))
-    if settings.distribution_section is not None:
-        read_distribution(settings.distribution_section, component, field("distribution_section"))
-    if settings.warm_start_section is not None:
-        read_section(settings.warm_start_section, WarmStart, ("trainer", "warm_start"), field("warm_start_section"))
-    if settings.runtime_section is not None:
-        read_section(settings.runtime_section, TrainerSection, ("trainer",), field("runtime_section"))
-    return dataclasses.replace(settings, **filled)
-
-
-def _reject_path(name: str, value: Any) -> str:
-    if name != "path" or value in ("", *PATHS):
-        return ""
-    near = nearest(value, PATHS)
-    return f"there is no such way of training{f': did you mean `{near}`?' if near else ''}"
-
-
-def _check_declaration(declaration: Any, argument: Argument) -> None:
-    """Checks what of a declaration the component reads: its section `trainer`."""
-    if not isinstance(declaration, Mapping) or "trainer" not in declaration:
-        form = '{"trainer": {"model": "models.own:network", "train_steps": 600}}'
-        todo = "leave it out, and let create_pipeline fill it of what load_declaration returns"
-        raise dataclasses.replace(argument, form=form, todo=todo).not_plain(declaration)
-    read_section(declaration["trainer"], TrainerSection, ("trainer",), argument)
+        argument = Argument((name,), component, "a number of seconds", inside="settings=Settings")
+        deadlines[name] = plain(getattr(settings, name), argument)
+        parse({name: deadlines[name]}, TrainerSection, ("trainer",), argument)
+    return dataclasses.replace(settings, **deadlines)
 
 
 def check_lengths(train_args: Any, eval_args: Any, component: str = TRAINER) -> None:
-    """Refuses `train_args` and `eval_args` that TFX would take, and leave a part of out.
-
-    Args:
-        train_args: As they are given: a message, a dict, JSON, or what is known at run time only.
-
-    Raises:
-        DeclarationError: One of them is none.
-    """
+    """Refuses `train_args` and `eval_args` that TFX would take, and leave a part of out."""
     for name, given, kind in (
         ("train_args", train_args, trainer_pb2.TrainArgs),
         ("eval_args", eval_args, trainer_pb2.EvalArgs),
@@ -119,57 +83,143 @@ def check_lengths(train_args: Any, eval_args: Any, component: str = TRAINER) -> 
 
 
 def read_arguments(
-    contract: Contract,
-    settings: Settings,
-    distribution: Optional[Union[Mapping[str, Any], Distribution]],
-    runtime: Mapping[str, Any],
-    warm_start: Optional[Union[Mapping[str, Any], WarmStart]] = None,
-    component: str = TRAINER,
+    contract: Contract, settings: Settings, given: Mapping[str, Any], component: str = TRAINER
 ) -> Settings:
     """Types and checks what a component was given beyond TFX's own parameters.
 
     Args:
-        distribution: As the section `trainer.distribution`; None is none.
-        runtime: `threads`, `gpu`, `onednn`, `profile`: None is the default.
-        warm_start: As the section `trainer.warm_start`; None is none.
+        given: `distribution`, `warm_start`, `threads`, `gpu`, `onednn`, `profile`: as in the section `trainer`, the
+            first two perhaps typed; None is the default.
         component: The one that was given it: TRAINER or TUNER.
 
     Returns:
         The settings, with all of it, the path and the fingerprint of the source.
-
-    Raises:
-        DeclarationError: Something is wrong, or given twice, or the function cannot be given it.
     """
-    if distribution is not None:
-        settings = _with_distribution(settings, distribution, component)
-    if section := read_runtime(dict(runtime), settings, component):
-        settings = dataclasses.replace(settings, runtime_section=section)
+    given = {name: value for name, value in given.items() if value is not None}
+    if given and (settings.declaration is not None or settings.arguments):
+        raise Argument(tuple(given), component).twice()
+    read: dict[str, Any] = {}
+    if "distribution" in given:
+        section = read_distribution(given["distribution"], component)
+        # One that says nothing is none: the same training, and the same key.
+        read |= {} if section == Distribution() else {"distribution": section.dict()}
+    runtime = {name: value for name, value in given.items() if name not in ("distribution", "warm_start")}
+    if runtime:
+        read |= _read_runtime(runtime, read, component)
     begins = ""
-    if warm_start is not None:
-        begun = read_warm_start(warm_start, settings, component)
-        begins = f"-{begun.fingerprint()}"
-        settings = dataclasses.replace(settings, warm_start_section=begun.dict())
+    if "warm_start" in given:
+        begun = _read_warm_start(given["warm_start"], read, component)
+        read["warm_start"], begins = begun.dict(), f"-{begun.fingerprint()}"
+    settings = settings.with_trainer(**read) if read else settings
     if settings.declaration is None:
-        check_contract(settings.distribution, contract, component)
-        check_profiled(settings, contract.path, component)
-        check_begun(settings, contract.path, component)
+        check_function(settings, contract, component)
     # Other weights in the same place make another model.
     source = (settings.source or _fingerprint(contract, component)) + begins
     return dataclasses.replace(settings, path=settings.path or contract.path, source=source)
 
 
-def _with_distribution(
-    settings: Settings, distribution: Union[Mapping[str, Any], Distribution], component: str
-) -> Settings:
-    if settings.declaration is not None or settings.distribution_section is not None:
+def read_distribution(given: Any, component: str = TRAINER) -> Distribution:
+    """Types and checks the argument `distribution`."""
+    argument = Argument(("distribution",), component, *_DISTRIBUTION)
+    section = read_section(given, Distribution, ("trainer", "distribution"), argument)
+    if problems := list(broken((*STRATEGIES, *OWN_INPUT), Case.of_distribution(section))):
+        raise argument.refusal(problems)
+    return section
+
+
+def _read_runtime(given: dict[str, Any], read: dict[str, Any], component: str) -> dict[str, Any]:
+    argument = Argument(tuple(given), component, _RUNTIME_FORM)
+    values = {name: plain(each, Argument((name,), component, _RUNTIME_FORM), name) for name, each in given.items()}
+    section = parse({**values, **read}, TrainerSection, ("trainer",), argument)
+    if problems := list(broken(RUNTIME, Case.of_trainer(section))):
+        raise argument.refusal(problems)
+    return {name: value for name, value in section.dict().items() if name in given}
+
+
+def _read_warm_start(given: Any, read: dict[str, Any], component: str) -> WarmStart:
+    """Reads it, with absolute paths: it trains elsewhere than where the pipeline is made."""
+    argument = Argument(("warm_start",), component, *_WARM_START)
+    section = read_section(given, WarmStart, ("trainer", "warm_start"), argument)
+    paths = {key: path for key in ("checkpoint", "model") if (path := getattr(section, key))}
+    section = section.copy(update={key: _absolute(path) for key, path in paths.items()})
+    trainer = TrainerSection(warm_start=section, distribution=read.get("distribution", {}))
+    if problems := list(broken(WARM_START, Case.of_trainer(trainer))):
+        raise argument.refusal(problems)
+    return section
+
+
+def _absolute(path: str) -> str:
+    return path if is_address(path) else os.path.abspath(os.path.expanduser(path))
+
+
+def check_function(settings: Settings, contract: Contract, component: str = TRAINER) -> None:
+    """Checks what the user's function, once it is known, makes of the arguments."""
+    if contract.path != RUN_FN:
+        return
+    if settings.distribution.distributes:
+        _check_distributed(settings.distribution, contract, component)
+    if settings.declaration is None:
+        for problem in broken(TRAINS_ITSELF, Case.of_trainer(settings.section)):
+            raise Argument((_name(problem),), component).refusal([problem])
+
+
+def _check_distributed(distribution: Distribution, contract: Contract, component: str) -> None:
+    argument = Argument(("distribution",), component, *_DISTRIBUTION)
+    run_fn = read_run_fn(contract.target) if contract.target else RunFn()
+    # Where a module file has both, it may import its trainer_fn.
+    name = run_fn.trainer_fn or (f"{pathlib.PurePath(contract.target).stem}.trainer_fn" if contract.has_both else "")
+    named = f'name it: trainer_fn="{name}"' if name else ""
+    if contract.has_both:
         raise DeclarationError(
-            f"{component} is given a distribution, and settings that hold one",
-            expected="the distribution in one place",
-            todo="remove one of the two",
+            f"{argument.call}: {contract.target} has a run_fn, which TFX calls, and a trainer_fn",
+            expected="the one that is meant: the strategies of a distribution are for a trainer_fn",
+            todo=f"{named}, or {_EXECUTORS}.Executor; for the run_fn, .GenericExecutor",
         )
-    section = read_distribution(distribution, component)
-    # One that says nothing is none: the same training, and the same key.
-    return settings if section == Distribution() else dataclasses.replace(settings, distribution_section=section.dict())
+    case = Case.of_distribution(distribution)
+    case.run_fn, case.trainer_fn = run_fn, named
+    if problems := list(broken(RUN_FN_DISTRIBUTION, case)):
+        raise argument.refusal(problems)
+
+
+def refuse_entries(given: Mapping[str, Any], settings: Settings, component: str = TRAINER) -> None:
+    """Refuses entries of a declaration's section `trainer` that the user's code decides by itself."""
+    unknown = [name for name in given if name not in TrainerSection.__fields__]
+    if unknown:
+        raise TypeError(f"{component}.__init__() got an unexpected keyword argument '{unknown[0]}'")
+    if not given:
+        return
+    argument = Argument(tuple(given), component)
+    if settings.declaration is not None:
+        raise argument.twice()
+    form = f"nothing: it is of {_DECLARE}"
+    values = {
+        name: plain(value, Argument((name,), component, form, "do it in your own code"), name)
+        for name, value in given.items()
+    }
+    # A file of the user's in its place: what holds of its code holds of any function that is named.
+    own = {"module_file": "module.py", "train_steps": 1}
+    section = parse({**own, **values}, TrainerSection, ("trainer",), argument)
+    asked = {name for name in given if getattr(section, name) != TrainerSection.__fields__[name].get_default()}
+    declaration = Declaration.construct(trainer=section)
+    found = broken(STEP, Case(declaration))
+    problems = [problem for problem in found if _name(problem) in asked]
+    problems += _others(asked - set(map(_name, problems)))
+    if problems:
+        raise argument.refusal(problems)
+
+
+def _name(problem: Problem) -> str:
+    """The entry of the section `trainer` that a problem is of."""
+    return problem.path.split(".")[1]
+
+
+def _others(names: set[str]) -> Iterator[Problem]:
+    for name in sorted(names):
+        if called := _CALLED.get(name):
+            yield Problem(name, "TFX calls it otherwise", "no such argument", f"say {called}")
+        else:
+            todo = f"do it in your own code, or train by {_DECLARE}"
+            yield Problem(name, "the function that is called decides it by itself", "no such argument", todo)
 
 
 def _fingerprint(contract: Contract, component: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from typing import Any, Optional, Union
@@ -15,17 +16,25 @@ from tfx.proto import trainer_pb2
 from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, standard_component_specs
 
-from tfx_estimator.components.trainer import published, stack_change, training_folder
-from tfx_estimator.components.trainer.arguments import check_lengths, check_settings, read_arguments
+from tfx_estimator.components.files import read_json, write_whole
+from tfx_estimator.components.trainer import published, training_folder
+from tfx_estimator.components.trainer.arguments import check_lengths, check_settings, read_arguments, refuse_entries
 from tfx_estimator.components.trainer.contract import find_contract
-from tfx_estimator.components.trainer.declared_arguments import refuse_entries
 from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.components.trainer.training_root import with_training_root
 from tfx_estimator.components.unkeyed import UnkeyedDriver
+from tfx_estimator.pipeline.base.log import STAYS, get_logger
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, TRAINER_FN
+
+# Beside the artifacts of a Trainer.
+_STACK_FILE = "stack.json"
+
+logger = get_logger("trainer")
 
 
 class Driver(UnkeyedDriver):
@@ -37,10 +46,36 @@ class Driver(UnkeyedDriver):
         """See BaseDriver."""
         model_run = artifact_utils.get_single_uri(execution_info.output_dict[standard_component_specs.MODEL_RUN_KEY])
         beside = training_folder.root_of(model_run)
-        published.look_back(Settings.of(execution_info.exec_properties).training_root or beside, self._metadata_handle)
-        folder = training_folder.locate(model_run, execution_info.input_dict, execution_info.exec_properties)
-        stack_change.look_back(folder.key, os.path.dirname(beside), os.path.basename(model_run))
+        properties = execution_info.exec_properties
+        settings = Settings.of(properties)
+        published.look_back(settings.training_root or beside, self._metadata_handle)
+        folder = training_folder.locate(model_run, execution_info.input_dict, properties, settings)
+        _note_stack(folder.key, os.path.dirname(beside), os.path.basename(model_run))
         return super().run(execution_info)
+
+
+def _note_stack(key: str, place: str, execution: str) -> None:
+    """Says once that the last run was on another stack, and whether what it has trained counts; notes this run's."""
+    path = os.path.join(place, _STACK_FILE)
+    # Earlier releases, which were for one stack alone, have noted nothing.
+    first = {"stack": stacks.LEGACY.name} if _has_others(os.path.join(place, "model_run"), execution) else {}
+    before, now = read_json(path) or first, {"stack": stacks.current().name, "key": key}
+    if before == now:
+        return
+    if before and before["stack"] != now["stack"]:
+        changed = f"the last run here was on {before['stack']}, and this one is on {now['stack']}: the Trainer's key"
+        if before.get("key") == now["key"]:
+            logger.info(f"{changed} is the same, and what was trained counts", extra=STAYS)
+        else:
+            why = "as the declaration, the data, the code or the release of tfx-estimator has changed, too"
+            logger.info(f"{changed} is another, {why}: training starts at step 0", extra=STAYS)
+    if not is_address(place):
+        os.makedirs(place, exist_ok=True)
+    write_whole(path, json.dumps(now))
+
+
+def _has_others(folder: str, own: str) -> bool:
+    return os.path.isdir(folder) and any(name != own for name in os.listdir(folder))
 
 
 class Trainer(tfx_trainer.Trainer):
@@ -137,9 +172,10 @@ class Trainer(tfx_trainer.Trainer):
         settings = check_settings(settings)
         check_lengths(train_args, eval_args)
         contract = find_contract(module_file, run_fn, trainer_fn, custom_executor_spec, Executor)
-        runtime = {"threads": threads, "gpu": gpu, "onednn": onednn, "profile": profile}
         refuse_entries(declared, settings)
-        settings = read_arguments(contract, settings, distribution, runtime, warm_start)
+        runtime = {"threads": threads, "gpu": gpu, "onednn": onednn, "profile": profile}
+        given = {"distribution": distribution, "warm_start": warm_start, **runtime}
+        settings = read_arguments(contract, settings, given)
         settings = with_training_root(settings, training_root)
         super().__init__(
             examples=examples,

@@ -21,8 +21,6 @@ _CALLED: dict[type, str] = {tfx_executor.GenericExecutor: RUN_FN}
 if stacks.current().has_trainer_fn_executor:
     _CALLED[tfx_executor.Executor] = TRAINER_FN
 
-
-_DOTTED = "a dotted path, `package.module.function`"
 # A module's file may have a name that is no word of Python, as `my-module`.
 _IS_DOTTED = re.compile(r"([^\s.:/]+\.)+[^\W\d]\w*")
 
@@ -56,10 +54,6 @@ def find_contract(
         module_file: Of the Trainer, as the next two; text, a RuntimeParameter or None.
         executor: `custom_executor_spec`.
         own: This Trainer's executor, which calls either.
-
-    Raises:
-        DeclarationError: A function is not named by a dotted path; the executor is none of TFX's, or calls what is not
-            there.
     """
     for name, given in ((RUN_FN, run_fn), (TRAINER_FN, trainer_fn)):
         _check_dotted(name, given, component)
@@ -94,27 +88,13 @@ def _check_dotted(name: str, given: Any, component: str) -> None:
 
     What is known at run time only, a RuntimeParameter, is left alone.
     """
-    call = f"{component}({name}=…)"
-    if callable(given):
-        function = getattr(given, "__qualname__", "")
-        path = f"{given.__module__}.{function}" if function.isidentifier() else ""
-        what = f"{call} is the function itself, and a task, in a process of its own, finds it by its name only"
-        raise DeclarationError(what, expected=_DOTTED, todo=_say(name, path))
-    if not given or not isinstance(given, str) or (_IS_DOTTED.fullmatch(given) and not given.endswith(".py")):
-        return
-    file = given.partition(":")[0]
-    path = re.sub(r"[:/\\\s.]+", ".", given).strip(".")
-    todo = f"give the file in its place: module_file={file!r}" if file.endswith(".py") else _say(name, path)
-    raise DeclarationError(f"{call} is {given!r}", expected=_DOTTED, todo=todo)
-
-
-def _say(name: str, path: str) -> str:
-    """What to write: the path, if it is one by now, and of no script's own function, which nobody can import."""
-    if _IS_DOTTED.fullmatch(path) and not path.startswith("__main__."):
-        return f'say {name}="{path}"'
-    function = path.rpartition(".")[2]
-    word = function if function.isidentifier() else name
-    return f'name a module that can be imported, and the function in it: {name}="package.module.{word}"'
+    is_dotted = isinstance(given, str) and _IS_DOTTED.fullmatch(given) and not given.endswith(".py")
+    if given and not is_dotted and (isinstance(given, str) or callable(given)):
+        raise DeclarationError(
+            f"{component}({name}=…) is {given!r}",
+            expected="a dotted path, `package.module.function`: a task finds the function by its name",
+            todo=f'say {name}="package.module.{name}"; or give its file: module_file="module.py"',
+        )
 
 
 def _called_by(spec: Optional[executor_spec.ExecutorSpec], own: type) -> str:

@@ -29,11 +29,7 @@ _TEXT = 200
 
 
 def damage(path: str) -> Optional[str]:
-    """Says why a checkpoint cannot be read; None if it can. All of it is read: each tensor bears a checksum.
-
-    Raises:
-        TrainingError: It can be neither read nor called damaged: it cannot be reached.
-    """
+    """Says why a checkpoint cannot be read; None if it can. All of it is read: each tensor bears a checksum."""
     try:
         return _damage(path)
     except TrainingError as error:
@@ -60,11 +56,7 @@ def _damage(path: str) -> Optional[str]:
 
 
 def _read(path: str) -> Optional[Exception]:
-    """Reads all tensors; returns what TensorFlow raised.
-
-    Raises:
-        TrainingError: As of `damage`.
-    """
+    """Reads all tensors; returns what TensorFlow raised."""
     try:
         reader = tf.train.load_checkpoint(path)
         for name in reader.get_variable_to_shape_map():
@@ -77,11 +69,7 @@ def _read(path: str) -> Optional[Exception]:
 
 
 def _lacks_files(path: str) -> bool:
-    """Reads the files of a checkpoint; tells whether there is no index, or no data.
-
-    Raises:
-        TrainingError: As of `damage`.
-    """
+    """Reads the files of a checkpoint; tells whether there is no index, or no data."""
     try:
         data = tf.io.gfile.glob(f"{path}.data-*")
         for name in (f"{path}.index", *data):

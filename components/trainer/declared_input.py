@@ -33,11 +33,7 @@ class DeclaredInput:
     transform_output: tft.TFTransformOutput
 
     def require(self, *names: str) -> None:
-        """Refuses a preprocessing_fn that does not return what is trained with.
-
-        Raises:
-            UserCodeError: Something is missing.
-        """
+        """Refuses a preprocessing_fn that does not return what is trained with."""
         missing = {LABEL, *names} - set(self.transformed_spec)
         if missing:
             found = ", ".join(sorted(self.transformed_spec))
@@ -49,11 +45,7 @@ class DeclaredInput:
 
 
 def declared_input(fn_args: FnArgs, section: TrainerSection, start_step: Callable[[], int]) -> DeclaredInput:
-    """Makes the input of a declaration.
-
-    Args:
-        start_step: Returns the global step that training starts from.
-    """
+    """Makes the input of a declaration."""
     transform_output = tft.TFTransformOutput(fn_args.transform_output)
     feature_spec = transform_output.raw_feature_spec()
     reader = ExampleReader(

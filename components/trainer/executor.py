@@ -15,22 +15,23 @@ from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.in_python import reword
 from tfx_estimator.components.inventory import reads_whole
 from tfx_estimator.components.trainer import export, training_folder
-from tfx_estimator.components.trainer.cluster.idle_gpus import warn_of_idle_gpus
+from tfx_estimator.components.trainer.cluster.plan import gpu_count
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
-from tfx_estimator.components.trainer.jobs import logs_folder, make_job, read_settings, with_counts, write_declaration
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.jobs import logs_folder, make_job, read_settings, supervise, write_declaration
 from tfx_estimator.components.trainer.profiling.kept import drop_others
-from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.replica_check.verdict import may_be_model_fn
 from tfx_estimator.components.trainer.settings import HOME_KEY, RUN_FN, Settings
-from tfx_estimator.components.trainer.supervise import supervise
+from tfx_estimator.components.trainer.settling import with_counts, with_hyperparameters
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.tfjob import training as tfjob
 from tfx_estimator.components.trainer.training_claim import only_job
-from tfx_estimator.components.trainer.tuned import with_hyperparameters
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.log import get_logger
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.builtin import expand
+from tfx_estimator.pipeline.config.distribution import Devices
 from tfx_estimator.pipeline.user_source.functions import may_compile
 from tfx_estimator.pipeline.user_source.modules import find_module, is_project
 
@@ -70,7 +71,7 @@ class Executor(base_executor.BaseExecutor):
         examples = input_dict.get(standard_component_specs.EXAMPLES_KEY, [])
         settings, exec_properties = with_counts(settings, exec_properties, examples)
         root = settings.training_root or (os.path.join(home, training_folder.FOLDER) if home else "")
-        folder = training_folder.locate(model_run.uri, input_dict, exec_properties, root)
+        folder = training_folder.locate(model_run.uri, input_dict, exec_properties, declared, root)
         job = make_job(input_dict, output_dict, exec_properties, settings, folder.uri)
         with only_job(folder.base, bool(root)) as check_claim:
             _prepare(folder, model_run.uri, job, settings)
@@ -98,8 +99,23 @@ def _train(job: Job, settings: Settings, logs: str) -> Outcome:
     # A task of a cluster takes its place in that.
     if tfjob.is_wanted(settings) and resolve(os.environ) is None:
         return tfjob.train(job, settings, logs)
-    warn_of_idle_gpus(settings.distribution.train.devices)
+    _warn_of_idle_gpus(settings.distribution.train.devices)
     return supervise(job, logs)
+
+
+def _warn_of_idle_gpus(devices: Devices) -> None:
+    """Warns of GPUs that are there, and paid for, and stay idle: the default image's TensorFlow is built for CPUs."""
+    if devices.cpu or not (there := gpu_count()):
+        return
+    # The import is slow, so it is done only on machines with GPUs.
+    import tensorflow as tf
+
+    if not tf.test.is_built_with_cuda():
+        logger.warning(
+            f"this machine has {there} GPUs, and TensorFlow {tf.__version__} is installed without CUDA: training uses "
+            f"CPUs only; build the image with --build-arg LOCK={stacks.current().lock}, see docs/container.md, or "
+            "remove the accelerators"
+        )
 
 
 def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Job, settings: Settings) -> None:
@@ -113,7 +129,7 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
     takes_over = job.path != RUN_FN
     earlier = training_folder.prepare(folder, model_run_uri, job.exports_dir, takes_over)
     if job.path != RUN_FN:
-        drop_others(folder.uri, settings.runtime.profile)
+        drop_others(folder.uri, settings.section.profile)
     if earlier is None:
         return
     if earlier.steps == folder.steps:

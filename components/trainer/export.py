@@ -21,11 +21,7 @@ _ALTERNATIVES = (f":{_DEFAULT}", ":predict")
 
 
 def adopt(saved_model: str, target: str) -> None:
-    """Copies a SavedModel to where it belongs; the target is there whole or not at all.
-
-    Args:
-        target: Folder to make; an earlier one is replaced.
-    """
+    """Copies a SavedModel to where it belongs; the target is there whole or not at all."""
     if is_address(target):
         # A model is there when its `saved_model.pb` is.
         if fileio.exists(target):
@@ -42,11 +38,7 @@ def adopt(saved_model: str, target: str) -> None:
 
 
 def newest_version(*folders: str) -> Optional[str]:
-    """Finds the newest of the SavedModels that an Estimator's exporters wrote, each in a folder named by its time.
-
-    Returns:
-        A SavedModel's folder; None if there is none.
-    """
+    """Finds the newest of the SavedModels of an Estimator's exporters, each in a folder of its time, or None."""
     versions = [path for folder in folders for path in paths_in(folder) if os.path.basename(path).isdigit()]
     return max(versions, key=lambda path: int(os.path.basename(path)), default=None)
 
@@ -82,9 +74,6 @@ def check(saved_model: str) -> list[str]:
 
     Returns:
         Names of the outputs of `serving_default`, sorted.
-
-    Raises:
-        ExportError: It is missing or damaged.
     """
     todo = "a `trainer_fn` needs an exporter in its EvalSpec, a `run_fn` must save to serving_model_dir; see the log"
     path = os.path.join(saved_model, "saved_model.pb")
@@ -113,9 +102,6 @@ def publish(exports: str, model_uri: str) -> list[str]:
 
     Returns:
         Names of the outputs of `serving_default`, sorted.
-
-    Raises:
-        ExportError: The serving model is missing or damaged.
     """
     outputs = check(path_utils.serving_model_dir(exports))
     fileio.makedirs(model_uri)

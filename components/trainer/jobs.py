@@ -1,13 +1,14 @@
-"""What a training is made of before it is supervised: its job, its declaration beside it, its folder of logs."""
+"""What a training is made of: its job, its declaration beside it, its folder of logs; and its supervision."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fnmatch
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
@@ -16,21 +17,25 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 
 from tfx_estimator.components.files import write_whole
-from tfx_estimator.components.trainer.balance import count_labels, with_weights
+from tfx_estimator.components.trainer.arguments import check_function
 from tfx_estimator.components.trainer.best.keeper import is_declared
+from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
+from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.contract import Contract
-from tfx_estimator.components.trainer.distribution_argument import check_contract
 from tfx_estimator.components.trainer.export import paths_in
-from tfx_estimator.components.trainer.length import with_steps
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.module_text import target_of
-from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.components.trainer.runtime_arguments import check_profiled
-from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, SETTINGS_KEY, Settings
+from tfx_estimator.components.trainer.supervisor.outcome import Outcome
+from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
 from tfx_estimator.components.trainer.task import paths
-from tfx_estimator.components.trainer.warm_start_argument import check_begun
 from tfx_estimator.components.unkeyed import unkeyed_property
+from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.errors import DeclarationError, TfxEstimatorError
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
+
+logger = get_logger("trainer")
 
 Artifacts = Mapping[str, list[types.Artifact]]
 # In a folder of logs: what one process told its own tasks, which is no word to those of another one.
@@ -45,24 +50,15 @@ def make_job(
     training_dir: str,
     exports: bool = True,
 ) -> Job:
-    """Makes the job of a training.
-
-    Args:
-        inputs: `examples`, and where given `schema`, `transform_graph`, `base_model`, `hyperparameters`.
-        outputs: `model` and `model_run`.
-        exec_properties: As of `tfx.components.Trainer`.
-        exports: Is a model wanted at its end.
-
-    Raises:
-        DeclarationError: Its run_fn cannot do what is declared, and the constructor could not know.
-        UserCodeError: The module cannot be read, or has no function to train.
-    """
+    """Makes the job of a training."""
+    # The settings were read from the two, and stand in the job themselves.
+    others = {key: value for key, value in exec_properties.items() if key not in (SETTINGS_KEY, OPERATION_KEY)}
     job = Job(
         inputs=artifact_utils.jsonify_artifact_dict(dict(inputs)),
         outputs=artifact_utils.jsonify_artifact_dict(dict(outputs)),
-        exec_properties=exec_properties,
+        exec_properties=others,
         training_dir=training_dir,
-        settings=settings.to_dict(),
+        settings=settings,
         path=paths.name_of(exec_properties, settings),
         exports=exports,
     )
@@ -76,40 +72,30 @@ def make_job(
     if not settings.path:
         # The constructor could not know it: a RuntimeParameter, an address, `from x import *`.
         with target_of(exec_properties) as target:
-            check_contract(settings.distribution, Contract(job.path, target))
-        check_profiled(settings, job.path)
-        check_begun(settings, job.path)
+            check_function(settings, Contract(job.path, target))
     return job
 
 
-def read_settings(context: Any, exec_properties: Mapping[str, Any]) -> Settings:
-    """Reads an execution's settings, those among them that its driver blanked.
+def supervise(job: Job, logs: str, enough: Optional[Callable[[], bool]] = None) -> Outcome:
+    """Trains a job in supervised tasks.
 
     Args:
-        context: Of the executor; None without one.
-        exec_properties: What the executor was given.
+        logs: Local folder for the tasks' files.
+        enough: Says that training has gone on long enough: see Supervisor.
     """
+    # Once, from the cluster that is there: whatever counts tasks below, here or in a task, is right.
+    distribution = resolve_distribution(job.settings.distribution, resolve(os.environ))
+    job = dataclasses.replace(job, settings=job.settings.with_trainer(distribution=distribution.dict()))
+    logger.info(f"training begins; the logs of its tasks: {logs}")
+    with scratch.made() as temporary:
+        return Supervisor(job, logs, temporary, enough).run()
+
+
+def read_settings(context: Any, exec_properties: Mapping[str, Any]) -> Settings:
+    """Reads an execution's settings, those among them that its driver blanked."""
     node = context.pipeline_node if context else None
     operation = unkeyed_property(node, exec_properties, OPERATION_KEY)
     return Settings.of({**exec_properties, OPERATION_KEY: operation})
-
-
-def with_counts(
-    settings: Settings,
-    exec_properties: dict[str, Any],
-    examples: Sequence[types.Artifact],
-    count: Optional[Callable[[], Mapping[int, int]]] = None,
-) -> tuple[Settings, dict[str, Any]]:
-    """Puts in what follows from the number of examples: steps of epochs, weights of balanced classes.
-
-    Args:
-        count: Tells their labels, where they are counted already; None counts them.
-
-    Raises:
-        DeclarationError: See `with_steps` and `with_weights`.
-    """
-    settings, exec_properties = with_steps(settings, exec_properties, examples)
-    return with_weights(settings, count or (lambda: count_labels(examples))), exec_properties
 
 
 def write_declaration(training_dir: str, settings: Settings) -> None:

@@ -23,9 +23,6 @@ def names_of_module(exec_properties: dict[str, Any]) -> Names:
 
     Args:
         exec_properties: Of the execution: `module_file`, or `module_path`, a wheel that TFX packed the module into.
-
-    Raises:
-        UserCodeError: There is no such module, or it does not parse.
     """
     path = exec_properties.get(MODULE_FILE_KEY) or exec_properties.get(MODULE_PATH_KEY) or ""
     try:

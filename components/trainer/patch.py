@@ -33,11 +33,7 @@ class Patch:
     until: str
 
     def apply(self) -> None:
-        """Replaces the function; a second call changes nothing.
-
-        Raises:
-            TrainingError: This TensorFlow is another one.
-        """
+        """Replaces the function; a second call changes nothing."""
         stack = stacks.current()
         module, _, path = self.target.partition(":")
         *parents, name = path.split(".")

@@ -30,11 +30,7 @@ _UNDER_WAY = (metadata_store_pb2.Execution.NEW, metadata_store_pb2.Execution.RUN
 
 
 def note(folder: str, model_run_uri: str) -> None:
-    """Notes what a training is about to become.
-
-    Args:
-        model_run_uri: The `model_run` artifact.
-    """
+    """Notes what a training is about to become."""
     write_whole(folder + ENDING, json.dumps({"model_run": model_run_uri, "at": time.time()}))
 
 

@@ -29,10 +29,6 @@ def apply(section: Optional[TrainerSection], worker: int = 0) -> None:
     """Has every Estimator of this process draw by the declared seed. Must run before any TensorFlow op.
 
     A seed of the user's own, in a RunConfig, comes first; without a declaration it is the only one.
-
-    Args:
-        section: The declared trainer; None in a pipeline of somebody else's.
-        worker: Place of this process in its cluster: see `TaskSpec.place`.
     """
     for patch in make_patches(section.seed if section else None, worker):
         patch.apply()
@@ -94,12 +90,7 @@ def _add(state: tf.Variable, values: list[int]) -> None:
 
 
 def make_patches(seed: Optional[int], worker: int = 0) -> tuple[Patch, ...]:
-    """What `apply` changes in TensorFlow.
-
-    Args:
-        seed: Of Estimators whose RunConfig has none; None is none.
-        worker: As of `apply`.
-    """
+    """What `apply` changes in TensorFlow."""
     return (
         Patch(
             "tensorflow_estimator.python.estimator.estimator:maybe_overwrite_model_dir_and_session_config",

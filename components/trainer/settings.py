@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
-from tfx_estimator.components.trainer.protocol.job import BUILT_IN_RUN_FN, BUILT_IN_TRAINER_FN
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.config.class_weights import weights_by_label
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.config.warm_start import WarmStart
 
+# This function trains a declaration's own network or model_fn on the Estimator path.
+BUILT_IN_TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn.trainer_fn"
+# The same on the Keras paths; TFX's Trainer must be given some function.
+BUILT_IN_RUN_FN = "tfx_estimator.components.trainer.keras.path.KerasPath"
 # Execution property: JSON of the settings that decide the model. In `custom_config`, all of them, for the built-in
 # trainer_fn alone.
 SETTINGS_KEY = "tfx_estimator"
@@ -32,21 +35,19 @@ _OPERATIONAL = {"operational": True}
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Deadlines, and what is trained how.
+    """Deadlines, and what is trained how: written as JSON once, into execution properties and a job, and typed once.
 
     Whoever writes `Trainer(settings=Settings(…))`, or that of a Tuner, sets `start_timeout` and `stall_timeout`. The
-    others are filled: `distribution_section`, `warm_start_section`, `runtime_section` and `training_root` by the
-    component, of its own arguments, and the rest by `create_pipeline`, of a declaration. The component checks them, and
-    not this class, which each task makes anew.
+    others are filled: `arguments` and `training_root` by the component, of its own arguments, and the rest by
+    `create_pipeline`, of a declaration.
 
     Args:
         start_timeout: Seconds until a task's first sign of progress.
         stall_timeout: Seconds without any progress; of a run_fn, which reports none, without output or CPU time, or six
             times that without output.
         declaration: The declaration; None in a pipeline of somebody else's. Its section `trainer` decides the model.
-        distribution_section: As `trainer.distribution`, for a Trainer without a declaration.
-        warm_start_section: As `trainer.warm_start`, likewise.
-        runtime_section: As `trainer.threads`, `gpu`, `onednn` and `profile`, likewise.
+        arguments: Entries of the section `trainer` that a Trainer without a declaration was given: `distribution`,
+            `warm_start`, `threads`, `gpu`, `onednn`, `profile`.
         training_root: Where training folders lie; empty is beside the `model_run` artifacts.
         image_shape: Height, width, channels of the examples' images.
         label_names: The classes, in the order of their labels.
@@ -60,9 +61,7 @@ class Settings:
     start_timeout: float = dataclasses.field(default=300.0, metadata=_OPERATIONAL)
     stall_timeout: float = dataclasses.field(default=600.0, metadata=_OPERATIONAL)
     declaration: Optional[dict[str, Any]] = None
-    distribution_section: Optional[dict[str, Any]] = None
-    warm_start_section: Optional[dict[str, Any]] = None
-    runtime_section: Optional[dict[str, Any]] = dataclasses.field(default=None, metadata=_OPERATIONAL)
+    arguments: Optional[dict[str, Any]] = None
     training_root: str = dataclasses.field(default="", metadata=_OPERATIONAL)
     image_shape: tuple[int, int, int] = (0, 0, 0)
     label_names: tuple[str, ...] = ()
@@ -70,17 +69,17 @@ class Settings:
     declared: tuple[str, ...] = dataclasses.field(default=(), metadata=_OPERATIONAL)
     path: str = ""
 
-    @property
-    def trainer(self) -> Optional[TrainerSection]:
-        """The declared `trainer` section, its class weights by label; None in a pipeline of somebody else's.
+    @functools.cached_property
+    def section(self) -> TrainerSection:
+        """The declared section `trainer`, its class weights by label; else the component's own arguments, typed.
 
-        Balanced ones are a word until the examples are counted: see `balance.py`.
+        Balanced weights are a word until the examples are counted: see `settling.with_weights`.
 
         Raises:
             DeclarationError: The class weights do not fit the classes.
         """
         if self.declaration is None:
-            return None
+            return TrainerSection.parse_obj(self.arguments or {})
         section = TrainerSection.parse_obj(self.declaration["trainer"])
         weights = section.class_weights
         if weights is None or isinstance(weights, str) or not self.label_names:
@@ -88,75 +87,64 @@ class Settings:
         return section.copy(update={"class_weights": weights_by_label(weights, self.label_names)})
 
     @property
+    def trainer(self) -> Optional[TrainerSection]:
+        """The declared section; None in a pipeline of somebody else's."""
+        return None if self.declaration is None else self.section
+
+    @property
     def built_in(self) -> Optional[TrainerSection]:
-        """The declared `trainer` section where its batches and steps are those of the training.
+        """The declared section where its batches and steps are those of the training.
 
         None of a module file, which has its own, and in a pipeline of somebody else's.
         """
-        section = self.trainer
-        return section if section is not None and section.module_file is None else None
+        return self.trainer if self.section.module_file is None else None
 
     @property
     def distribution(self) -> Distribution:
-        """Strategies and the supervisor's contract: of the declaration, or of the Trainer's own parameter."""
-        if section := self.trainer:
-            return section.distribution
-        return Distribution.parse_obj(self.distribution_section or {})
-
-    @property
-    def warm_start(self) -> Optional[WarmStart]:
-        """With which weights training begins: of the declaration, or of the Trainer's own parameter."""
-        if section := self.trainer:
-            return section.warm_start
-        return WarmStart.parse_obj(self.warm_start_section) if self.warm_start_section else None
-
-    @property
-    def runtime(self) -> TrainerSection:
-        """Threads, GPUs, kernels and profile: of the declaration, or of the Trainer's own parameters; nothing else."""
-        return self.trainer or TrainerSection.parse_obj(self.runtime_section or {})
+        """Strategies and the supervisor's contract."""
+        return self.section.distribution
 
     @property
     def spinning(self) -> bool:
         """See `TrainerSection.spinning`; in somebody else's pipeline, whose code trains, only what is given counts."""
-        section = self.runtime
+        section = self.section
         return section.spinning if self.declaration is not None else section.threads.spinning is not False
 
-    def with_distribution(self, distribution: Distribution) -> Settings:
-        """Returns the settings with another distribution."""
+    def with_trainer(self, **changes: Any) -> Settings:
+        """Returns the settings with other entries of the section `trainer`, as a declaration has them."""
         if self.declaration is None:
-            return dataclasses.replace(self, distribution_section=distribution.dict())
-        trainer = {**self.declaration["trainer"], "distribution": distribution.dict()}
+            return dataclasses.replace(self, arguments={**(self.arguments or {}), **changes})
+        trainer = {**self.declaration["trainer"], **changes}
         return dataclasses.replace(self, declaration={**self.declaration, "trainer": trainer})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns what JSON can hold."""
-        return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Settings:
-        """Reads what `to_dict` wrote."""
+        """Reads what `dataclasses.asdict` and JSON made of them."""
         restored: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**restored)
 
-    def to_properties(self) -> dict[str, str]:
-        """Returns the execution properties that carry the settings: what decides the model, and the rest."""
+    def split(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns what decides the model, and the rest."""
         deciding: dict[str, Any] = {}
         operational: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             part = operational if field.metadata.get("operational") else deciding
             part[field.name] = getattr(self, field.name)
-        if section := self.trainer:
+        decides, operates = self.section.split()
+        if self.declaration is not None:
             # The data and the preprocessing are not in it: the Trainer is keyed by the artifacts that they became.
-            decides, operates = section.split()
             deciding["declaration"] = {"trainer": decides}
-            operational["declaration"] = {**(self.declaration or {}), "trainer": operates}
-        if self.distribution_section is not None:
-            decides, operates = Distribution.parse_obj(self.distribution_section).split()
-            deciding["distribution_section"], operational["distribution_section"] = decides, operates
-        return {
-            SETTINGS_KEY: json.dumps(deciding, sort_keys=True),
-            OPERATION_KEY: json.dumps(operational, sort_keys=True),
-        }
+            operational["declaration"] = {**self.declaration, "trainer": operates}
+        elif self.arguments:
+            given = ({name: part[name] for name in part if name in self.arguments} for part in (decides, operates))
+            # Threads alone are no part of the key: it is that of a Trainer without any.
+            deciding["arguments"], operational["arguments"] = (part or None for part in given)
+        return deciding, operational
+
+    def to_properties(self) -> dict[str, str]:
+        """Returns the execution properties that carry the settings."""
+        parts = zip((SETTINGS_KEY, OPERATION_KEY), self.split())
+        return {name: json.dumps(part, sort_keys=True) for name, part in parts}
 
     @classmethod
     def of(cls, exec_properties: Mapping[str, Any]) -> Settings:
@@ -193,7 +181,7 @@ def path_of(functions: Optional[Sequence[str]]) -> str:
 
 def _merge(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Puts the two parts of nested sections together again."""
-    merged = {**one, **other}
+    merged = {**one, **{key: value for key, value in other.items() if value is not None or key not in one}}
     for key in one.keys() & other.keys():
         if isinstance(one[key], dict) and isinstance(other[key], dict):
             merged[key] = _merge(one[key], other[key])

@@ -12,9 +12,8 @@ _HERE = "tfx_estimator.components.trainer"
 
 # Which checkpoint is exported, and when training is over.
 _BEST = ("best.copies", "best.decision", "best.keeper", "best.record")
-# What puts into a declaration, before training begins, what is known only then: tuned values, and what follows from the
-# number of examples.
-_SETTLING = ("balance", "length", "tuned")
+# What puts into a declaration, before training begins, what is known only then.
+_SETTLING = ("settling",)
 _OF_ESTIMATOR = (
     *_BEST,
     "declared_input",
@@ -30,7 +29,6 @@ _OF_ESTIMATOR = (
     "task.fn_args",
     "user_input.rows",
     "user_input.shared_batches",
-    "user_input.short_batches",
     "warm_start",
 )
 _OF_KERAS = (

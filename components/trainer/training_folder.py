@@ -15,7 +15,7 @@ from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.files import TRAINING, move_folder, poll_seconds, read_json, write_whole
 from tfx_estimator.components.trainer import export, published
 from tfx_estimator.components.trainer.estimator import checkpoints
-from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY, Settings
 from tfx_estimator.pipeline.base.errors import TaskStalledError
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.runtime import PROFILES
@@ -66,25 +66,27 @@ class Earlier:
     finished: bool
 
 
-def locate(model_run_uri: str, inputs: Artifacts, exec_properties: dict[str, Any], root: str = "") -> TrainingFolder:
+def locate(
+    model_run_uri: str, inputs: Artifacts, exec_properties: dict[str, Any], settings: Settings, root: str = ""
+) -> TrainingFolder:
     """Finds the training folder of this declaration, data and source.
 
     Args:
         model_run_uri: Where the execution's `model_run` artifact lies; the folder lies beside all of those.
-        exec_properties: The execution's properties; they hold the declaration and the fingerprint of the source.
+        exec_properties: The execution's properties.
+        settings: As they are declared, tuned values put in; they hold the fingerprint of the source.
         root: Where training folders lie instead.
     """
     # A retry with longer deadlines, or more restarts, is the same training.
+    deciding, _ = settings.split()
     properties = {key: value for key, value in exec_properties.items() if key != OPERATION_KEY}
     train_args = json.loads(properties.get("train_args") or "{}")
     num_steps = int(train_args.pop(_NUM_STEPS, 0))
-    settings = json.loads(properties.get(SETTINGS_KEY) or "{}")
-    section = (settings.get("declaration") or {}).get("trainer", {})
+    section = (deciding["declaration"] or {}).get("trainer") or deciding["arguments"] or {}
     declared = {name: section.pop(name, None) for name in _LENGTHS}
-    for distribution in (section.get("distribution") or {}, settings.get("distribution_section") or {}):
-        for name in _PACE:
-            distribution.pop(name, None)
-    properties.update({"train_args": train_args, SETTINGS_KEY: settings})
+    for name in _PACE:
+        section.get("distribution", {}).pop(name, None)
+    properties.update({"train_args": train_args, SETTINGS_KEY: deciding})
     artifacts = {key: sorted(artifact.uri for artifact in channel) for key, channel in inputs.items()}
     text = json.dumps([artifacts, properties], sort_keys=True, default=str)
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -139,11 +141,7 @@ def prepare(folder: TrainingFolder, model_run_uri: str, exports: str, takes_over
 
 
 def wait(folder: TrainingFolder, seconds: float) -> None:
-    """Waits until the chief of somebody else's cluster has prepared the folder.
-
-    Raises:
-        TaskStalledError: It has not in time.
-    """
+    """Waits until the chief of somebody else's cluster has prepared the folder."""
     deadline = time.monotonic() + seconds
     while _read(folder.uri).get("steps") != folder.steps:
         if time.monotonic() > deadline:
@@ -159,21 +157,13 @@ def wait(folder: TrainingFolder, seconds: float) -> None:
 
 
 def is_taken(earlier: Earlier, steps: int) -> bool:
-    """Tells whether a training of so many steps goes on with an earlier one.
-
-    Args:
-        steps: That are wanted now; 0 if the data end it.
-    """
+    """Tells whether a training of so many steps goes on with an earlier one."""
     # Asynchronous workers do a few more than they were to.
     return steps in (0, earlier.steps) or earlier.step <= steps
 
 
 def publish(folder: TrainingFolder, model_run_uri: str) -> None:
-    """Makes a finished training the `model_run` artifact, so that a kill leaves it here or there.
-
-    Args:
-        model_run_uri: Of the artifact; what an earlier try left there goes.
-    """
+    """Makes a finished training the `model_run` artifact, so that a kill leaves it here or there."""
     published.note(folder.uri, model_run_uri)
     if fileio.exists(model_run_uri):
         fileio.rmtree(model_run_uri)

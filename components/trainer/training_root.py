@@ -18,11 +18,7 @@ _RUNNER = "KubeflowV2DagRunner"
 
 
 def with_training_root(settings: Settings, given: Optional[str]) -> Settings:
-    """Returns the settings with what a Trainer is given; says so where the next job would not find its checkpoints.
-
-    Raises:
-        DeclarationError: It is no text.
-    """
+    """Returns the settings with what a Trainer is given; says so where the next job would not find its checkpoints."""
     if given is None:
         if settings.declaration is None and not settings.training_root and _is_compiled_for_jobs():
             logging.warning(

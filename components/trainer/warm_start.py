@@ -14,18 +14,11 @@ from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 
 def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
-    """Returns what is declared, or else TFX's `base_model`; a module file finds that in its `fn_args`.
-
-    Args:
-        context: Of the task; one that does not train begins with nothing.
-
-    Raises:
-        UserCodeError: The strategy cannot begin so, or the weights are gone.
-    """
+    """Returns what is declared, or else TFX's `base_model`; a module file finds that in its `fn_args`."""
     section, task = context.settings.trainer, context.task
     if not (task.trains or task.type == DRY_RUN):
         return None
-    begins = context.settings.warm_start
+    begins = context.settings.section.warm_start
     if begins is not None and not begins.prefix:
         raise UserCodeError(
             f"trainer.warm_start: no weights are in {begins.checkpoint or begins.model}",
@@ -45,11 +38,7 @@ def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
 
 
 def tell(context: TaskContext, matched: Matched) -> None:
-    """Reports what training begins with.
-
-    Args:
-        context: Of the task; of several the chief reports.
-    """
+    """Reports what training begins with."""
     if context.task.type == CHIEF:
         context.progress.write(Event.WARMED, text=matched.said)
         if matched.left:

@@ -13,9 +13,8 @@ from tfx.types import standard_artifacts, standard_component_specs
 from tfx.utils import json_utils
 
 from tfx_estimator.components.in_python import TUNER
-from tfx_estimator.components.trainer.arguments import check_lengths, check_settings, read_arguments
+from tfx_estimator.components.trainer.arguments import check_lengths, check_settings, read_arguments, refuse_entries
 from tfx_estimator.components.trainer.contract import find_contract
-from tfx_estimator.components.trainer.declared_arguments import refuse_entries
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
 from tfx_estimator.components.tuner.argument import TUNE_OPERATION_KEY, read_tune, refuse_declared, to_properties
 from tfx_estimator.components.tuner.executor import Executor
@@ -122,7 +121,8 @@ class Tuner(base_component.BaseComponent):
         contract = find_contract(module_file, run_fn, trainer_fn, None, Executor, TUNER)
         refuse_entries(declared, settings, TUNER)
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn}
-        settings = read_arguments(contract, settings, distribution, runtime, warm_start, TUNER)
+        given = {"distribution": distribution, "warm_start": warm_start, **runtime}
+        settings = read_arguments(contract, settings, given, TUNER)
         section = read_tune(tune)
         if settings.declaration is None:
             refuse_declared(section)

@@ -17,8 +17,8 @@ from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.jobs import read_settings
 from tfx_estimator.components.trainer.settings import HOME_KEY, OPERATION_KEY
+from tfx_estimator.components.trainer.settling import write_config
 from tfx_estimator.components.trainer.training_claim import only_job
-from tfx_estimator.components.trainer.tuned import write_config
 from tfx_estimator.components.tuner.argument import TUNE_KEY, TUNE_OPERATION_KEY, of_properties
 from tfx_estimator.components.tuner.proposals import Proposals
 from tfx_estimator.components.tuner.search import Search

@@ -18,13 +18,17 @@ from tfx.utils import io_utils
 
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.in_python import TUNER, reword
-from tfx_estimator.components.trainer.balance import count_labels
-from tfx_estimator.components.trainer.jobs import logs_folder, make_job, with_counts, write_declaration
-from tfx_estimator.components.trainer.length import with_steps
+from tfx_estimator.components.trainer.jobs import logs_folder, make_job, supervise, write_declaration
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.components.trainer.supervise import supervise
+from tfx_estimator.components.trainer.settling import (
+    count_labels,
+    with_counts,
+    with_hyperparameters,
+    with_length,
+    with_steps,
+    write_config,
+)
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
-from tfx_estimator.components.trainer.tuned import with_hyperparameters, with_length, write_config
 from tfx_estimator.components.tuner.trials import BEGUN, COMPLETED, FAILED, Result, Trial, forget
 from tfx_estimator.pipeline.base.errors import StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.base.log import get_logger
@@ -195,8 +199,9 @@ def _remove(place: str) -> None:
 def _in_trial(settings: Settings, steps: Optional[int]) -> Settings:
     if settings.declaration is None:
         return settings
-    trainer = TrainerSection.parse_obj(settings.declaration["trainer"]).in_trial(steps).dict()
-    return dataclasses.replace(settings, declaration={**settings.declaration, "trainer": trainer})
+    # Class weights as they are declared, by the names of the classes.
+    trainer = TrainerSection.parse_obj(settings.declaration["trainer"]).in_trial(steps)
+    return settings.with_trainer(**trainer.dict())
 
 
 def _write_events(training: str, result: Result) -> None:

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _estimate(loaded: Loaded) -> Estimate:
-    from tfx_estimator.components.trainer.protocol.job import COSTS
+    from tfx_estimator.components.trainer.protocol.task_spec import COSTS
     from tfx_estimator.pipeline.experiments.estimate import put_together
     from tfx_estimator.pipeline.run import dry_run
 

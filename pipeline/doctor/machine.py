@@ -146,7 +146,7 @@ def check_private_network() -> Finding:
             return ok("private network", "clusters on this machine can have one")
     except NoPrivateNetworkError as error:
         todo = "for clusters set trainer.distribution.network=host where you trust the network: docs/network.md"
-        return Finding("private network", WARNING, error.reason, todo)
+        return Finding("private network", WARNING, str(error), todo)
 
 
 def check_ports() -> Finding:

@@ -63,7 +63,7 @@ def train(folder: str) -> None:
         network = "host"
     train = {"strategy": "multi_worker_mirrored", "workers": 2, "timeout_seconds": 30}
     section = {"train": train, "max_restarts": 1, "network": network}
-    settings = Settings(start_timeout=120.0, stall_timeout=60.0, distribution_section=section)
+    settings = Settings(start_timeout=120.0, stall_timeout=60.0, arguments={"distribution": section})
     examples = standard_artifacts.Examples()
     examples.split_names = json.dumps(["train", "eval"])
     artifacts = {"examples": examples, "model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}

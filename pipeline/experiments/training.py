@@ -15,7 +15,7 @@ from tfx.orchestration.portable import inputs_utils, runtime_parameter_utils
 from tfx.proto.orchestration import pipeline_pb2
 from tfx.types import artifact_utils, standard_artifacts, standard_component_specs
 
-from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.settings import Settings, built_in_function
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.pipeline.config import Declaration, Loaded
@@ -75,7 +75,7 @@ class TrainerInputs:
             outputs=artifact_utils.jsonify_artifact_dict({name: [each] for name, each in outputs.items()}),
             exec_properties=properties,
             training_dir=os.path.join(folder, "training"),
-            settings=settings.to_dict(),
+            settings=settings,
             path=paths.name_of(properties, settings),
         )
 

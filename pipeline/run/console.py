@@ -19,9 +19,9 @@ from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.render import render
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run import dry_run
+from tfx_estimator.pipeline.run.join import Rendezvous
 from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.recording import recorded
-from tfx_estimator.pipeline.run.rendezvous import Rendezvous
 from tfx_estimator.pipeline.run.summary import FILE, INTERRUPTED, Summary, Warned
 from tfx_estimator.pipeline.run.table import COLUMN, print_table
 from tfx_estimator.pipeline.run.terminal import in_order, quiet

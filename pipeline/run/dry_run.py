@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Optional
 
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import Event
-from tfx_estimator.components.trainer.protocol.job import COSTS, Job
-from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, TaskSpec
+from tfx_estimator.components.trainer.protocol.task_spec import COSTS, DRY_RUN, TaskSpec
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.pipeline.base import errors
@@ -28,7 +28,6 @@ from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
-from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.user_source.faults import read_stack_now
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
@@ -45,28 +44,11 @@ _FILE = "dry_run.json"
 _REMEMBERED = 50
 # The machine's fault, if no code of the user's took part.
 _NOT_THEIRS = ("OSError", "MemoryError", "ResourceExhaustedError", "PermissionError", "TrainingError")
-# The entries of `trainer` that no trial depends on. If any other changes, the code is tried again; so it is by an entry
-# that a later version adds, unless it is listed here.
+# What a trial depends on: these sections, and of `trainer` all but how long it trains, its seed, and what it writes.
+_TRIED = ("data", "transform", "evaluator", "tune")
 _UNTRIED = (
-    "train_steps",
-    "train_epochs",
-    "eval_steps",
-    "seed",
-    "shuffle_buffer",
-    "resident_megabytes",
-    "save_checkpoints_steps",
-    "keep_checkpoint_max",
-    "log_every_steps",
-    "steps_per_execution",
-    "intra_op_threads",
-    "threads",
-    "gpu",
-    "onednn",
-    "profile",
-    "start_timeout",
-    "stall_timeout",
-    # `Memory._key` names what matters of it.
-    "distribution",
+    *("train_steps", "train_epochs", "eval_steps", "seed", "save_checkpoints_steps", "keep_checkpoint_max"),
+    *("log_every_steps", "start_timeout", "stall_timeout"),
 )
 
 logger = get_logger("dry_run")
@@ -121,13 +103,7 @@ class DryRun:
         self._moved = self._process.started
 
     def wait(self) -> Tried:
-        """Waits for its end.
-
-        Raises:
-            UserCodeError: The user's code failed, ended the process, or took too long.
-            DataError: The data set cannot be opened.
-            InconclusiveError: The machine ended it.
-        """
+        """Waits for its end."""
         while (code := self._process.code) is None:
             self._hear()
             if self._done is not None:
@@ -175,7 +151,7 @@ class DryRun:
         os.makedirs(folder)
         os.makedirs(self._logs, exist_ok=True)
         job_path = os.path.join(self._logs, "job.json")
-        Job("{}", "{}", {}, folder, self._settings.to_dict(), self._path).save(job_path)
+        Job("{}", "{}", {}, folder, self._settings, self._path).save(job_path)
         task = TaskSpec(DRY_RUN, 0, attempt, supervisor_pid=os.getpid())
         return TaskProcess(job_path, task, folder, self._environment)
 
@@ -237,12 +213,7 @@ class DryRun:
 
 @contextlib.contextmanager
 def begin(loaded: Loaded, logs: Optional[str] = None, path: str = "") -> Iterator[DryRun]:
-    """Starts a dry run; it ends with the context.
-
-    Args:
-        logs: Folder for its log; None keeps none.
-        path: As of `DryRun`.
-    """
+    """Starts a dry run; it ends with the context."""
     with scratch.made() as home:
         folder = tempfile.mkdtemp(dir=home)
         try:
@@ -289,28 +260,11 @@ class Memory:
     def _key(self) -> str:
         declaration = self._loaded.declaration
         trainer = declaration.trainer
-        targets = [trainer.target, declaration.transform.target]
-        of_trainer = {name: value for name, value in trainer.dict().items() if name not in _UNTRIED}
-        evaluator = declaration.evaluator
-        declares_evaluation = bool(evaluator.metrics) or evaluator.slices != ("label",)
-        parts = [
-            fingerprint_source(targets, self._loaded.search_paths),
-            of_trainer,
-            declaration.transform.dict(),
-            declaration.data.dict(),
-            declaration.evaluator.prediction_key,
-            trainer.distribution.train.gradient_compression,
-            *([trainer.warm_start.fingerprint()] if trainer.warm_start else []),
-            *([declaration.evaluator.dict()] if declares_evaluation else []),
-            *([declaration.tune.dict()] if declaration.tune else []),
-            # XLA cannot compile every network for several replicas, nor can these share what every input_fn returns.
-            *(["replicas"] if (trainer.xla or trainer.module_file) and _has_replicas(trainer) else []),
-        ]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _has_replicas(trainer: TrainerSection) -> bool:
-    return trainer.distribution.train.replicas > 1 or trainer.distribution.eval.distributes
+        told = {name: section for name, section in declaration.dict().items() if name in _TRIED}
+        told["trainer"] = {name: value for name, value in trainer.dict().items() if name not in _UNTRIED}
+        sources = fingerprint_source([trainer.target, declaration.transform.target], self._loaded.search_paths)
+        weights = trainer.warm_start.fingerprint() if trainer.warm_start else ""
+        return hashlib.sha256(json.dumps([sources, weights, told], sort_keys=True).encode()).hexdigest()
 
 
 @contextlib.contextmanager

@@ -1,27 +1,92 @@
-"""`tfx-estimator run` in a task of somebody else's cluster that is not its chief: it trains with the chief."""
+"""`tfx-estimator run` in the tasks of somebody else's cluster: they meet by a file in the work folder that they share.
+
+The chief runs the pipeline, and says there that it does; the others wait for its training, and take their place in it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import glob
+import hashlib
+import json
 import os
+import threading
 import time
+from collections.abc import Iterator
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import EVALUATOR
-from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.errors import RETRYABLE, SIGNALLED, PipelineError, TfxEstimatorError
+from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.importing import uncollected
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run.printing import make_console, title
-from tfx_estimator.pipeline.run.rendezvous import AGAIN, ENDED, FAILED, RUNNING, Rendezvous
 from tfx_estimator.pipeline.run.terminal import in_order, quiet
 from tfx_estimator.pipeline.run.view import View
 
+RUNNING, ENDED, FAILED = "running", "ended", "failed"
+# The run failed, and its exit code asks for another start.
+AGAIN = "again"
+_BEAT_SECONDS = 2.0
+_FOLDER = "clusters"
 _POLL_SECONDS = 0.2
 # Longest time without a sign of the chief's life.
 _SILENT_SECONDS = 60.0
+
+
+class Rendezvous:
+    """The file of one cluster.
+
+    Args:
+        folders: Where the pipeline keeps its things; the same folder for every task.
+        tasks: Names and addresses of the cluster's tasks, which tell it from others.
+    """
+
+    def __init__(self, folders: PipelineFolders, tasks: Any) -> None:
+        key = hashlib.sha256(json.dumps(tasks, sort_keys=True, default=list).encode()).hexdigest()[:16]
+        self._path = os.path.join(folders.local, _FOLDER, f"{key}.json")
+
+    @contextlib.contextmanager
+    def led(self) -> Iterator[None]:
+        """Says, as long as the context lasts, that the chief runs; and afterwards how it ended."""
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        self._write(RUNNING, 0.0)
+        # Takes the time from the file system's clock, because it is compared with the times of other tasks' files.
+        self._write(RUNNING, os.path.getmtime(self._path))
+        over = threading.Event()
+        thread = threading.Thread(target=self._beat, args=(over,), name="rendezvous", daemon=True)
+        thread.start()
+        state = FAILED
+        try:
+            yield
+            state = ENDED
+        except TfxEstimatorError as error:
+            # Whatever restarts tasks after some exit codes also does so after a signal.
+            if RETRYABLE in os.environ and (error.retryable or error.exit_code > SIGNALLED):
+                state = AGAIN
+            raise
+        finally:
+            over.set()
+            thread.join()
+            self._write(state, 0.0)
+
+    def read(self) -> Optional[dict[str, Any]]:
+        """Returns what the chief says: `state`, `begun` (a file's time), and a `beat` that changes; or None."""
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                return {**json.load(file), "beat": os.fstat(file.fileno()).st_mtime_ns}
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def _beat(self, over: threading.Event) -> None:
+        while not over.wait(_BEAT_SECONDS):
+            with contextlib.suppress(OSError):
+                os.utime(self._path)
+
+    def _write(self, state: str, begun: float) -> None:
+        write_json(self._path, {"state": state, "begun": begun})
 
 
 def join(loaded: Loaded, workdir: str, place: Any, terminal_fd: int = 1) -> int:
@@ -64,12 +129,12 @@ def _take_part(loaded: Loaded, folders: PipelineFolders, place: Any, view: View)
         job_path = _find_job(meeting, folders, loaded.declaration.trainer.start_timeout, in_step)
     if job_path is None:
         return "the chief's run has ended, and left nothing to train"
-    from tfx_estimator.components.trainer.protocol.job import Job
+    from tfx_estimator.components.trainer.job import Job
     from tfx_estimator.components.trainer.task import light_imports
 
     with uncollected():
         light_imports.apply()
-        from tfx_estimator.components.trainer.supervise import supervise
+        from tfx_estimator.components.trainer.jobs import supervise
 
     chief = _Chief(meeting)
     # Parameter servers do not end by themselves.
@@ -95,11 +160,7 @@ class _Chief:
         return said is not None and (said["state"] != RUNNING or self._is_silent())
 
     def check(self, folders: PipelineFolders) -> None:
-        """Raises if it failed: whoever started the tasks starts all again, or none.
-
-        Raises:
-            PipelineError: It failed, or has gone.
-        """
+        """Raises if it failed: whoever started the tasks starts all again, or none."""
         if self.has_ended() and self._said["state"] in (FAILED, AGAIN):
             raise _chief_failed()
         if self._is_silent():

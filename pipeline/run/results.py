@@ -16,7 +16,7 @@ from tfx.types.artifact_utils import decode_split_names, deserialize_artifact
 
 from tfx_estimator.components.baseline_resolver import DROPPED
 from tfx_estimator.components.tfds_example_gen.properties import DATASET, LABEL_NAMES, label_names
-from tfx_estimator.components.trainer.replica_check.verdict import read_batch, read_notes
+from tfx_estimator.components.trainer.replica_check import verdict
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.config.runtime import PROFILE_TEXT, PROFILES
@@ -73,9 +73,10 @@ def add_outputs_to(results: Summary, outputs: Mapping[str, Mapping[str, Artifact
         history = model_run.get_string_custom_property("history")
         known = {warned.text for warned in results.warnings}
         # A training that was done before, or that goes on, is not checked again.
-        notes = [note for note in read_notes(model_run.uri) if note not in known]
+        told = verdict.read(model_run.uri)
+        notes = [note for note in told.get("notes", ()) if note not in known]
         results.warnings += [Warned("Trainer", note) for note in notes]
-        if batch := read_batch(model_run.uri):
+        if batch := told.get("batch"):
             results.notes = [*results.notes, f"Trainer: {batch}"]
         results.restarts = [str(Restart(**each)) for each in json.loads(history or "[]")]
     evaluator = outputs.get("Evaluator", {})

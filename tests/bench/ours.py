@@ -93,7 +93,7 @@ def trainer_spec(
         image_shape=(32, 32, 3) if declared.data.dataset == "cifar10" else (28, 28, 1),
         label_names=tuple(str(digit) for digit in range(10)),
     )
-    fn_args = _fn_args(prepared, model_dir, steps, {SETTINGS_KEY: settings.to_dict()})
+    fn_args = _fn_args(prepared, model_dir, steps, {SETTINGS_KEY: settings})
     return trainer_fn(fn_args, None)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import PAGES, Page
-from tfx_estimator.components.trainer.distribution_argument import read_distribution
+from tfx_estimator.components.trainer.arguments import read_distribution
 from tfx_estimator.pipeline.base.errors import DeclarationError
 
 pytestmark = pytest.mark.unit

@@ -102,7 +102,7 @@ def _free_ports(count: int) -> list[int]:
 def test_the_tutorial_trains_to_the_losses_of_its_plain_script(plain, training, module, train, others, told):
     from tfx_estimator.components.trainer.settings import Settings
 
-    settings = Settings(distribution_section={"train": train, "max_restarts": 0, **others})
+    settings = Settings(arguments={"distribution": {"train": train, "max_restarts": 0, **others}})
     model, model_run = training.run(settings, STEPS, trainer_fn="seeded.trainer_fn")
     found = dict(read_losses(f"{model_run.uri}/Format-Serving"))
     expected = plain(train["strategy"])
@@ -121,7 +121,7 @@ def test_under_two_workers_of_a_parameter_server_the_tutorial_does_its_steps(tra
     from tfx_estimator.components.trainer.settings import Settings
 
     train = {"strategy": "parameter_server", "workers": 2, "ps": 1}
-    settings = Settings(distribution_section={"train": train, "max_restarts": 0, "evaluator": True})
+    settings = Settings(arguments={"distribution": {"train": train, "max_restarts": 0, "evaluator": True}})
     model, model_run = training.run(settings, STEPS, trainer_fn=f"seeded.{name}")
     # Each worker finishes the step that it is in.
     assert STEPS <= model_run.get_float_custom_property("last_step") <= STEPS + 2

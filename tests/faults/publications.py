@@ -17,8 +17,8 @@ from tests.faults.file_operations import stop_here
 from tfx_estimator.components.trainer import executor as trainer
 from tfx_estimator.components.trainer import export
 from tfx_estimator.components.trainer.component import Driver
-from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN, Job
-from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.settings import BUILT_IN_TRAINER_FN, Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.pipeline.base.ending.signals import SignalledError, handled
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -49,7 +50,7 @@ class Supervised:
         self.values = {
             "root": str(self.root),
             "inputs": artifact_utils.jsonify_artifact_dict(digits),
-            "settings": settings.to_dict(),
+            "settings": dataclasses.asdict(settings),
         }
         self.executions = 0
 

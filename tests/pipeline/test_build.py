@@ -7,6 +7,15 @@ import subprocess
 import sys
 
 import pytest
+from tfx.dsl.compiler.compiler import Compiler
+
+from tfx_estimator import PipelineFolders, create_pipeline, load_declaration
+from tfx_estimator.components.evaluator.eval_config import eval_config
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.tuner.argument import TUNE_KEY
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 
 pytestmark = pytest.mark.unit
 
@@ -24,10 +33,6 @@ NODES = [
 
 
 def build(tmp_path, *overrides: str, folders=None):
-    from tfx_estimator.pipeline.build import create_pipeline
-    from tfx_estimator.pipeline.config import load
-    from tfx_estimator.pipeline.folders import PipelineFolders
-
     loaded = load("digits", overrides)
     return create_pipeline(loaded.declaration, folders or PipelineFolders(str(tmp_path), "digits"), loaded.search_paths)
 
@@ -57,8 +62,6 @@ def test_the_evaluator_reads_the_test_split_where_one_is_declared(plain, tmp_pat
 
 
 def settings(pipeline):
-    from tfx_estimator.components.trainer.settings import Settings
-
     return Settings.of(component(pipeline, "Trainer").exec_properties)
 
 
@@ -78,8 +81,6 @@ def network(num_classes):
 
 
 def test_what_was_loaded_says_by_itself_where_its_modules_are(tmp_path, monkeypatch):
-    from tfx_estimator import PipelineFolders, create_pipeline, load_declaration
-
     (tmp_path / "beside.py").write_text(OWN)
     (tmp_path / "own.yaml").write_text(
         "name: own\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}}\n"
@@ -95,25 +96,6 @@ def test_what_was_loaded_says_by_itself_where_its_modules_are(tmp_path, monkeypa
     assert "trainer.model" in settings(whole).declared
     # TFX imports the preprocessing_fn by its name.
     assert str(tmp_path) in sys.path
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"declaration": "digits"}, "create_pipeline(load_declaration('digits'), folders)"),
-        ({"declaration": {"name": "mine"}}, "is an object, builtins.dict"),
-        ({"folders": "runs"}, "PipelineFolders('runs', loaded.declaration.name)"),
-        ({"folders": None}, "the folders are an object, builtins.NoneType"),
-    ],
-)
-def test_what_is_no_declaration_and_no_folders_is_refused(tmp_path, given, told):
-    from tfx_estimator import DeclarationError, PipelineFolders, create_pipeline, load_declaration
-
-    arguments = {"declaration": load_declaration("digits"), "folders": PipelineFolders(str(tmp_path), "digits")}
-    with pytest.raises(DeclarationError) as refused:
-        create_pipeline(**{**arguments, **given})
-    assert told in str(refused.value)
-    assert "expected" in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -158,32 +140,12 @@ def test_two_pipelines_of_one_process_have_settings_of_their_own(tmp_path):
     assert not [name for name in os.environ if "RESOLVED" in name]
 
 
-def test_thresholds_hold_for_the_whole_and_not_for_each_slice():
-    from tfx_estimator.components.evaluator.eval_config import eval_config
-    from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
-
-    config = eval_config(EvaluatorSection(min_accuracy=0.9, max_accuracy_drop=0.02))
-    (accuracy,) = [m for m in config.metrics_specs[0].metrics if m.class_name == "SparseCategoricalAccuracy"]
-    assert not accuracy.HasField("threshold")
-    (threshold,) = accuracy.per_slice_thresholds
-    assert not threshold.slicing_specs[0].feature_keys
-    assert threshold.threshold.value_threshold.lower_bound.value == pytest.approx(0.9)
-    assert threshold.threshold.change_threshold.absolute.value == pytest.approx(-0.02)
-    assert [list(spec.feature_keys) for spec in config.slicing_specs] == [[], ["label"]]
-
-
 def test_no_baseline_is_compared_where_the_declaration_says_so():
-    from tfx_estimator.components.evaluator.eval_config import eval_config
-    from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
-
     config = eval_config(EvaluatorSection(max_accuracy_drop=None))
     assert not config.metrics_specs[0].metrics[0].per_slice_thresholds[0].threshold.HasField("change_threshold")
 
 
 def test_without_metrics_the_configuration_is_as_it_was():
-    from tfx_estimator.components.evaluator.eval_config import eval_config
-    from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
-
     text = """
       model_specs { signature_name: "serving_default" label_key: "label" }
       slicing_specs { }
@@ -226,8 +188,6 @@ def test_metrics_that_can_be_measured_are_built(tmp_path, metric):
     ],
 )
 def test_metrics_that_cannot_be_measured_are_told_before_anything_runs(tmp_path, metric, parts):
-    from tfx_estimator.pipeline.base.errors import DeclarationError
-
     with pytest.raises(DeclarationError) as caught:
         build(tmp_path, f"evaluator.metrics=[{metric}]")
     assert all(part in str(caught.value) for part in parts)
@@ -236,7 +196,6 @@ def test_metrics_that_cannot_be_measured_are_told_before_anything_runs(tmp_path,
 def test_only_slices_by_what_a_preprocessing_fn_adds_read_the_transform_graph(plain, tmp_path, monkeypatch):
     (tmp_path / "adding.py").write_text("def preprocessing_fn(inputs): pass\n")
     monkeypatch.chdir(tmp_path)
-    from tfx.dsl.compiler.compiler import Compiler
 
     own = ("transform.preprocessing_fn=adding:preprocessing_fn", "evaluator.slices=[[label, ink]]")
     nodes = [node.pipeline_node for node in Compiler().compile(build(tmp_path, *own)).nodes]
@@ -254,8 +213,6 @@ def test_components_that_are_not_used_are_not_imported():
 
 
 def test_a_tuner_stands_before_the_trainer_and_feeds_it(plain, tmp_path):
-    from tfx_estimator.components.tuner.argument import TUNE_KEY
-
     pipeline = build(tmp_path, "tune.ranges.trainer.optimizer.learning_rate=[0.01, 0.1]")
     assert [node.id for node in pipeline.components] == [*NODES[:5], "Tuner", *NODES[5:]]
     tuner, trainer = component(pipeline, "Tuner"), component(pipeline, "Trainer")

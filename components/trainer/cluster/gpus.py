@@ -26,15 +26,7 @@ def allotted_gpus(environment: Mapping[str, str]) -> Optional[tuple[str, ...]]:
 
 
 def visible_gpus(gpus: Sequence[int], environment: Mapping[str, str]) -> str:
-    """Writes CUDA_VISIBLE_DEVICES for a task, within an allotment.
-
-    Args:
-        gpus: Indices, from 0.
-        environment: Of the task's process, as inherited from the supervisor.
-
-    Returns:
-        The variable's value. A GPU beyond the allotment is left out.
-    """
+    """Writes CUDA_VISIBLE_DEVICES for a task, within an allotment."""
     allotted = allotted_gpus(environment)
     if allotted is None:
         return ",".join(map(str, gpus))

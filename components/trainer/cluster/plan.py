@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable, Iterator
 from typing import Optional
+
+from tfx.types import artifact_utils
 
 from tfx_estimator.components.trainer.cluster.gpus import allotted_gpus
 from tfx_estimator.components.trainer.cluster.ports import free_ports
+from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
 from tfx_estimator.components.trainer.cluster.tf_config import Cluster, TfConfig, tf_configs
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.task_spec import (
     CHIEF,
     EVALUATOR,
-    EXPORTER,
     PS,
-    REPLICA_CHECK,
     WORKER,
     TaskSpec,
 )
@@ -21,40 +25,26 @@ from tfx_estimator.pipeline.base.cpus import available_cpus
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.runtime import count_gpus
 
 _Gpus = Optional[tuple[int, ...]]
 
 logger = get_logger("trainer")
 
-
-def single_task(attempt: int) -> list[TaskSpec]:
-    """The one task of a training without a cluster."""
-    return [TaskSpec(CHIEF, 0, attempt)]
-
-
-def exporter_task(attempt: int) -> list[TaskSpec]:
-    """The task that evaluates and exports after a cluster without an evaluator: none of its tasks does."""
-    return [TaskSpec(EXPORTER, 0, attempt)]
+_OPEN = (
+    "the ports of the training cluster are open, without authentication, to all who reach this machine: TensorFlow "
+    "listens on every address; because "
+)
 
 
-def replica_check_task(attempt: int) -> list[TaskSpec]:
-    """The task that tries the user's loss under several replicas."""
-    return [TaskSpec(REPLICA_CHECK, 0, attempt)]
+def alone(kind: str) -> Callable[[int], list[TaskSpec]]:
+    """Makes the one task of an attempt that has no others beside it."""
+    return lambda attempt: [TaskSpec(kind, 0, attempt)]
 
 
 def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
-    """The tasks of a cluster on this machine, on fresh ports.
-
-    Args:
-        attempt: From 1.
-
-    Returns:
-        Chief, workers, parameter servers and, if declared, the evaluator.
-
-    Raises:
-        DeclarationError: GPUs are listed by index for processes of which each needs its own.
-    """
+    """The tasks of a cluster on this machine, on fresh ports."""
     train = distribution.train
     counts = {CHIEF: 1, WORKER: train.worker_count - 1, PS: train.ps_count}
     ports = iter(free_ports(sum(counts.values())))
@@ -82,18 +72,7 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
 
 
 def resolve_distribution(distribution: Distribution, place: Optional[TfConfig]) -> Distribution:
-    """Finds out how many tasks train: those of somebody else's cluster, else those that are declared, or the default.
-
-    Args:
-        distribution: What was declared; `workers` and `ps` may be left out.
-        place: The cluster that TF_CONFIG describes; None if the tasks are started on this machine.
-
-    Returns:
-        The section, with `workers` and `ps`.
-
-    Raises:
-        DeclarationError: The cluster is not the declared one.
-    """
+    """Counts the tasks that train: of somebody else's cluster, else those that are declared, or the default."""
     if place is None:
         return distribution.resolved()
     train = distribution.train
@@ -122,15 +101,7 @@ def resolve_distribution(distribution: Distribution, place: Optional[TfConfig]) 
 
 
 def own_place(place: TfConfig, distribution: Distribution, attempt: int) -> list[TaskSpec]:
-    """This process's task in a cluster that somebody else started, and that TF_CONFIG describes.
-
-    Args:
-        place: The cluster, and this task of it.
-        attempt: From 1.
-
-    Raises:
-        DeclarationError: The cluster is not the declared one.
-    """
+    """This process's task in a cluster that somebody else started, and that TF_CONFIG describes."""
     devices = resolve_distribution(distribution, place).train.devices
     gpus: dict[str, _Gpus] = {CHIEF: _declared_gpus(devices), WORKER: _declared_gpus(devices), PS: ()}
     task = place.task
@@ -203,3 +174,24 @@ def _shares(tasks: int) -> list[tuple[tuple[int, ...], Optional[int]]]:
     if available < len(cores):
         return [((), each)] * tasks
     return [(tuple(cores[index * each : (index + 1) * each]), None) for index in range(tasks)]
+
+
+@contextlib.contextmanager
+def cluster_network(job: Job, distribution: Distribution) -> Iterator[tuple[int, ...]]:
+    """Makes the network that the tasks of a cluster share."""
+    if distribution.network == "host":
+        yield ()
+        return
+    inputs = artifact_utils.parse_artifact_dict(job.inputs).values()
+    uris = [job.training_dir, *(artifact.uri for channel in inputs for artifact in channel)]
+    remote = any(map(is_address, uris))
+    with contextlib.ExitStack() as stack:
+        fds: tuple[int, ...] = ()
+        if remote:
+            logger.warning(f"{_OPEN}data or results lie on another machine")
+        else:
+            try:
+                fds = stack.enter_context(PrivateNetwork()).fds
+            except NoPrivateNetworkError as error:
+                logger.warning(f"{_OPEN}{error}")
+        yield fds

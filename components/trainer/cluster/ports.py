@@ -18,9 +18,6 @@ def free_ports(count: int) -> list[int]:
     TensorFlow's server listens on all interfaces whatever its address says, so a port must be free on all of them.
     Between this call and the task's start any other process may take a port: the task then ends at once, and the
     supervisor starts the cluster again on fresh ports.
-
-    Raises:
-        OSError: There are not as many.
     """
     ports: list[int] = []
     with contextlib.ExitStack() as held:

@@ -26,25 +26,10 @@ _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
 _CAPABILITY_VERSION_3 = 0x20080522
 _DEADLINE_SECONDS = 10.0
-# Switches of the kernel that can forbid namespaces, and the value that does.
-_SWITCHES = {
-    "/proc/sys/kernel/unprivileged_userns_clone": "0",
-    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1",
-    "/proc/sys/user/max_user_namespaces": "0",
-    "/proc/sys/user/max_net_namespaces": "0",
-}
 
 
 class NoPrivateNetworkError(Exception):
-    """This process cannot have a private network.
-
-    Args:
-        reason: Why, in a clause that may follow "because".
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """This process cannot have a private network; says why, in a clause that may follow "because"."""
 
 
 class PrivateNetwork:
@@ -64,8 +49,6 @@ class PrivateNetwork:
         self.fds: tuple[int, ...] = ()
 
     def __enter__(self) -> PrivateNetwork:
-        if sys.platform != "linux":
-            raise NoPrivateNetworkError(f"{sys.platform} has no network namespaces, as Linux has")
         ours, theirs = socket.socketpair()
         with ours, theirs:
             # In another process, because a process with threads cannot change its namespaces.
@@ -81,12 +64,8 @@ class PrivateNetwork:
                     timeout=_DEADLINE_SECONDS,
                     pass_fds=(theirs.fileno(),),
                 )
-            except subprocess.TimeoutExpired:
-                raise NoPrivateNetworkError(
-                    f"making a network namespace took longer than {_DEADLINE_SECONDS:g} s"
-                ) from None
-            except OSError as error:
-                raise NoPrivateNetworkError(f"no process could be started to make it: {error}") from error
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise NoPrivateNetworkError(f"the process that makes a network namespace failed: {error}") from error
             if done.returncode:
                 said = done.stderr.splitlines()[-1:] or [f"the process that makes it ended with {done.returncode}"]
                 raise NoPrivateNetworkError(said[0])
@@ -104,13 +83,6 @@ def enter(fds: Sequence[int]) -> None:
     """Moves this process into a private network, for good, and closes the descriptors.
 
     Its user and its capabilities stay what they are. So does a parent-death signal that is already set.
-
-    Args:
-        fds: `PrivateNetwork.fds`, inherited.
-
-    Raises:
-        RuntimeError: This process has other threads: they would stay outside.
-        OSError: The kernel refuses.
     """
     if not fds:
         return
@@ -128,11 +100,7 @@ def enter(fds: Sequence[int]) -> None:
 
 
 def _make(channel: int) -> None:
-    """Makes the namespaces and sends their descriptors.
-
-    Args:
-        channel: Descriptor of the socket to send them by.
-    """
+    """Makes the namespaces and sends their descriptors."""
     try:
         try:
             _unshare(_CLONE_NEWNET)
@@ -144,10 +112,9 @@ def _make(channel: int) -> None:
         # Tries once to enter, as the tasks will.
         enter(fds)
     except OSError as error:
-        switches = "".join(f"; {path} is {value}" for path, value in _SWITCHES.items() if _read(path) == value)
         # unshare(2) reports a limit that is reached as ENOSPC.
         what = "no more namespaces are allowed" if error.errno == errno.ENOSPC else error.strerror or error
-        sys.exit(f"this process may not make a network namespace: {what}{switches}")
+        sys.exit(f"this process may not make a network namespace: {what}")
 
 
 def _make_with_user_namespace() -> list[int]:
@@ -180,7 +147,8 @@ def _make_with_user_namespace() -> list[int]:
 def _map_ids(pid: int, kind: str, own: int) -> None:
     """Maps all ids to themselves if that is permitted, else the own one."""
     path = f"/proc/{pid}/{kind}_map"
-    ranges = [line.split() for line in _read(f"/proc/self/{kind}_map").splitlines()]
+    with open(f"/proc/self/{kind}_map", encoding="ascii") as file:
+        ranges = [line.split() for line in file]
     try:
         _write(path, "".join(f"{first} {first} {count}\n" for first, _, count in ranges))
     except PermissionError as error:
@@ -202,14 +170,6 @@ def _call(name: str, *arguments: object) -> None:
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
 
 
 def _write(path: str, text: str) -> None:

@@ -7,7 +7,6 @@ explicit chief, and no evaluator in the cluster. Where TF_CONFIG is not set, SLU
 from __future__ import annotations
 
 import json
-import re
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ _TYPES = (*_IN_CLUSTER, EVALUATOR)
 _MASTER = "master"
 # The first task on each node of SLURM listens on this port, the second on the next.
 _SLURM_PORT = 8888
-_ADDRESS = re.compile(r"[^\s/]+:(\d{1,5})", re.ASCII)
 _EXAMPLE = (
     '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"]}, "task": {"type": "worker", "index": 0}}, '
     "see https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable"
@@ -34,15 +32,7 @@ _UNSET = "correct the environment variable TF_CONFIG, or unset it to train in a 
 
 @dataclass(frozen=True)
 class Task:
-    """One process of a cluster.
-
-    Args:
-        type: chief, worker, ps or evaluator.
-        index: Among the tasks of that type, from 0.
-
-    Raises:
-        DeclarationError: There is no such task.
-    """
+    """One process of a cluster."""
 
     type: str
     index: int
@@ -50,8 +40,6 @@ class Task:
     def __post_init__(self) -> None:
         if self.type not in _TYPES:
             raise _wrong(f"there is no task type {reprlib.repr(self.type)}", f"one of {', '.join(_TYPES)}")
-        if self.index < 0:
-            raise _wrong(f"a task's index is {self.index}", "0 or more")
 
     @property
     def name(self) -> str:
@@ -66,9 +54,6 @@ class Cluster:
     Args:
         addresses: Task type to the `host:port` of each task, in the order of their indices: exactly one chief, and any
             number of worker and ps. Types without a task are left out; not to be changed afterwards.
-
-    Raises:
-        DeclarationError: This is no such cluster.
     """
 
     addresses: Mapping[str, tuple[str, ...]]
@@ -79,17 +64,6 @@ class Cluster:
         whole = {kind: tuple(self.addresses[kind]) for kind in _IN_CLUSTER if self.addresses.get(kind)}
         if len(whole.get(CHIEF, ())) != 1:
             raise _wrong(f"the cluster has {len(whole.get(CHIEF, ()))} chiefs", "exactly one")
-        owners: dict[str, str] = {}
-        for kind, listed in whole.items():
-            for index, address in enumerate(listed):
-                name = f"{kind}-{index}"
-                match = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
-                if not match or not 0 < int(match[1]) < 65536:
-                    raise _wrong(f"the address of {name} is {reprlib.repr(address)}", "host:port, as in localhost:2222")
-                if address in owners:
-                    what = f"{owners[address]} and {name} have the same address, {address}"
-                    raise _wrong(what, "each task at an address of its own")
-                owners[address] = name
         object.__setattr__(self, "addresses", whole)
 
     def __hash__(self) -> int:
@@ -103,14 +77,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class TfConfig:
-    """A cluster, and which of its tasks, or which evaluator beside it, this process is.
-
-    Args:
-        cluster: The tasks that train.
-
-    Raises:
-        DeclarationError: The task is not of the cluster.
-    """
+    """A cluster, and which of its tasks, or which evaluator beside it, this process is."""
 
     cluster: Cluster
     task: Task
@@ -126,30 +93,13 @@ class TfConfig:
 
 
 def tf_configs(cluster: Cluster, evaluator: bool) -> dict[Task, str]:
-    """Writes TF_CONFIG for all tasks.
-
-    Args:
-        evaluator: Whether an evaluator stands beside them.
-
-    Returns:
-        Each task's TF_CONFIG: chief, workers, parameter servers, evaluator.
-    """
+    """Writes TF_CONFIG for all tasks."""
     tasks = (*cluster.tasks, *([Task(EVALUATOR, 0)] if evaluator else []))
     return {task: TfConfig(cluster, task).to_json() for task in tasks}
 
 
 def resolve(environment: Mapping[str, str]) -> Optional[TfConfig]:
-    """Finds the cluster that this process is part of.
-
-    Args:
-        environment: TF_CONFIG decides if it is set and not blank (`{}` is a single process); else SLURM's variables.
-
-    Returns:
-        The cluster, or None for a single process.
-
-    Raises:
-        DeclarationError: What describes the cluster is wrong.
-    """
+    """Finds the cluster that this process is part of; None of a single process."""
     if text := environment.get(VARIABLE, "").strip():
         return read(text)
     return from_slurm(environment)
@@ -166,21 +116,24 @@ def read(text: str) -> Optional[TfConfig]:
     Returns:
         The cluster. None for a single process: there is no cluster, or this is the only task in it. (A lone chief
         cannot see an evaluator outside of its cluster, and is taken for a single process.)
-
-    Raises:
-        DeclarationError: It is wrong.
     """
     if not text.strip():
         return None
     try:
         whole = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _wrong(f"it is not JSON: {error}: {reprlib.repr(text)}", _EXAMPLE) from None
-    whole = _mapping(whole, "it")
-    listed = {str(kind): _listed(kind, value) for kind, value in _mapping(whole.get("cluster"), "`cluster`").items()}
-    jobs = {kind: addresses for kind, addresses in listed.items() if addresses}
-    task = _task(_mapping(whole.get("task"), "`task`"), alone=not jobs)
+        listed = {kind: _listed(kind, value) for kind, value in (whole.get("cluster") or {}).items()}
+        jobs = {kind: addresses for kind, addresses in listed.items() if addresses}
+        given = whole.get("task") or {}
+        # Without a cluster it is worker 0 unless it says otherwise.
+        given = given if jobs else {"type": WORKER, "index": 0, **given}
+        task = Task(CHIEF if given["type"] == _MASTER else given["type"], int(given["index"]))
+    except (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, RecursionError) as error:
+        what = f"it cannot be read: {type(error).__name__}: {reprlib.repr(str(error))}: {reprlib.repr(text)}"
+        raise _wrong(what, _EXAMPLE) from None
     if not jobs:
+        if task not in (Task(CHIEF, 0), Task(WORKER, 0)):
+            # A task that trained alone would overwrite what the others write.
+            raise _wrong(f"the task is {task.name}, and there is no cluster", _EXAMPLE)
         return None
     if _MASTER in jobs:
         if CHIEF in jobs:
@@ -189,7 +142,8 @@ def read(text: str) -> Optional[TfConfig]:
     if CHIEF not in jobs and WORKER not in jobs:
         raise _wrong(f"the cluster has neither chief nor worker: {_counts(jobs)}", _EXAMPLE)
     evaluators = len(jobs.get(EVALUATOR, ()))
-    if task.index >= len(jobs.get(task.type, ())) and not (task.type == EVALUATOR and evaluators == 0):
+    is_beside = task.type == EVALUATOR and not evaluators
+    if not 0 <= task.index < len(jobs.get(task.type, ())) and not is_beside:
         raise _no_such_task(task, jobs)
     jobs.pop(EVALUATOR, None)
     if CHIEF not in jobs:
@@ -205,16 +159,6 @@ def from_slurm(environment: Mapping[str, str]) -> Optional[TfConfig]:
 
     TensorFlow's own `SlurmClusterResolver` reads the variables in the same way, but needs a GPU, and sorts the nodes by
     name, so that in `n[9-10]` each of the two would take itself for the other.
-
-    Args:
-        environment: What `srun` sets: SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST and
-            SLURM_STEP_TASKS_PER_NODE; SLURMD_NODENAME is compared if it is there.
-
-    Returns:
-        The cluster, or None if `srun` started no more than one task.
-
-    Raises:
-        DeclarationError: The variables contradict each other, or ranks go round the nodes instead of filling one first.
     """
     if "SLURM_PROCID" not in environment or environment.get("SLURM_STEP_NUM_TASKS", "1") == "1":
         return None
@@ -246,49 +190,20 @@ def from_slurm(environment: Mapping[str, str]) -> Optional[TfConfig]:
     return TfConfig(cluster, cluster.tasks[rank])
 
 
-def _mapping(value: Any, what: str) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise _wrong(f"{what} is {reprlib.repr(value)}", f"a mapping, as in {_EXAMPLE}")
-    return value
-
-
-def _listed(kind: str, value: Any) -> tuple[Any, ...]:
+def _listed(kind: str, value: Any) -> tuple[str, ...]:
     """The addresses of one type in the order of their indices."""
     if kind not in (*_TYPES, _MASTER):
         raise _wrong(f"there is no task type {reprlib.repr(kind)}", f"one of {', '.join((*_TYPES, _MASTER))}")
     if isinstance(value, dict):
-        by_index = {_index(index, f"an index of cluster.{kind}"): address for index, address in value.items()}
+        by_index = {int(index): address for index, address in value.items()}
         if sorted(by_index) != list(range(len(value))):
             # TensorFlow allows a task to know only some of the others. Then it is not known who is the chief, and how
             # many train.
             raise _wrong(f"cluster.{kind} has the indices {reprlib.repr(list(value))}", "each index from 0 on, once")
-        return tuple(address for _, address in sorted(by_index.items()))
-    if not isinstance(value, list):
+        value = [by_index[index] for index in sorted(by_index)]
+    if not isinstance(value, list) or not all(isinstance(address, str) for address in value):
         raise _wrong(f"cluster.{kind} is {reprlib.repr(value)}", 'a list of addresses, as in ["localhost:2222"]')
     return tuple(value)
-
-
-def _task(given: dict[str, Any], alone: bool) -> Task:
-    """Which task this is; if there is no cluster, it is worker 0 unless it says otherwise."""
-    missing = [key for key in ("type", "index") if key not in given]
-    if missing and not alone:
-        raise _wrong(f"task.{missing[0]} is missing beside a cluster", _EXAMPLE)
-    kind, index = given.get("type", WORKER), _index(given.get("index", 0), "task.index")
-    task = Task(CHIEF if kind == _MASTER else kind, index)
-    if alone and (task.type not in (CHIEF, WORKER) or index):
-        # A task that trained alone would overwrite what the others write.
-        raise _wrong(f"the task is {task.name}, and there is no cluster", _EXAMPLE)
-    return task
-
-
-def _index(value: Any, what: str) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    if isinstance(value, str) and re.fullmatch("[0-9]{1,9}", value):
-        return int(value)
-    raise _wrong(f"{what} is {reprlib.repr(value)}", "a whole number from 0 on")
 
 
 def _counts(jobs: Mapping[str, tuple[Any, ...]]) -> str:

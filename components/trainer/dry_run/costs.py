@@ -9,9 +9,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from tfx_estimator.components.trainer.dry_run.stand_ins import with_stand_ins
-from tfx_estimator.components.trainer.protocol.events import Event
-from tfx_estimator.components.trainer.protocol.usage import kilobytes
+from tfx_estimator.components.trainer.dry_run.trial import with_stand_ins
+from tfx_estimator.components.trainer.protocol.events import Event, kilobytes
 from tfx_estimator.components.trainer.settings import ESTIMATOR, Settings
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
@@ -79,12 +78,7 @@ class Costs:
 
 
 def run(context: TaskContext) -> None:
-    """Builds the step, and reports what it costs.
-
-    Raises:
-        UserCodeError: The code does not keep its contract.
-        DataError: The data set cannot be opened.
-    """
+    """Builds the step, and reports what it costs."""
     declaration = Declaration.parse_obj(context.settings.declaration)
 
     def begin(what: str) -> None:
@@ -133,18 +127,7 @@ def _of_batch(feature: Any, batch: int) -> Any:
 
 
 def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, Any]) -> Costs:
-    """Builds one replica's step.
-
-    Args:
-        settings: Of the Trainer: the classes, and the shape of the images.
-        spec: Of the transformed features, the label among them.
-
-    Returns:
-        What it costs; what is kept of the data is not known here.
-
-    Raises:
-        UserCodeError: The code does not keep its contract.
-    """
+    """Builds one replica's step."""
     import tensorflow as tf
 
     from tfx_estimator.components.trainer.dry_run import graph_costs

@@ -65,11 +65,7 @@ def opaque(ops: Sequence[tf.Operation]) -> list[str]:
 
 
 def dearest_flops(ops: Sequence[tf.Operation]) -> int:
-    """Adds up floating-point operations, of branches those of the dearest one.
-
-    Args:
-        ops: Of one graph, whose shapes are known.
-    """
+    """Adds up floating-point operations, of branches those of the dearest one."""
     return flops(ops) + sum(max(map(dearest_flops, branches)) for op in ops if (branches := _branches(op)))
 
 
@@ -105,11 +101,7 @@ def number_of(device: str) -> int:
 
 
 def sent_bytes(ops: Sequence[tf.Operation], devices: Mapping[tf.Operation, int]) -> int:
-    """Returns what goes from one device to another: each tensor once to each device that it was not made on.
-
-    Args:
-        devices: As of `devices_of`.
-    """
+    """Returns what goes from one device to another: each tensor once to each device that it was not made on."""
     sent = {(tensor.ref(), devices[op]): tensor for op in ops for tensor in op.inputs}
     return sum(_bytes(tensor) for (_, device), tensor in sent.items() if devices[tensor.op] != device)
 

@@ -33,13 +33,7 @@ _OPTIONS = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 
 def make_inputs(folder: str, info: SourceInfo, transform: TransformSection, examples: int) -> dict[str, list[Artifact]]:
-    """Writes what a Trainer reads: examples, their schema, and the graph of the declared preprocessing_fn.
-
-    Args:
-        folder: For all of it.
-        transform: Names the preprocessing_fn; it is called, and analyses the examples.
-        examples: Of each split; fewer, if they would take too much memory.
-    """
+    """Writes what a Trainer reads: examples, their schema, and the graph of the declared preprocessing_fn."""
     count = max(min(examples, _MOST_BYTES // info.image_bytes), 1)
     random = np.random.default_rng(_SEED)
     raw = [{IMAGE: random.bytes(info.image_bytes), LABEL: number % info.num_classes} for number in range(count)]

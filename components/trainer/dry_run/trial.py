@@ -10,16 +10,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tfx_estimator.components.trainer.dry_run.stand_ins import STEPS, with_stand_ins
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import Event
-from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings, built_in_function
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
-from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.class_weights import BALANCED
 from tfx_estimator.pipeline.config.tune import TuneSection
 from tfx_estimator.pipeline.user_source import loader
 
@@ -27,18 +26,12 @@ from tfx_estimator.pipeline.user_source import loader
 _MOST_EXAMPLES = 256
 # Of them, as many as the Evaluator's call is tried with.
 _CALLED_WITH = 8
+# What a schedule is told of a length that is not known yet.
+_STEPS = 1000
 
 
 def run(context: TaskContext) -> None:
-    """Tries a declaration's code, and reports what was tried.
-
-    Args:
-        context: Its job's settings hold the declaration; everything else of it is made here.
-
-    Raises:
-        UserCodeError: The code does not keep its contract.
-        DataError: The data set cannot be opened.
-    """
+    """Tries a declaration's code, and reports what was tried."""
     folder = context.job.training_dir
     # What libraries leave behind goes with it.
     tempfile.tempdir = folder
@@ -70,7 +63,7 @@ def run(context: TaskContext) -> None:
     _check_evaluation(declaration, inputs, info)
     # One replica; what a model may refuse of the declared distribution stays.
     kept = {"gradient_compression": trainer.distribution.train.gradient_compression}
-    settings = context.settings.with_distribution(Distribution.parse_obj({"train": kept}))
+    settings = context.settings.with_trainer(distribution={"train": kept})
     settings = dataclasses.replace(
         with_stand_ins(settings, info.num_classes),
         image_shape=info.image_shape,
@@ -92,6 +85,21 @@ def run(context: TaskContext) -> None:
     context.progress.write(Event.TRIED)
 
 
+def with_stand_ins(settings: Settings, classes: int) -> Settings:
+    """Puts a number of steps in the place of epochs, and equal weights in that of balanced ones."""
+    section = settings.trainer
+    assert section is not None
+    assert settings.declaration is not None
+    changed: dict[str, object] = {}
+    if section.train_steps is None:
+        changed.update(train_steps=_STEPS, train_epochs=None)
+    if section.class_weights == BALANCED:
+        changed["class_weights"] = [1.0] * classes
+    if not changed:
+        return settings
+    return settings.with_trainer(**changed)
+
+
 def _make_job(job: Job, settings: Settings, inputs: dict[str, Any]) -> Job:
     """What the Trainer would hand to a task of these inputs."""
     from tfx.types import artifact_utils, standard_artifacts
@@ -102,7 +110,7 @@ def _make_job(job: Job, settings: Settings, inputs: dict[str, Any]) -> Job:
     section = settings.trainer
     assert section is not None
     properties = {
-        "train_args": json.dumps({"num_steps": section.train_steps or STEPS}),
+        "train_args": json.dumps({"num_steps": section.train_steps or _STEPS}),
         "eval_args": json.dumps({"num_steps": section.eval_steps or 0}),
         "custom_config": "null",
         **built_in_function(section),
@@ -114,7 +122,7 @@ def _make_job(job: Job, settings: Settings, inputs: dict[str, Any]) -> Job:
         inputs=artifact_utils.jsonify_artifact_dict(inputs),
         outputs=artifact_utils.jsonify_artifact_dict({name: [artifact] for name, artifact in outputs.items()}),
         exec_properties=properties,
-        settings=settings.to_dict(),
+        settings=settings,
         path=paths.name_of(properties, settings),
         training_dir=os.path.join(job.training_dir, "training"),
     )
@@ -124,7 +132,7 @@ def _first_values(tune: TuneSection, folder: str) -> Any:
     """What code that reads `fn_args.hyperparameters` would be given: the first value of each range."""
     from tfx.types import standard_artifacts
 
-    from tfx_estimator.components.trainer.tuned import write_config
+    from tfx_estimator.components.trainer.settling import write_config
     from tfx_estimator.components.tuner.proposals import first_values
 
     artifact = standard_artifacts.HyperParameters()

@@ -24,7 +24,7 @@ logger = get_logger("trainer")
 
 
 class TrainingCheckpoints:
-    """What the supervisor asks of them: see `protocol.checkpoints`."""
+    """What the supervisor asks of them: see `protocol.traits`."""
 
     def __init__(self, training_dir: str) -> None:
         self._training_dir = training_dir

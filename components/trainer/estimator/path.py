@@ -20,10 +20,9 @@ from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
 from tfx_estimator.components.trainer.estimator.training import train_and_evaluate
 from tfx_estimator.components.trainer.estimator.warm_start import begin_with
 from tfx_estimator.components.trainer.protocol.events import Event
-from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN
 from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, REPLICA_CHECK, TaskSpec
 from tfx_estimator.components.trainer.replica_check import check as replica_check
-from tfx_estimator.components.trainer.settings import SETTINGS_KEY
+from tfx_estimator.components.trainer.settings import BUILT_IN_TRAINER_FN, SETTINGS_KEY
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.components.trainer.task.user_code import function_of

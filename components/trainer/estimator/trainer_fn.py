@@ -46,7 +46,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     Returns:
         `estimator`, `train_spec`, `eval_spec` and, where TFMA has EvalSavedModels, `eval_input_receiver_fn`.
     """
-    settings = Settings.from_dict((fn_args.custom_config or {}).get(SETTINGS_KEY, {}))
+    settings: Settings = (fn_args.custom_config or {}).get(SETTINGS_KEY) or Settings()
     section = settings.trainer
     if section is None:
         raise UserCodeError(

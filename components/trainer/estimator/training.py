@@ -61,7 +61,7 @@ def train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[s
         spec=spec,
         context=context,
         stop=StopHook(task.stop_file, progress, alone=not context.distribution.train.asynchronous),
-        profiler=Profiler.of(context.settings.runtime, context.job.training_dir, task, progress),
+        profiler=Profiler.of(context.settings.section, context.job.training_dir, task, progress),
         decides=deciding(context, spec["eval_spec"]) if task.evaluates else None,
     )
     train_spec, eval_spec = training.train_spec(), training.eval_spec()

@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from tfx_estimator.components.trainer.protocol.events import kilobytes, read_usage
 from tfx_estimator.components.trainer.protocol.measurement import TaskMeasurement, Window
-from tfx_estimator.components.trainer.protocol.usage import kilobytes, read_usage
 
 _LOOK_SECONDS = 0.02
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import enum
 import json
+import mmap
 import os
 import pathlib
+import struct
 import threading
 import time
 from typing import Any, Optional
 
-from tfx_estimator.components.trainer.protocol.step_cell import StepCell
-from tfx_estimator.components.trainer.protocol.usage import read_usage
-
 _BEAT_SECONDS = 1.0
+_STEP = struct.Struct("<q")
 
 
 class Event(str, enum.Enum):
@@ -57,12 +57,49 @@ def stage_after(stage: Optional[Event], event: Event) -> Event:
     return stage if stage is Event.RUNNING and event is Event.NOTICED else event
 
 
+class StepCell:
+    """A global step in a file: set without a system call, so in every step, and kept when its process is killed."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file: Optional[int] = None
+        self._map: Optional[mmap.mmap] = None
+
+    def set(self, step: int) -> None:
+        """Keeps a step."""
+        if self._map is not None:
+            _STEP.pack_into(self._map, 0, step)
+        elif self._file is not None:
+            os.pwrite(self._file, _STEP.pack(step), 0)
+        else:
+            self._begin(step)
+
+    def _begin(self, step: int) -> None:
+        with open(self._path, "w+b") as file:
+            file.write(_STEP.pack(step))
+            file.flush()
+            try:
+                self._map = mmap.mmap(file.fileno(), _STEP.size)
+            except (OSError, ValueError):
+                # Some file systems (FUSE, 9p) cannot share memory. There each step is written.
+                self._file = os.dup(file.fileno())
+
+    def get(self) -> int:
+        """Returns the step that was set last; -1 before the first."""
+        try:
+            with open(self._path, "rb") as file:
+                text = file.read(_STEP.size)
+        except FileNotFoundError:
+            return -1
+        return int(_STEP.unpack(text)[0]) if len(text) == _STEP.size else -1
+
+
 class ProgressWriter:
     """Appends events to the progress file, and keeps the present step in one beside it."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._step = _step_cell(path)
+        self._step = StepCell(f"{path}.step")
 
     def write(self, event: Event, **fields: Any) -> None:
         """Appends one event, with what belongs to it."""
@@ -78,15 +115,11 @@ class ProgressWriter:
 
 
 class ProgressReader:
-    """Reads the events that are new since the last call, and the present step.
-
-    Args:
-        path: The file; it may not be there yet.
-    """
+    """Reads the events that are new since the last call, and the present step."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._step = _step_cell(path)
+        self._step = StepCell(f"{path}.step")
         self._offset = 0
 
     def read(self) -> list[dict[str, Any]]:
@@ -106,8 +139,16 @@ class ProgressReader:
         return self._step.get()
 
 
-def _step_cell(path: str) -> StepCell:
-    return StepCell(f"{path}.step")
+def read_usage() -> dict[str, float]:
+    """Returns `cpu`, the seconds of all its threads, user and system; and `peak_rss`, its largest memory in bytes."""
+    # getrusage's ru_maxrss would include the parent's peak, from before exec.
+    return {"cpu": time.process_time(), "peak_rss": kilobytes("/proc/self/status", "VmHWM") << 10}
+
+
+def kilobytes(path: str, key: str) -> int:
+    """Reads a value of one of the kernel's files about this process."""
+    with open(path, encoding="utf-8") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(f"{key}:"))
 
 
 def beat(path: str) -> None:

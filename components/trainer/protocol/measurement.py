@@ -47,19 +47,11 @@ class Window:
         return json.dumps(dataclasses.asdict(self))
 
     def edge(self, name: str) -> str:
-        """Path of the file that appears when the chief begins, or ends, its measurement.
-
-        Args:
-            name: `begin` or `end`.
-        """
+        """Path of the file that appears when the chief begins, or ends, its measurement."""
         return os.path.join(self.folder, name)
 
     def tell_edge(self, name: str) -> None:
-        """Says that the chief begins, or ends, its measurement.
-
-        Args:
-            name: `begin` or `end`.
-        """
+        """Says that the chief begins, or ends, its measurement."""
         pathlib.Path(self.edge(name)).touch()
 
     def tell_started(self, task: str) -> None:

@@ -41,24 +41,13 @@ def ask_to_stop(path: str, step: int, over: bool = False) -> None:
 
 
 def asked_to_stop(path: str) -> Optional[int]:
-    """The step to stop at.
-
-    Args:
-        path: `TaskSpec.stop_file`.
-
-    Returns:
-        The step; None as long as nobody asked.
-    """
+    """The step to stop at; None as long as nobody asked."""
     words = _read(path)
     return int(words[0]) if words else None
 
 
 def is_over(path: str) -> bool:
-    """Tells whether training is over at the step to stop at.
-
-    Args:
-        path: `TaskSpec.stop_file`.
-    """
+    """Tells whether training is over at the step to stop at."""
     return _OVER in _read(path)
 
 

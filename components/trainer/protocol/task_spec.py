@@ -1,9 +1,10 @@
-"""What one task of a training is told."""
+"""What one task of a training is told, and the files that it and the supervisor tell each other by."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.files import write_json
@@ -15,6 +16,8 @@ EXPORTER = "exporter"
 REPLICA_CHECK = "replica_check"
 # Tries the user's code on made-up examples, before any are ingested.
 DRY_RUN = "dry_run"
+# Path of a dry run's job that only builds a step, and tells what it costs.
+COSTS = "costs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,3 +86,55 @@ class TaskSpec:
             values: dict[str, Any] = json.load(file)
         restored: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**restored)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskFiles:
+    """The files of one attempt of one task, in a local folder.
+
+    Args:
+        task: Type and index, for example `chief-0`.
+        attempt: From 1.
+    """
+
+    folder: str
+    task: str
+    attempt: int
+
+    def _path(self, suffix: str) -> str:
+        return os.path.join(self.folder, f"{self.task}.attempt-{self.attempt}.{suffix}")
+
+    @property
+    def log(self) -> str:
+        """All that the task printed."""
+        return self._path("log")
+
+    @property
+    def progress(self) -> str:
+        """The task's events."""
+        return self._path("progress.jsonl")
+
+    @property
+    def alive(self) -> str:
+        """Touched every second as long as the task's interpreter runs."""
+        return self._path("alive")
+
+    @property
+    def task_spec(self) -> str:
+        """What the task is told: see TaskSpec."""
+        return self._path("task.json")
+
+    @property
+    def error(self) -> str:
+        """The task's own error, if it had time to write it."""
+        return self._path("error.json")
+
+    @property
+    def ends(self) -> str:
+        """The stack of a task that ended without an error of its own."""
+        return self._path("ends")
+
+    @property
+    def stacks(self) -> str:
+        """The stack of a dry run, when it is asked for."""
+        return self._path("stacks")

@@ -1,8 +1,9 @@
-"""What the supervisor must know of a way of training, without importing it."""
+"""What the supervisor must know of a way of training, without importing it, and what it asks of its checkpoints."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Optional, Protocol
 
 from tfx_estimator.components.trainer.protocol.task_spec import PS
 
@@ -25,3 +26,17 @@ class PathTraits:
     serving: frozenset[str] = frozenset({PS})
     synchronous: bool = False
     needs_check: bool = False
+
+
+class Checkpoints(Protocol):
+    """The checkpoints in a training folder; made with the folder's path."""
+
+    def drop_damaged(self) -> Optional[int]:
+        """Makes the newest whole checkpoint the latest one, so that a damaged last one does not end the next attempt.
+
+        Returns:
+            The global step that training goes on from; None if there is no checkpoint.
+        """
+
+    def tidy(self) -> None:
+        """Makes the folder ready to be moved: removes what only the tasks of a cluster needed."""

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Optional
 
+import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.replica_check import verdict
-from tfx_estimator.components.trainer.replica_check.comparison import Change
-from tfx_estimator.components.trainer.replica_check.evaluation import check_evaluation
+from tfx_estimator.components.trainer.replica_check.comparison import Change, scale_of
 from tfx_estimator.components.trainer.replica_check.trial import NotTriedError, Rows, Trial
 from tfx_estimator.components.trainer.user_input.input_check import (
     Reading,
@@ -37,6 +37,8 @@ from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 
 _REPLICAS = 2
+# Of metrics.
+_NEXT_TO_0 = 1e-6
 # Trains with what many replicas share, and with what one device takes.
 _Compare = Callable[[Rows, Rows], list[Change]]
 
@@ -49,17 +51,7 @@ def section(distribution: Distribution) -> TrainStrategy:
 def run(
     make_spec: Callable[[], Spec], distribution: Distribution, strategy: tf.distribute.Strategy, training_dir: str
 ) -> None:
-    """Trains a step and evaluates a batch under two replicas and on one device, and leaves a verdict in a file.
-
-    Args:
-        make_spec: Calls the user's trainer_fn, and returns what it returns.
-        strategy: Of `section`.
-        training_dir: The training folder; a restart finds the verdict there.
-
-    Raises:
-        UserCodeError: The update or a metric under several replicas is another one than on one device, or there is
-            none; or the training's batches cannot be shared.
-    """
+    """Trains a step and evaluates a batch under two replicas and on one device, and leaves a verdict in a file."""
     alone = make_strategy(_on_cpus(distribution.train, 1))
     evaluation = make_strategy(_on_cpus(distribution.eval, _REPLICAS))
     notes: list[str] = []
@@ -76,16 +68,12 @@ def run(
                 notes += _try_training(trial, distribution, part.reading if part.whole else reading, part.whole)
         if verdict.has_replicas(distribution.eval):
             with _unknown(notes, "whether its evaluation under several replicas is that of one device"):
-                notes += check_evaluation(make_spec, trial, evaluation, distribution, reading)
+                notes += _check_evaluation(make_spec, trial, evaluation, distribution, reading)
     verdict.write(training_dir, notes, batch)
 
 
 def check_inputs(spec: Spec, distribution: Distribution) -> None:
-    """Refuses an input_fn whose tensors several replicas in step cannot share; it can be told without training.
-
-    Raises:
-        UserCodeError: It returns no data set.
-    """
+    """Refuses an input_fn whose tensors several replicas in step cannot share; it can be told without training."""
     train, evaluate, estimator = spec["train_spec"], spec["eval_spec"], spec["estimator"]
     for mode, each, needed in (
         (ModeKeys.TRAIN, train, verdict.trains_in_step(distribution.train)),
@@ -227,3 +215,51 @@ def _refuse_exact(changes: Sequence[Change], distribution: Distribution) -> None
         todo="use `minimize` of a tf.compat.v1.train optimizer; or divide the loss by "
         "tf.distribute.get_strategy().num_replicas_in_sync; or declare the strategy one_device",
     )
+
+
+def _check_evaluation(
+    make_spec: Callable[[], Spec],
+    trial: Trial,
+    strategy: tf.distribute.Strategy,
+    distribution: Distribution,
+    train: Reading,
+) -> list[str]:
+    """Evaluates a batch under several replicas, and the same on one device; returns what the user should know.
+
+    TensorFlow averages the losses that the replicas report. That is right for a mean over each replica's examples; a
+    sum over them, or a loss divided by the global batch, comes out divided by the number of replicas.
+    """
+    replicas = strategy.num_replicas_in_sync
+    reading = read_batches(make_spec(), ModeKeys.EVAL)
+    sizes = set(reading.sizes()[0].values())
+    if len(sizes) > 1 or sizes.pop() < replicas:
+        raise NotTriedError(f"EvalSpec.input_fn makes no batch that {replicas} replicas could share")
+    part = read_part(make_spec, reading, distribution, replicas, ModeKeys.EVAL)
+    alone, shared = trial.evaluate(train, part.reading if part.whole else reading, strategy, part.whole)
+    notes = []
+    # The loss first: what explains it explains the others.
+    for name in sorted(alone.keys() & shared.keys(), key=lambda name: (name != "loss", name)):
+        one, many = np.asarray(alone[name]), np.asarray(shared[name])
+        if one.dtype.kind not in "fiu" or one.shape != many.shape or np.array_equal(one, many, equal_nan=True):
+            continue
+        one, many = one.astype(np.float64), many.astype(np.float64)
+        scale = scale_of(one, many, replicas, noise=_NEXT_TO_0)
+        if scale == 1:
+            continue
+        what = f"under {replicas} replicas (trainer.distribution.eval) the evaluation's `{name}` is "
+        if scale is not None:
+            why = "it does not add up over the parts of a batch"
+            if name == "loss" and scale < 1:
+                why = "it is a sum over a replica's examples, or divided by the global batch; TensorFlow averages it"
+            raise UserCodeError(
+                f"{what}{scale:.2f} times that of one device: {why}",
+                expected="the same metrics under any number of replicas",
+                todo="in mode EVAL return the mean over the examples that the model_fn is given (tf.compat.v1 canned "
+                "Estimators: loss_reduction=SUM_OVER_BATCH_SIZE); or leave trainer.distribution.eval at one_device",
+            )
+        told = f"{many:.6g}, and {one:.6g} on one device" if not one.shape else "another one than on one device"
+        notes.append(
+            f"{what}{told}: it is computed of each replica's part of a batch by itself, such as a mean over weights"
+            + ("; tf.compat.v1.metrics.mean(values, weights) is exact" if name == "loss" else "")
+        )
+    return notes

@@ -56,12 +56,7 @@ class Trial:
         self._folder = folder
 
     def compare_updates(self, reading: Reading, many_rows: Rows, one_rows: Rows) -> list[Change]:
-        """Trains on examples of the first batch; returns a change for each variable that changed.
-
-        Raises:
-            NotTriedError: Training does not work on one device either.
-            UserCodeError: Training works on one device alone.
-        """
+        """Trains on examples of the first batch; returns a change for each variable that changed."""
         shared, alone = (self._input_fn(reading, rows) for rows in (many_rows, one_rows))
         for steps in _STEPS:
             try:
@@ -85,10 +80,6 @@ class Trial:
             train: Of the training's input_fn: a step makes the weights.
             strategy: For it, of several replicas.
             whole: Does each replica take the whole batch; else a part of it.
-
-        Raises:
-            NotTriedError: It does not work on one device either.
-            UserCodeError: It works on one device alone.
         """
         size, replicas = train.size, self._many.num_replicas_in_sync
         self._train_alone(self._input_fn(train, Rows(size // replicas * replicas)), steps=1, saves=True)

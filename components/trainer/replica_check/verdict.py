@@ -10,8 +10,8 @@ from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.cluster.plan import gpu_count
-from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN, Job
-from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.settings import BUILT_IN_TRAINER_FN
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
@@ -22,8 +22,7 @@ FILE = "replica_check.json"
 
 def is_needed(job: Job) -> bool:
     """Tells whether a training has code of the user's, several replicas in step, and no verdict yet."""
-    settings = Settings.from_dict(job.settings)
-    distribution = settings.distribution
+    settings, distribution = job.settings, job.settings.distribution
     if not (trains_in_step(distribution.train) or has_replicas(distribution.eval)):
         return False
     if fileio.exists(_path(job.training_dir)):
@@ -55,25 +54,12 @@ def _devices(strategy: Strategy) -> int:
 
 
 def write(training_dir: str, notes: list[str], batch: str = "") -> None:
-    """Keeps what the user should know of a training that is not refused: a restart finds it.
-
-    Args:
-        batch: What the global batch is made of, where that is the user's input_fn's affair.
-    """
+    """Keeps what the user should know of a training that is not refused: a restart finds it."""
     write_whole(_path(training_dir), json.dumps({"notes": notes, "batch": batch}, indent=2))
 
 
-def read_notes(training_dir: str) -> list[str]:
-    """Reads the warnings that `write` wrote; nothing if there is no verdict yet."""
-    return _read(training_dir).get("notes", [])
-
-
-def read_batch(training_dir: str) -> str:
-    """Reads what `write` wrote of the global batch."""
-    return _read(training_dir).get("batch", "")
-
-
-def _read(training_dir: str) -> dict[str, Any]:
+def read(training_dir: str) -> dict[str, Any]:
+    """Reads what `write` wrote: `notes`, the warnings, and `batch`; nothing if there is no verdict yet."""
     if not fileio.exists(_path(training_dir)):
         return {}
     with fileio.open(_path(training_dir)) as file:

@@ -36,11 +36,7 @@ class EvaluatorBeat:
         self._told, self._at = 0.0, -self._every
 
     def tell(self, worked: float) -> None:
-        """Writes that the evaluator got on, if it has since the last time.
-
-        Args:
-            worked: When it has: see `Group.worked`.
-        """
+        """Writes that the evaluator got on, if it has since the last time."""
         now = time.monotonic()
         if worked <= self._told or now - self._at < self._every:
             return
@@ -64,12 +60,7 @@ def forget(training_dir: str) -> None:
 
 
 def missing(folder: str, timeout: float) -> ExportError:
-    """Returns the error of an evaluator that does not export.
-
-    Args:
-        folder: For the model.
-        timeout: Seconds that it had.
-    """
+    """Returns the error of an evaluator that does not export."""
     return ExportError(
         f"the evaluator of this cluster left no model in {folder}",
         expected=f"one after training, and until then a sign of progress within {timeout:g} s (trainer.stall_timeout)",

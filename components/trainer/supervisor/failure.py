@@ -31,11 +31,7 @@ class Failure:
 
 
 def ended(process: TaskProcess, code: int) -> Failure:
-    """Describes a task that ended before its work was done.
-
-    Args:
-        code: Its exit code; 0 if it left by `os._exit`.
-    """
+    """Describes a task that ended before its work was done."""
     if said := process.error():
         return _raised(process, said)
     if code == STOPPED:
@@ -62,13 +58,7 @@ def ended(process: TaskProcess, code: int) -> Failure:
 
 
 def stalled(process: TaskProcess, waited: float, limit: float, deadline: str) -> Failure:
-    """Describes a task that missed a deadline.
-
-    Args:
-        waited: Seconds.
-        limit: Seconds that were allowed.
-        deadline: `start_timeout` or `stall_timeout`.
-    """
+    """Describes a task that missed a deadline."""
     what = "did not start training" if deadline == "start_timeout" else "made no progress"
     return Failure(
         process.name,

@@ -95,11 +95,7 @@ class Group:
             self._members[each.name] = _Member(self._start(each), moved=time.monotonic())
 
     def restart(self, name: str, attempt: int) -> None:
-        """Starts one task again, in its place: the same address, new files.
-
-        Args:
-            attempt: Its number, from 1.
-        """
+        """Starts one task again, in its place: the same address, new files."""
         old = self._members[name].process
         old.kill()
         task_spec = dataclasses.replace(old.task_spec, attempt=attempt)

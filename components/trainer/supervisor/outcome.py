@@ -49,14 +49,9 @@ class Outcome:
         metrics: Of the exported model's evaluation, by name.
         restarts: What went wrong on the way.
         extra_steps: Beyond those that were asked for; None if it is not known how many were done, or asked for.
-        skipped_steps: Which changed nothing, as a gradient overflowed in float16; None in another precision.
         publishes: Is this the process that publishes the model; not so for a worker in somebody else's cluster.
-        cost: Of a step, as far as it is known: see `Cost.properties`.
-        exported_step: Global step of the exported checkpoint, where it was chosen.
-        exported: Which checkpoint that was, and why; empty where it is the last as a matter of course.
-        stopped_early: Where training ended before its last step, and why; empty if it did not.
-        learning_rate: The highest, where it is scaled with the number of replicas; else empty.
-        stages: How long those of a pipeline waited for each other; empty if there are none, or it was not measured.
+        numbers: Further ones, by the names that the model run's artifact has for them; None is not known.
+        said: Texts, likewise; empty is nothing to say.
     """
 
     first_step: Optional[int]
@@ -67,13 +62,8 @@ class Outcome:
     restarts: tuple[Restart, ...] = ()
     extra_steps: Optional[int] = None
     publishes: bool = True
-    cost: dict[str, float] = dataclasses.field(default_factory=dict)
-    exported_step: Optional[int] = None
-    exported: str = ""
-    stopped_early: str = ""
-    learning_rate: str = ""
-    skipped_steps: Optional[int] = None
-    stages: str = ""
+    numbers: dict[str, Optional[float]] = dataclasses.field(default_factory=dict)
+    said: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def properties(self) -> dict[str, float]:
         """Returns the numbers that the model run's artifact carries; what is not known is not among them."""
@@ -81,27 +71,18 @@ class Outcome:
             "first_step": self.first_step,
             "last_step": self.last_step,
             "extra_steps": self.extra_steps,
-            "skipped_steps": self.skipped_steps,
-            "exported_step": self.exported_step,
             "train_seconds": self.seconds,
             "examples_per_second": self.examples_per_second,
             "restarts": sum(not restart.follows for restart in self.restarts),
             "lost_steps": sum(restart.lost_steps or 0 for restart in self.restarts),
-            **self.cost,
+            **self.numbers,
             **{f"eval_{name}": value for name, value in self.metrics.items()},
         }
         return {name: float(value) for name, value in facts.items() if value is not None}
 
     def texts(self) -> dict[str, str]:
         """Returns what the model run's artifact carries in words; what there is nothing to say of is not among them."""
-        told = {
-            "history": self.history(),
-            "exported": self.exported,
-            "stopped_early": self.stopped_early,
-            "learning_rate": self.learning_rate,
-            "stages": self.stages,
-        }
-        return {name: text for name, text in told.items() if text}
+        return {"history": self.history(), **{name: text for name, text in self.said.items() if text}}
 
     def history(self) -> str:
         """Returns the restarts as JSON, for the model run's artifact."""
@@ -109,11 +90,7 @@ class Outcome:
 
 
 def stopped(number: int, where: str) -> errors.StoppedError:
-    """Returns the error of a training that a signal has ended.
-
-    Args:
-        where: What is there to go on from.
-    """
+    """Returns the error of a training that a signal has ended."""
     return errors.StoppedError(
         f"training was ended by {signal.Signals(number).name}; {where}",
         todo="run the same again: training goes on from there",

@@ -14,8 +14,7 @@ from types import MappingProxyType
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.protocol.events import ProgressReader
-from tfx_estimator.components.trainer.protocol.job import TaskFiles
-from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.components.trainer.protocol.task_spec import TaskFiles, TaskSpec
 from tfx_estimator.pipeline.base import loopback
 from tfx_estimator.pipeline.base.ending.scratch import variables
 from tfx_estimator.pipeline.base.environment import without_other_keras

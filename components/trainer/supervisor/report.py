@@ -17,6 +17,22 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 # Events that are not logged.
 _UNTOLD = (Event.EVALUATING, Event.EXPORTING, Event.WAITING, Event.SERVING, Event.TRAINED)
 
+# What is said before the text of one that has one.
+_SAID = {
+    Event.CHOSEN: "exported is ",
+    Event.SCALED: "learning rate ",
+    Event.STAGED: "pipeline: ",
+    Event.WARMED: "",
+    Event.ENDED_EARLY: "stopped early ",
+    Event.PROFILED: "",
+}
+# Under which name the model run's artifact keeps one of these.
+_KEPT = {
+    Event.CHOSEN: "exported",
+    Event.ENDED_EARLY: "stopped_early",
+    Event.SCALED: "learning_rate",
+    Event.STAGED: "stages",
+}
 # Number of reports that the pace is computed from.
 _RECENT = 10
 
@@ -47,21 +63,15 @@ class Report:
         self._cost = Cost()
         self._restarts: list[Restart] = []
         self._noticed: list[str] = []
-        self._chosen: Optional[dict[str, Any]] = None
-        self._scaled = ""
-        self._staged = ""
-        self._ended_early: Optional[dict[str, Any]] = None
+        # The last event of each kind that has a text.
+        self._said: dict[Event, dict[str, Any]] = {}
         # The first failure since the last step: when it was, and at which step.
         self._failed: Optional[tuple[float, int]] = None
         self.publishes = True
 
     @classmethod
     def of(cls, section: Optional[TrainerSection]) -> Report:
-        """Makes the report of a training.
-
-        Args:
-            section: As `Settings.built_in`.
-        """
+        """Makes the report of a training."""
         return cls(section.global_batch_size, section.train_steps) if section else cls(None, None)
 
     def hear(self, task_spec: TaskSpec, event: dict[str, Any]) -> None:
@@ -71,47 +81,25 @@ class Report:
         if kind is Event.STEP:
             if task_spec.type == CHIEF or (task_spec.trains and not self.publishes):
                 self._step(event)
-            return
-        if kind is Event.NOTICED:
+        elif kind is Event.NOTICED:
             if event["text"] not in self._noticed:  # a restart may say it again
                 self._noticed.append(event["text"])
                 logger.warning(event["text"])
-            return
-        if kind is Event.EVALUATED:
+        elif kind is Event.EVALUATED:
             self._metrics = event["metrics"]
             # If an earlier run has done all steps, this is the first event with a step.
             self._first = event["step"] if self._first is None else self._first
             self._last = max(self._last or 0, event["step"])
-            message = "evaluation: " + ", ".join(f"{name} {value:.4f}" for name, value in self._metrics.items())
-        elif kind is Event.CHOSEN:
-            self._chosen = event
-            self._metrics = event["metrics"]
-            message = f"exported is {event['text']}"
-        elif kind is Event.SCALED:
-            self._scaled = event["text"]
-            message = f"learning rate {event['text']}"
-        elif kind is Event.STAGED:
-            self._staged = event["text"]
-            message = f"pipeline: {event['text']}"
-        elif kind is Event.WARMED:
-            message = event["text"]
-        elif kind is Event.ENDED_EARLY:
-            self._ended_early = event
-            message = f"stopped early {event['text']}"
-        elif kind is Event.PROFILED:
-            message = event["text"]
-        elif kind in _UNTOLD:
-            return
-        else:
-            message = kind.value if task_spec.type == CHIEF else f"{task_spec.name} {kind.value}"
-        logger.info(message)
+            logger.info("evaluation: " + ", ".join(f"{name} {value:.4f}" for name, value in self._metrics.items()))
+        elif kind in _SAID:
+            self._said[kind] = event
+            self._metrics = event.get("metrics", self._metrics)
+            logger.info(_SAID[kind] + event["text"])
+        elif kind not in _UNTOLD:
+            logger.info(kind.value if task_spec.type == CHIEF else f"{task_spec.name} {kind.value}")
 
     def restarted(self, restart: Restart) -> None:
-        """Takes note of a restart.
-
-        Args:
-            restart: What happened; its costs are added once training goes on.
-        """
+        """Takes note of a restart."""
         self._restarts.append(restart)
         since, step = self._failed or (time.monotonic(), restart.step)
         self._failed = (since, max(step, restart.step))
@@ -132,21 +120,21 @@ class Report:
         seconds = sum(rate[1] for rate in self._rates)
         steps = sum(rate[0] for rate in self._rates)
         return Outcome(
-            self._first,
-            self._last,
-            time.monotonic() - self._started,
-            steps * self._batch / seconds if self._batch and seconds > 0 else None,
-            self._metrics,
-            tuple(self._restarts),
-            self._extra(),
-            self.publishes,
-            self._cost.properties(self._batch),
-            self._chosen["step"] if self._chosen else None,
-            self._chosen["text"] if self._chosen else "",
-            self._ended_early["text"] if self._ended_early else "",
-            self._scaled,
-            self._skipped,
-            self._staged,
+            first_step=self._first,
+            last_step=self._last,
+            seconds=time.monotonic() - self._started,
+            examples_per_second=steps * self._batch / seconds if self._batch and seconds > 0 else None,
+            metrics=self._metrics,
+            restarts=tuple(self._restarts),
+            extra_steps=self._extra(),
+            publishes=self.publishes,
+            numbers={
+                # Which changed nothing, as a gradient overflowed in float16.
+                "skipped_steps": self._skipped,
+                "exported_step": self._said[Event.CHOSEN]["step"] if Event.CHOSEN in self._said else None,
+                **self._cost.properties(self._batch),
+            },
+            said={_KEPT[kind]: event["text"] for kind, event in self._said.items() if kind in _KEPT},
         )
 
     def _extra(self) -> Optional[int]:

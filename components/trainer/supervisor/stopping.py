@@ -14,8 +14,8 @@ from typing import Any, NoReturn, Optional
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import write_whole
-from tfx_estimator.components.trainer.protocol.checkpoints import Checkpoints
 from tfx_estimator.components.trainer.protocol.stop import ask_to_stop, asked_to_stop
+from tfx_estimator.components.trainer.protocol.traits import Checkpoints
 from tfx_estimator.components.trainer.supervisor.group import Group
 from tfx_estimator.components.trainer.supervisor.outcome import stopped
 from tfx_estimator.components.trainer.supervisor.report import Report
@@ -67,14 +67,7 @@ class Stopping:
             self._stored.forget()
 
     def end(self, group: Group, signals: Signals) -> NoReturn:
-        """Ends training at a checkpoint, as a signal asked for.
-
-        Args:
-            signals: Those that came; a second one ends it at once.
-
-        Raises:
-            StoppedError: Always.
-        """
+        """Ends training at a checkpoint, as a signal asked for."""
         number = signals.received or signal.SIGTERM
         if group.trains():
             name = signal.Signals(number).name
@@ -91,12 +84,7 @@ class Stopping:
         raise stopped(number, where)
 
     def end_early(self, group: Group, signals: Signals, is_over: Callable[[], bool]) -> None:
-        """Ends the training of a cluster at a checkpoint, as its evaluator found that it is over.
-
-        Args:
-            signals: As of `end`.
-            is_over: Tells what the evaluator has found; it is asked now and then.
-        """
+        """Ends the training of a cluster at a checkpoint, as its evaluator found that it is over."""
         due = time.monotonic() - self._looked_at >= _RECORD_SECONDS
         asks = self._report.publishes or self._stored
         if not (due and asks and group.trains()):
@@ -134,11 +122,7 @@ class Stopping:
 
 
 class StoredStop:
-    """The chief's word, beside the checkpoints.
-
-    Args:
-        stop_file: This task's own: see `protocol.stop`.
-    """
+    """The chief's word, beside the checkpoints."""
 
     def __init__(self, training_dir: str, stop_file: str) -> None:
         self._path = os.path.join(training_dir, _STORED_FILE)

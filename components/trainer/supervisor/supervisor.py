@@ -23,14 +23,10 @@ from tfx.utils import path_utils
 from tfx_estimator.components.files import poll_seconds
 from tfx_estimator.components.trainer.best.keeper import says_stop
 from tfx_estimator.components.trainer.cluster import plan
-from tfx_estimator.components.trainer.cluster.network import cluster_network
 from tfx_estimator.components.trainer.cluster.tf_config import TfConfig, resolve
-from tfx_estimator.components.trainer.protocol.checkpoints import Checkpoints
-from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, TaskSpec
-from tfx_estimator.components.trainer.protocol.traits import PathTraits
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, REPLICA_CHECK, TaskSpec
 from tfx_estimator.components.trainer.replica_check import verdict as replica_check
-from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor import evaluator_beat
 from tfx_estimator.components.trainer.supervisor.evaluator_beat import EvaluatorBeat
 from tfx_estimator.components.trainer.supervisor.failure import Failure
@@ -40,6 +36,7 @@ from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.supervisor.signals import Signals
 from tfx_estimator.components.trainer.supervisor.stopping import Stopping
+from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.pipeline.base.log import STAYS, get_logger
 from tfx_estimator.pipeline.config.paths import is_address
 
@@ -53,8 +50,6 @@ class Supervisor:
     """Starts the tasks of one training and sees them to their end.
 
     Args:
-        traits: Of the job's path.
-        checkpoints: In the job's training folder.
         logs: Local folder for the tasks' files.
         temporary: Folder for the tasks' temporary files.
         enough: Says that training has gone on long enough: the tasks are ended, and nothing is evaluated or exported.
@@ -63,29 +58,25 @@ class Supervisor:
     def __init__(
         self,
         job: Job,
-        traits: PathTraits,
-        checkpoints: Checkpoints,
         logs: str,
         temporary: str,
         enough: Optional[Callable[[], bool]] = None,
     ) -> None:
         self._job = job
-        self._traits = traits
-        self._checkpoints = checkpoints
+        self._settings = job.settings
+        self._distribution = job.settings.distribution
+        self._traits = paths.traits_of(job, self._distribution)
+        self._checkpoints = paths.checkpoints_of(job)
         self._logs = logs
         self._temporary = temporary
         self._enough = enough or (lambda: False)
-        self._settings = Settings.from_dict(job.settings)
-        self._distribution = self._settings.distribution
-        self._section = self._settings.trainer
-        self._environment = self._settings.runtime.environment
-        built_in = self._settings.built_in
+        built_in = job.settings.built_in
         self._steps = built_in.train_steps if built_in else None
         self._report = Report.of(built_in)
         self._attempt = _last_attempt(logs)
         self._job_path = os.path.join(logs, "job.json")
         self._stop_file = os.path.join(logs, "stop")
-        self._stopping = Stopping(self._stop_file, traits.synchronous, self._report, checkpoints)
+        self._stopping = Stopping(self._stop_file, self._traits.synchronous, self._report, self._checkpoints)
         self._beat: Optional[EvaluatorBeat] = None
         self._restarts = 0
         self._cause_at = -math.inf
@@ -93,14 +84,7 @@ class Supervisor:
         self._trained = False
 
     def run(self) -> Outcome:
-        """Trains.
-
-        Raises:
-            TaskFailedError: A task ended with an error, and no restart was left, or could help; or the error of this
-                project that the task itself raised.
-            TaskStalledError: The same for a missed deadline.
-            StoppedError: A signal ended training.
-        """
+        """Trains."""
         place = resolve(os.environ)
         if place is not None:
             self._job_path = os.path.join(self._logs, f"job-{place.task.name}.json")
@@ -119,7 +103,7 @@ class Supervisor:
             if place is not None:
                 self._in_cluster_of_others(place, signals)
             elif not self._distribution.train.is_cluster:
-                self._attempts(plan.single_task, signals)
+                self._attempts(plan.alone(CHIEF), signals)
             else:
                 self._own_cluster(signals)
             if signals.received:
@@ -133,14 +117,15 @@ class Supervisor:
     def _check_replicas(self, signals: Signals) -> None:
         """Tries the user's loss under several replicas, once in a training folder, and refuses what would be wrong."""
         if self._traits.needs_check and replica_check.is_needed(self._job):
-            self._attempts(plan.replica_check_task, signals)
-            if batch := replica_check.read_batch(self._job.training_dir):
+            self._attempts(plan.alone(REPLICA_CHECK), signals)
+            found = replica_check.read(self._job.training_dir)
+            if batch := found.get("batch"):
                 logger.info(batch, extra=STAYS)
-            for note in replica_check.read_notes(self._job.training_dir):
+            for note in found.get("notes", ()):
                 logger.warning(note)
 
     def _own_cluster(self, signals: Signals) -> None:
-        with cluster_network(self._job, self._distribution) as network:
+        with plan.cluster_network(self._job, self._distribution) as network:
             self._network = network
             self._attempts(
                 lambda attempt: plan.local_cluster(self._distribution, attempt), signals, over=self._is_over_early
@@ -149,7 +134,7 @@ class Supervisor:
         # Needed also with an evaluator: training may end before the step that it waits for, and then it exports
         # nothing.
         if not (self._traits.exporter == CHIEF or self._enough() or self._has_export()):
-            self._attempts(plan.exporter_task, signals)
+            self._attempts(plan.alone(EXPORTER), signals)
 
     def _in_cluster_of_others(self, place: TfConfig, signals: Signals) -> None:
         """Takes the task's place in a cluster that TF_CONFIG describes; whoever started it restarts it.
@@ -171,7 +156,7 @@ class Supervisor:
         if place.task.type != CHIEF or self._traits.exporter == CHIEF or self._has_export():
             return
         if self._traits.exporter == EXPORTER or not self._evaluator_exports(signals):
-            self._attempts(plan.exporter_task, signals)
+            self._attempts(plan.alone(EXPORTER), signals)
 
     def _attempts(
         self,
@@ -249,7 +234,7 @@ class Supervisor:
         self._report.restarted(Restart(f"{failure.task} {failure.cause}", what, group.step, follows))
 
     def _is_over_early(self) -> bool:
-        return says_stop(self._job.training_dir, self._section)
+        return says_stop(self._job.training_dir, self._settings.trainer)
 
     def _has_export(self) -> bool:
         """Has a task exported already, such as the chief of a run_fn, or an exporter that died later."""
@@ -284,7 +269,7 @@ class Supervisor:
     def _start(self, task_spec: TaskSpec) -> TaskProcess:
         task_spec = dataclasses.replace(task_spec, supervisor_pid=os.getpid(), stop_file=self._stop_file)
         network = () if task_spec.type == EXPORTER else self._network
-        return TaskProcess(self._job_path, task_spec, self._temporary, self._environment, network)
+        return TaskProcess(self._job_path, task_spec, self._temporary, self._settings.section.environment, network)
 
     def _next_attempt(self) -> int:
         self._attempt += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Optional, Protocol
 
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import ProgressWriter
-from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.config.distribution import Distribution
@@ -30,7 +30,7 @@ class TaskContext:
     @property
     def settings(self) -> Settings:
         """The Trainer's settings."""
-        return Settings.from_dict(self.job.settings)
+        return self.job.settings
 
     @property
     def distribution(self) -> Distribution:
@@ -42,13 +42,4 @@ class Path(Protocol):
     """A way of training; made without arguments, in the task's own process."""
 
     def run(self, context: TaskContext) -> None:
-        """Trains, evaluates, exports: what of it is this task's part.
-
-        Args:
-            context: What to train, and which task this is.
-
-        Raises:
-            UserCodeError: The user's code does not keep its contract.
-            ExportError: There is no whole model at the end.
-            StoppedByRequestError: The supervisor asked to stop, and the checkpoint is written.
-        """
+        """Trains, evaluates, exports: what of it is this task's part."""

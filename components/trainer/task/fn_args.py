@@ -7,7 +7,7 @@ from tfx.components.trainer import fn_args_utils
 from tfx.types import artifact_utils
 from tfx.utils import path_utils
 
-from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.job import Job
 
 
 def make_fn_args(job: Job) -> fn_args_utils.FnArgs:

@@ -10,10 +10,9 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.module_text import names_of_module
-from tfx_estimator.components.trainer.protocol.checkpoints import Checkpoints
-from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.components.trainer.protocol.traits import PathTraits
+from tfx_estimator.components.trainer.protocol.traits import Checkpoints, PathTraits
 from tfx_estimator.components.trainer.settings import ESTIMATOR, KERAS, KERAS_LOOP, RUN_FN, Settings
 from tfx_estimator.components.trainer.task.context import Path
 from tfx_estimator.pipeline.base.errors import UserCodeError
@@ -52,9 +51,6 @@ def name_of(exec_properties: dict[str, Any], settings: Settings) -> str:
 
     Args:
         settings: Of the Trainer; what they say comes first, and of that a declaration of a model.
-
-    Raises:
-        UserCodeError: The module cannot be read, or has neither function.
     """
     if section := settings.built_in:
         return section.path

@@ -16,11 +16,7 @@ _INTER_OP_THREADS = "TF_NUM_INTEROP_THREADS"
 
 
 def apply(section: TrainerSection, spin: bool) -> None:
-    """Sets it; imports TensorFlow unless all is as TensorFlow has it.
-
-    Args:
-        spin: Whether threads look for work for a while before they sleep.
-    """
+    """Sets it; imports TensorFlow unless all is as TensorFlow has it."""
     if section.environment or section.gpu.is_declared or not spin:
         for line in _apply(section, spin):
             sys.stdout.write(f"runtime: {line}\n")

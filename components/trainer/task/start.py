@@ -7,17 +7,20 @@ long since run some.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
+import sys
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn, Optional
+from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
 from tfx_estimator.components.trainer.cluster.gpus import VISIBLE_GPUS, visible_gpus
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter, beat
-from tfx_estimator.components.trainer.protocol.job import COSTS, Job, TaskFiles
 from tfx_estimator.components.trainer.protocol.stop import STOPPED, StoppedByRequestError
-from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, TaskSpec
-from tfx_estimator.components.trainer.task.threads import keep_to_quota
+from tfx_estimator.components.trainer.protocol.task_spec import COSTS, DRY_RUN, TaskFiles, TaskSpec
+from tfx_estimator.pipeline.base.cpus import available_cpus, cpu_quota
 from tfx_estimator.pipeline.base.ending.keeper import keep
 from tfx_estimator.pipeline.base.ending.leaving import leave_within
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, to_json
@@ -29,6 +32,10 @@ from tfx_estimator.pipeline.user_source.frames import unwrapped, user_lines, wit
 if TYPE_CHECKING:
     from tfx_estimator.components.trainer.task.context import TaskContext
 
+_NO_NAME = re.compile(
+    r"module '(?:tensorflow|(?:tf_)?keras|tensorflow_estimator)\b(?:\.[\w.]*)?' has no attribute '(\w+)'"
+)
+_MODULE = re.compile(r"module '(?:[\w.]*\.)?(\w+)'")
 # What TensorFlow raises if another task has gone, or a port was taken.
 _PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "PeerLostError")
 _PEER_WORDS = (
@@ -42,17 +49,11 @@ _PEER_WORDS = (
 _EXIT_SECONDS, _EXIT_SHARE = 30.0, 0.5
 # Of these, until a task is killed that Python itself cannot end.
 _KEEPERS_SHARE = 1.75
+_INTRA_OP, _INTER_OP = "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"
 
 
 def main(argv: list[str]) -> int:
-    """Runs the task.
-
-    Args:
-        argv: Paths of the job and of the task.
-
-    Returns:
-        The exit code: 0, or that of the error.
-    """
+    """Runs the task."""
     job_path, spec_path = argv
     task = TaskSpec.load(spec_path)
     files = TaskFiles(os.path.dirname(spec_path), task.name, task.attempt)
@@ -138,12 +139,41 @@ def _load(job_path: str, task: TaskSpec, files: TaskFiles) -> tuple[TaskContext,
     # Before the user's code, on each path: it may say `tf.estimator` in a run_fn as well.
     bring_back_estimator()
     context = TaskContext(Job.load(job_path), task, ProgressWriter(files.progress))
-    runtime.apply(context.settings.runtime, context.settings.spinning)
+    runtime.apply(context.settings.section, context.settings.spinning)
     if task.type == DRY_RUN:
         from tfx_estimator.components.trainer.dry_run import costs, trial
 
         return context, (costs if context.job.path == COSTS else trial).run
     return context, paths.path_of(context.job).run
+
+
+def keep_to_quota(threads: Optional[int], tf_config: str = "") -> None:
+    """Has TensorFlow make as many threads as a container may use CPUs; what is declared, or exported, goes first.
+
+    By itself it makes one for each CPU of the machine.
+
+    Args:
+        threads: Inside one op, of a task that shares the container with others; None is one for each CPU that the
+            container may use.
+        tf_config: The task's cluster; with parameter servers tasks wait for each other for ever where they run fewer
+            ops at the same time than there are workers, and one.
+    """
+    there, available = len(os.sched_getaffinity(0)), available_cpus()
+    if available == there:
+        return
+    # A task beside those that train has one thread inside an op, and many to serve.
+    ops = threads if threads and threads > 1 else available
+    os.environ.setdefault(_INTRA_OP, str(threads or available))
+    os.environ.setdefault(_INTER_OP, str(max(ops, _least_ops(tf_config))))
+    sys.stdout.write(
+        f"runtime: threads inside one op: {os.environ[_INTRA_OP]}, ops at the same time: {os.environ[_INTER_OP]}; "
+        f"this container may use {cpu_quota():g} of {there} CPUs\n"
+    )
+
+
+def _least_ops(tf_config: str) -> int:
+    cluster = json.loads(tf_config).get("cluster", {}) if tf_config else {}
+    return len(cluster.get("chief", ())) + len(cluster.get("worker", ())) + 1 if cluster.get("ps") else 1
 
 
 def _enter_network(task: TaskSpec) -> None:
@@ -162,11 +192,7 @@ def _write_error(path: str, error: BaseException) -> None:
     lines = [] if ours else user_lines(error)
     kind, inner = unwrapped(text) if not ours and not peer else ("", "")
     name, text = kind or name, without_stacks(inner or text)
-    todo = ""
-    if lines:
-        from tfx_estimator.components.trainer.task.old_code import what_to_write
-
-        todo = what_to_write(error, text) or "mend the code above"
+    todo = (_of_tensorflow_1(text) or "mend the code above") if lines else ""
     foreign = {"type": name, "what": text, "expected": "", "todo": todo}
     said = {
         **(to_json(error) if isinstance(error, TfxEstimatorError) else foreign),
@@ -175,3 +201,20 @@ def _write_error(path: str, error: BaseException) -> None:
         "peer": peer,
     }
     write_json(path, said)
+
+
+def _of_tensorflow_1(text: str) -> str:
+    """What to write in place of a name that only TensorFlow 1 has; empty where the error is of none."""
+    if not (found := _NO_NAME.search(text)) or not (module := _MODULE.search(text)):
+        return ""
+    import tensorflow as tf
+
+    # By the last name of its module: TensorFlow's own lie in packages of many names.
+    path = [*([] if module[1] == "tensorflow" else [module[1]]), found[1]]
+    holder: Any = tf.compat.v1
+    for name in path:
+        holder = getattr(holder, name, None)
+    if holder is None:
+        return ""
+    name = ".".join(path)
+    return f"write `tf.compat.v1.{name}` for `tf.{name}`, which is a name of TensorFlow 1"

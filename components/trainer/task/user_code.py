@@ -23,11 +23,7 @@ from tfx_estimator.pipeline.user_source import functions, loader
 
 
 def find_function(target: str) -> Callable:
-    """Imports `package.module:function`.
-
-    Raises:
-        UserCodeError: There is none.
-    """
+    """Imports `package.module:function`."""
     module_name, _, name = expand("trainer.model", target).partition(":")
     try:
         module = importlib.import_module(loader.import_name(module_name))
@@ -49,13 +45,7 @@ def find_function(target: str) -> Callable:
 
 
 def call_network(function: Callable, num_classes: int, params: Mapping[str, Any]) -> Any:
-    """Calls a function that returns a Keras model.
-
-    Args:
-        function: Takes the number of classes as its first argument; or knows it, if it takes no argument that must be
-            given.
-        params: `trainer.params`, by name.
-    """
+    """Calls a function that returns a Keras model."""
     arguments = inspect.signature(function).parameters
     first = next(iter(arguments.values()), None)
     if first is None or first.kind is first.VAR_KEYWORD or first.name in params:
@@ -72,12 +62,6 @@ def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
 
     A module file was packed into a wheel by TFX, with all modules beside it; it is unpacked, not installed: the tasks
     of a cluster start at once, and pip would take seconds of each, and look for a newer pip.
-
-    Args:
-        exec_properties: Of the execution: its dotted path, or a module file that defines it.
-
-    Raises:
-        UserCodeError: There is none.
     """
     module, _, wheel = (exec_properties.get(MODULE_PATH_KEY) or "").partition("@")
     if wheel:
@@ -99,14 +83,7 @@ def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
 
 
 def _parse_flags(instead: str) -> None:
-    """Has absl's flags be what their definitions say, as a script's main would: a task has no arguments for them.
-
-    Args:
-        instead: What a value that no definition has is given by.
-
-    Raises:
-        UserCodeError: They cannot be: one is required.
-    """
+    """Has absl's flags be what their definitions say, as a script's main would: a task has no arguments for them."""
     if flags.FLAGS.is_parsed():
         return
     try:

@@ -16,8 +16,7 @@ from typing import Optional
 from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
-from tfx_estimator.components.trainer.protocol.job import Job
-from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, stopped
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.supervisor.signals import Signals
@@ -57,7 +56,7 @@ class Launcher:
         self, kube: Kube, job: Job, deploy: DeploySection, name: str, logs: str, modules: Optional[Packed] = None
     ) -> None:
         self._kube, self._job, self._deploy, self._logs, self._modules = kube, job, deploy, logs, modules
-        settings = Settings.from_dict(job.settings)
+        settings = job.settings
         self._patience = settings.stall_timeout
         # The supervisors in the pods end a stalled task long before this.
         self._silence = _SILENT_TIMES * (settings.start_timeout + settings.stall_timeout)

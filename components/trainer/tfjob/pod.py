@@ -11,7 +11,7 @@ import sys
 
 from absl import logging as absl_logging
 
-from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.pipeline.base.ending import exit_code, scratch, signals
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, to_json
 from tfx_estimator.pipeline.base.importing import uncollected
@@ -72,7 +72,7 @@ def _train(job_path: str) -> None:
     with uncollected():
         light_imports.apply()
         # Imported after the change of sys.path, which the tasks inherit.
-        from tfx_estimator.components.trainer.supervise import supervise
+        from tfx_estimator.components.trainer.jobs import supervise
 
     supervise(job, logs)
 

@@ -11,8 +11,7 @@ import time
 from typing import Any
 
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, stage_after
-from tfx_estimator.components.trainer.protocol.job import TaskFiles
-from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskFiles, TaskSpec
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
 from tfx_estimator.components.trainer.supervisor.report import Report
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Optional
 
-from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.tfjob.api import Kube

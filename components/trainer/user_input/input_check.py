@@ -63,9 +63,6 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
     Args:
         mode: Of `tf.estimator.ModeKeys`: which input_fn.
         context: What it is told if it takes `input_context`; None is the only input pipeline.
-
-    Raises:
-        UserCodeError: There is none, or what the input_fn returns is no data set.
     """
     estimator: tf.estimator.Estimator = spec["estimator"]
     owner = "TrainSpec" if mode == _TRAIN else "EvalSpec"
@@ -116,12 +113,7 @@ class Part(NamedTuple):
 def read_part(
     make_spec: Callable[[], Spec], reading: Reading, distribution: Distribution, replicas: int, mode: str = _TRAIN
 ) -> Part:
-    """Finds out what each replica takes.
-
-    Args:
-        reading: Of the input_fn, as the only input pipeline.
-        mode: Of `tf.estimator.ModeKeys`: which input_fn.
-    """
+    """Finds out what each replica takes."""
     input_fn = make_spec()["train_spec" if mode == _TRAIN else "eval_spec"].input_fn
     if shared_batches.is_built_in(input_fn):
         return Part(reading, whole=False)
@@ -144,9 +136,6 @@ def check_training(
 
     Returns:
         What the global batch is made of, empty if the input_fn is the built-in one; and warnings.
-
-    Raises:
-        UserCodeError: The batches cannot be shared.
     """
     input_fn, workers = make_spec()["train_spec"].input_fn, distribution.train.worker_count
     if shared_batches.is_built_in(input_fn):

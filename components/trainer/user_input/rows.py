@@ -1,4 +1,4 @@
-"""Rows of batches: the examples of dense, sparse and ragged tensors."""
+"""Rows of batches: the examples of dense, sparse and ragged tensors; and batches that have too few."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.util import nest
 
 KINDS = (tf.TensorSpec, tf.SparseTensorSpec, tf.RaggedTensorSpec)
 
@@ -27,14 +28,7 @@ def size_of(value: Any) -> int:
 
 
 def count_rows(leaf: Any) -> tf.Tensor:
-    """Counts the examples of a batch in a graph.
-
-    Args:
-        leaf: A dense, sparse or ragged tensor.
-
-    Returns:
-        The size of the first dimension, an int64 scalar.
-    """
+    """Counts the examples of a batch in a graph."""
     if isinstance(leaf, tf.SparseTensor):
         return leaf.dense_shape[0]
     if isinstance(leaf, tf.RaggedTensor):
@@ -43,16 +37,7 @@ def count_rows(leaf: Any) -> tf.Tensor:
 
 
 def take_rows(leaf: Any, start: Any, stop: Any) -> Any:
-    """Takes rows of a batch.
-
-    Args:
-        leaf: A dense, sparse or ragged tensor, or None.
-        start: The first row, a number or an int64 scalar.
-        stop: The row after the last one.
-
-    Returns:
-        A tensor of the same kind; None of None.
-    """
+    """Takes rows of a batch."""
     if leaf is None:
         return None
     if isinstance(leaf, tf.SparseTensor):
@@ -64,28 +49,14 @@ def take_rows(leaf: Any, start: Any, stop: Any) -> Any:
 
 
 def join_rows(leaves: Sequence[Any]) -> Any:
-    """Puts batches one after the other.
-
-    Args:
-        leaves: Dense, sparse or ragged tensors, all of one kind.
-
-    Returns:
-        A tensor of that kind.
-    """
+    """Puts batches one after the other."""
     if isinstance(leaves[0], tf.SparseTensor):
         return tf.sparse.concat(0, list(leaves), expand_nonconcat_dims=True)
     return tf.concat(list(leaves), 0)
 
 
 def no_rows(spec: Any) -> Any:
-    """Makes a batch of no examples.
-
-    Args:
-        spec: Of a dense, sparse or ragged tensor of known rank.
-
-    Returns:
-        A tensor of that kind; dimensions that the spec leaves open are 0.
-    """
+    """Makes a batch of no examples."""
     shape = [0, *(size or 0 for size in spec.shape.as_list()[1:])]
     if isinstance(spec, tf.SparseTensorSpec):
         indices, values = tf.zeros([0, len(shape)], tf.int64), tf.zeros([0], spec.dtype)
@@ -94,3 +65,60 @@ def no_rows(spec: Any) -> Any:
         splits = [tf.zeros([1], spec.row_splits_dtype)] * spec.ragged_rank
         return tf.RaggedTensor.from_nested_row_splits(tf.zeros([0, *shape[spec.ragged_rank + 1 :]], spec.dtype), splits)
     return tf.zeros(shape, spec.dtype)
+
+
+def fill_short_batches(dataset: tf.data.Dataset, least: int) -> tf.data.Dataset:
+    """Gives every batch enough examples, in the same order: a short one takes some of the batch before it.
+
+    It reads one batch ahead, and nothing twice.
+
+    Args:
+        dataset: Of batches: nested structures of dense, sparse and ragged tensors, whose first dimension is the batch.
+
+    Returns:
+        The same examples in batches of at least so many, whose number differs only if one was too short. The only
+        batch may be short, if there are fewer examples; and so may all, if a tensor's rank is not known.
+    """
+    structure = dataset.element_spec
+    flat = nest.flatten(structure)
+    specs = [spec for spec in flat if isinstance(spec, KINDS)]
+    if any(spec.shape.rank is None for spec in specs):
+        return dataset
+
+    def parts(leaves: Any) -> tuple[tf.Tensor, ...]:
+        # A scan holds no ragged tensors, but what they are made of.
+        return tuple(nest.flatten(leaves, expand_composites=True))
+
+    def whole(components: tuple[tf.Tensor, ...]) -> list[Any]:
+        return nest.pack_sequence_as(specs, components, expand_composites=True)
+
+    def take_apart(_: tf.Tensor, element: Any) -> tuple[tf.Tensor, ...]:
+        return parts([leaf for leaf in nest.flatten(element) if leaf is not None])
+
+    def step(held: tuple[tf.Tensor, ...], new: tuple[tf.Tensor, ...]) -> tuple[Any, Any]:
+        leaves = whole(held), whole(new)
+        held_rows, new_rows = (count_rows(side[0]) for side in leaves)
+        rows = held_rows + new_rows
+        short = tf.logical_or(_is_short(held_rows, least), _is_short(new_rows, least))
+        # What is left after a short batch has taken its own is itself not short.
+        rest = tf.where(rows >= 2 * least, rows - least, 0)
+        # At the end no rows come, and those held go.
+        give = tf.where(tf.logical_and(short, new_rows > 0), rest, held_rows)
+        joined = [join_rows(pair) for pair in zip(*leaves)]
+        kept, given = (
+            [take_rows(leaf, *bounds) for leaf in joined] for bounds in ((give, rows), (tf.zeros_like(give), give))
+        )
+        return parts(kept), parts(given)
+
+    def pack(*components: tf.Tensor) -> Any:
+        rest = iter(whole(components))
+        return nest.pack_sequence_as(structure, [next(rest) if isinstance(spec, KINDS) else None for spec in flat])
+
+    empty = parts([no_rows(spec) for spec in specs])
+    batches = dataset.enumerate().map(take_apart).concatenate(tf.data.Dataset.from_tensors(empty))
+    scanned = batches.scan(empty, step)
+    return scanned.filter(lambda *components: count_rows(whole(components)[0]) > 0).map(pack)
+
+
+def _is_short(rows: tf.Tensor, least: int) -> tf.Tensor:
+    return tf.logical_and(rows > 0, rows < least)

@@ -15,8 +15,7 @@ from typing import Any, Optional
 import tensorflow as tf
 from tensorflow.python.util import function_utils, nest
 
-from tfx_estimator.components.trainer.user_input.rows import KINDS, count_rows, take_rows
-from tfx_estimator.components.trainer.user_input.short_batches import fill_short_batches
+from tfx_estimator.components.trainer.user_input.rows import KINDS, count_rows, fill_short_batches, take_rows
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
@@ -56,9 +55,6 @@ def share(input_fn: InputFn, in_step: bool = True, training: bool = True, input_
 
     Returns:
         An input_fn for any strategy; the same one if there is nothing to do, as of the built-in one.
-
-    Raises:
-        UserCodeError: (when it is called) It returns no data set of batches, or batches that do not divide evenly.
     """
     if is_built_in(input_fn):
         return input_fn
@@ -122,33 +118,12 @@ def call_input_fn(
     config: Any,
     context: Optional[tf.distribute.InputContext] = None,
 ) -> tf.data.Dataset:
-    """Calls an input_fn as an Estimator does.
-
-    Args:
-        input_fn: Of a TrainSpec or an EvalSpec.
-        mode: Of `tf.estimator.ModeKeys`.
-        params: The Estimator's.
-        config: The Estimator's.
-        context: What an input_fn that takes `input_context` is told; None is the only input pipeline.
-
-    Returns:
-        The data set, whose elements are batches.
-
-    Raises:
-        UserCodeError: It returns something else.
-    """
+    """Calls an input_fn as an Estimator does."""
     return check_dataset(_call(input_fn, mode, params, config, context), mode)
 
 
 def check_dataset(result: Any, mode: str) -> tf.data.Dataset:
-    """Refuses what several replicas cannot read.
-
-    Args:
-        mode: Of `tf.estimator.ModeKeys`.
-
-    Raises:
-        UserCodeError: It is no data set.
-    """
+    """Refuses what several replicas cannot read."""
     if isinstance(result, tf.data.Dataset):
         return result
     kinds = [type(part).__name__ for part in result] if isinstance(result, (tuple, list)) else None
@@ -183,20 +158,7 @@ def _call(
 def split_batches(
     dataset: tf.data.Dataset, context: tf.distribute.InputContext, in_step: bool = True, training: bool = True
 ) -> tf.data.Dataset:
-    """Takes this input pipeline's share of each batch.
-
-    Args:
-        dataset: Of batches, the same ones in every pipeline: nested structures of dense, sparse and ragged tensors.
-        context: Which of how many input pipelines this is.
-        in_step: As for `share`.
-        training: As for `share`.
-
-    Returns:
-        Batches for one replica each: as many in a row as this pipeline feeds replicas.
-
-    Raises:
-        UserCodeError: The batches are known not to divide evenly among the replicas, and must.
-    """
+    """Takes this input pipeline's share of each batch."""
     pipelines, pipeline, replicas = context.num_input_pipelines, context.input_pipeline_id, context.num_replicas_in_sync
     if pipelines > 1:
         # The parts fit together only if every pipeline makes the same batches.
@@ -240,14 +202,7 @@ def split_batches(
 
 
 def hand_out_batches(dataset: tf.data.Dataset, replicas: int) -> tf.data.Dataset:
-    """Gives whole batches to the replicas in turn, and splits those at the end that are too few for all of them.
-
-    Args:
-        dataset: Of batches of an evaluation: nested structures of dense, sparse and ragged tensors.
-
-    Returns:
-        The same examples, in as many batches as each replica takes one of in each step.
-    """
+    """Gives whole batches to the replicas in turn, and splits those at the end that are too few for all of them."""
     structure = dataset.element_spec
     names = tensor_names(dataset)
 
@@ -279,11 +234,7 @@ def hand_out_batches(dataset: tf.data.Dataset, replicas: int) -> tf.data.Dataset
 
 
 def check_divides(size: int, replicas: int) -> None:
-    """Refuses a batch that does not divide evenly among replicas.
-
-    Raises:
-        UserCodeError: It does not.
-    """
+    """Refuses a batch that does not divide evenly among replicas."""
     if size % replicas == 0:
         return
     raise UserCodeError(
@@ -295,26 +246,12 @@ def check_divides(size: int, replicas: int) -> None:
 
 
 def tensor_names(dataset: tf.data.Dataset) -> list[str]:
-    """Names the tensors of a data set's elements, for an error.
-
-    Args:
-        dataset: Of nested structures of dense, sparse and ragged tensors.
-
-    Returns:
-        Where each tensor stands, in the order of `nest.flatten`; parts that are None have no name.
-    """
+    """Names the tensors of a data set's elements, for an error."""
     return [name for name, _ in _leaves(dataset)]
 
 
 def check_batches(owner: str, dataset: tf.data.Dataset) -> None:
-    """Refuses what is known not to be batches, before there is one.
-
-    Args:
-        owner: Of the input_fn: TrainSpec or EvalSpec.
-
-    Raises:
-        UserCodeError: Its elements are single examples, or their tensors differ in their first dimension.
-    """
+    """Refuses what is known not to be batches, before there is one."""
     leaves = dict(_leaves(dataset))
     scalars = [path for path, spec in leaves.items() if spec.shape.rank == 0]
     if scalars:
@@ -330,15 +267,7 @@ def check_batches(owner: str, dataset: tf.data.Dataset) -> None:
 
 
 def check_sizes(owner: str, sizes: dict[str, int]) -> None:
-    """Refuses tensors that are not of one batch.
-
-    Args:
-        owner: Of the input_fn: TrainSpec or EvalSpec.
-        sizes: The first dimension of each tensor, by its name.
-
-    Raises:
-        UserCodeError: They differ.
-    """
+    """Refuses tensors that are not of one batch."""
     if len(set(sizes.values())) > 1:
         raise UserCodeError(
             f"the tensors that {owner}.input_fn returns differ in their first dimension: "

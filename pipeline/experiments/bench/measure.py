@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.cluster.gpus import VISIBLE_GPUS
+from tfx_estimator.components.trainer.jobs import supervise
 from tfx_estimator.components.trainer.protocol.measurement import MEASURE, TaskMeasurement, Window
-from tfx_estimator.components.trainer.supervise import supervise
 from tfx_estimator.components.trainer.supervisor.failure import RESUMES
 from tfx_estimator.pipeline.base.errors import StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.config import Declaration

@@ -212,7 +212,7 @@ class Training:
         from tfx_estimator.components.trainer import training_folder
 
         model_run = str(self.root / "model_run" / str(self.executions + 1))
-        return training_folder.locate(model_run, self.inputs, _properties(settings, steps, functions)).uri
+        return training_folder.locate(model_run, self.inputs, _properties(settings, steps, functions), settings).uri
 
 
 def _properties(settings: Any, steps: int, functions: dict[str, str]) -> dict[str, Any]:

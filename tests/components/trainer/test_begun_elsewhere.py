@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.components.trainer.test_warm_start_argument import made
+from tests.components.trainer.test_arguments import made
 from tests.equivalence.conftest import read_weights
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.base.errors import UserCodeError
@@ -59,7 +59,7 @@ def test_a_canned_estimator_begins_with_the_weights_of_another(training, tmp_pat
     for file in Path(run.uri, "Format-Serving").glob("model.ckpt-3.*"):
         (weights / file.name).write_bytes(file.read_bytes())
     prefix = str(weights / "model.ckpt-3")
-    settings = Settings.of(made(warm_start={"checkpoint": prefix, "exclude": ["*/bias"]}))
+    settings = made(warm_start={"checkpoint": prefix, "exclude": ["*/bias"]})
     _, other = training.run(settings, 2, module_file=str(modules["begun"]))
     before, begun = read_weights(prefix), read_weights(f"{other.uri}/Format-Serving")
     np.testing.assert_array_equal(begun["dnn/hiddenlayer_0/kernel"], before["dnn/hiddenlayer_0/kernel"])
@@ -69,7 +69,7 @@ def test_a_canned_estimator_begins_with_the_weights_of_another(training, tmp_pat
     assert "training begins with 1 of 6 variables" in caplog.text
     assert "dnn/hiddenlayer_1/kernel, which is [4, 5] here and [4, 3] there" in caplog.text
     # Weights that are gone by then are told with their place, before anything is trained; what goes on needs none.
-    anew = Settings.of(made(warm_start={"checkpoint": prefix}))
+    anew = made(warm_start={"checkpoint": prefix})
     for file in weights.iterdir():
         file.unlink()
     _, longer = training.run(settings, 4, module_file=str(modules["begun"]))

@@ -171,7 +171,7 @@ def test_data_that_end_early_end_the_training_of_each_task_and_nobody_trains_on(
     module_file = tmp_path / "short_module.py"
     module_file.write_text(SHORT)
     runtime = {"threads": {"inter_op": 3}, "profile": {"start_step": 10, "steps": 5}}
-    settings = Settings(distribution_section={"train": MWMS, "evaluator": evaluator}, runtime_section=runtime)
+    settings = Settings(arguments={"distribution": {"train": MWMS, "evaluator": evaluator}, **runtime})
     model, model_run = training.run(settings, module_file=str(module_file))
     number = model_run.get_float_custom_property
     assert (number("last_step"), number("restarts")) == (45, 0)
@@ -310,7 +310,7 @@ def _join(training, settings, digits, tmp_path, executions=0, stall_timeout=600.
         job = tmp_path / f"job-{number}.json"
         values = {"root": str(training.root), "inputs": artifact_utils.jsonify_artifact_dict(digits)}
         declared = settings(section, start_timeout=120.0, stall_timeout=stall_timeout)
-        values |= {"settings": declared.to_dict(), "executions": executions + number}
+        values |= {"settings": dataclasses.asdict(declared), "executions": executions + number}
         job.write_text(json.dumps(values))
         text = json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
         runs.append(

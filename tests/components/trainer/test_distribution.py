@@ -6,7 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
+from tfx.components.trainer import executor as tfx_executor
+from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
+from tfx.extensions.google_cloud_ai_platform.trainer import executor as cloud_executor
+from tfx.types import Channel, standard_artifacts
 
+from tfx_estimator.components.trainer import Trainer
+from tfx_estimator.components.trainer.estimator.distribute import distribute
+from tfx_estimator.components.trainer.executor import Executor
+from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
 
@@ -87,14 +95,12 @@ def test_a_trainer_fn_trains_to_the_same_weights_on_one_device_two_replicas_and_
     import numpy as np
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.settings import Settings
-
     module = module_file("tf.reduce_mean(each)")
     # Five batches of evaluation: two replicas do not get as many each.
     declared = ({}, {"train": MIRRORED, "eval": MIRRORED}, {"train": WORKERS})
     weights, logs = [], []
     for section in declared:
-        model, model_run = training.run(Settings(distribution_section=section), steps=40, module_file=module)
+        model, model_run = training.run(Settings(arguments={"distribution": section}), steps=40, module_file=module)
         checkpoint = tf.train.load_checkpoint(f"{model_run.uri}/Format-Serving")
         weights.append({name: checkpoint.get_tensor(name) for name in checkpoint.get_variable_to_shape_map()})
         logs.append(sorted({path.name.split(".")[0] for path in (Path(model_run.uri) / "logs").glob("*.log")}))
@@ -125,9 +131,7 @@ def test_a_trainer_fn_trains_to_the_same_weights_on_one_device_two_replicas_and_
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
 def test_a_loss_that_the_strategy_would_scale_is_refused_before_training(training, module_file):
-    from tfx_estimator.components.trainer.settings import Settings
-
-    settings = Settings(distribution_section={"train": MIRRORED})
+    settings = Settings(arguments={"distribution": {"train": MIRRORED}})
     with pytest.raises(UserCodeError, match=re.escape("is 0.50 times that of one device")):
         training.run(settings, steps=40, module_file=module_file("tf.reduce_sum(each) / 48"))
     assert [path.name for path in training.root.rglob("*.log")] == ["replica_check-0.attempt-1.log"]
@@ -137,8 +141,6 @@ def test_a_loss_that_the_strategy_would_scale_is_refused_before_training(trainin
 @pytest.mark.unit
 def test_workers_shuffle_alike_where_the_run_config_has_no_seed(tmp_path):
     import tensorflow as tf
-
-    from tfx_estimator.components.trainer.estimator.distribute import distribute
 
     def seed(own: int | None, in_cluster: bool) -> int | None:
         config = tf.estimator.RunConfig(str(tmp_path), tf_random_seed=own)
@@ -151,198 +153,17 @@ def test_workers_shuffle_alike_where_the_run_config_has_no_seed(tmp_path):
     assert seed(None, in_cluster=False) is None
 
 
-def channels():
-    from tfx.types import Channel, standard_artifacts
-
-    return {
-        "examples": Channel(type=standard_artifacts.Examples),
-        "transform_graph": Channel(type=standard_artifacts.TransformGraph),
-        "trainer_fn": "user_module.trainer_fn",
-    }
-
-
-@pytest.mark.unit
-def test_the_distribution_travels_to_the_executor(monkeypatch, tmp_path):
-    from tfx_estimator.components.trainer import Trainer
-    from tfx_estimator.components.trainer.settings import Settings
-    from tfx_estimator.pipeline.config.distribution import Distribution
-
-    (tmp_path / "user_module.py").write_text("def trainer_fn(fn_args, schema): pass\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    section = {"train": WORKERS, "evaluator": True, "max_restarts": 1}
-    for given in (section, Distribution.parse_obj(section)):
-        trainer = Trainer(**channels(), distribution=given, settings=Settings(stall_timeout=9.0))
-        settings = Settings.of(trainer.exec_properties)
-        assert settings.distribution == Distribution.parse_obj(section)
-        assert settings.stall_timeout == 9.0
-    assert Settings.of(Trainer(**channels()).exec_properties).distribution == Distribution()
-
-
-@pytest.mark.unit
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"train": {"strategy": "mirored"}}, "did you mean `mirrored`?"),
-        ({"train": {"strategy": "mirrored", "worker": 2}}, "did you mean `workers`?"),
-        ({"strategy": "mirrored"}, "did you mean `train.strategy`?"),
-        ({"train": {"strategy": "mirrored", "workers": 2}}, "the strategy mirrored takes no workers"),
-        ({"train": MIRRORED, "evaluator": True}, "  evaluator: True\n"),
-        ({"train": WORKERS, "sharding": "file"}, "it is for the built-in input_fn"),
-        ({"train": {"workers": "two"}}, "a str is no number"),
-        ({1: 2}, "unknown key `1`"),
-        ("mirrored", "Trainer(distribution=…) is 'mirrored'"),
-    ],
-)
-def test_a_wrong_distribution_is_refused_when_the_pipeline_is_built(given, told):
-    from tfx_estimator.components.trainer import Trainer
-
-    with pytest.raises(DeclarationError, match=re.escape(told)):
-        Trainer(**channels(), distribution=given)
-
-
-@pytest.mark.unit
-def test_what_is_wrong_is_told_in_pythons_words(tmp_path):
-    from tfx_estimator.components.trainer import Trainer
-
-    given = {
-        "train": {"strategy": "mirrored", "workers": 2, "devices": {"cpu": 2, "gpu": 2}},
-        "evaluator": True,
-        "network": True,
-    }
-    with pytest.raises(DeclarationError) as found:
-        Trainer(**channels(), distribution=given)
-    told = str(found.value)
-    with pytest.raises(DeclarationError) as found:
-        Trainer(**channels(), distribution={**given, "network": "host"})
-    told += str(found.value)
-    for words in (
-        "network: True",
-        "give a str",
-        "train.workers: 2",
-        "remove it, or set train.strategy to",
-        "evaluator: True",
-    ):
-        assert words in told
-    for words in ("trainer.distribution", "--set", "the line", "YAML", "quotes", "null"):
-        assert words not in told
-
-
-@pytest.mark.unit
-def test_a_strategy_object_cannot_be_handed_over():
-    import numpy as np
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer import Trainer
-    from tfx_estimator.components.trainer.settings import Settings
-
-    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    for given, where in (
-        (strategy, " is"),
-        ({"train": strategy}, ": train is"),
-        ({"train": {"strategy": strategy}}, ": train.strategy is"),
-    ):
-        with pytest.raises(
-            DeclarationError, match=re.escape(f"Trainer(distribution=…){where} an object, tensorflow.")
-        ) as found:
-            Trainer(**channels(), distribution=given)
-        assert 'a dict such as {"train": {"strategy": "mirrored"' in str(found.value)
-    trainer = Trainer(**channels(), distribution={"train": {**WORKERS, "workers": np.int64(3)}})
-    assert Settings.of(trainer.exec_properties).distribution.train.workers == 3
-
-
-RUN_ESTIMATOR = """
-import tensorflow as tf
-def make(fn_args, schema): return {"estimator": tf.estimator.Estimator(1), "train_spec": 2, "eval_spec": 3}
-def run_fn(fn_args): tf.estimator.train_and_evaluate(**make(fn_args, None))
-"""
-RUN_KERAS = "def run_fn(fn_args): ...\n"
-BOTH = RUN_KERAS + "def trainer_fn(fn_args, schema): ...\n"
-
-
-@pytest.mark.unit
-@pytest.mark.parametrize(
-    ("text", "train", "told"),
-    [
-        (RUN_ESTIMATOR, WORKERS, 'trainer_fn="dist_module.make"'),
-        (RUN_ESTIMATOR, {"strategy": "parameter_server"}, "its chief would train alone, and export nothing"),
-        (RUN_KERAS, MIRRORED, None),
-        (RUN_KERAS, WORKERS, None),
-        (BOTH, WORKERS, 'trainer_fn="dist_module.trainer_fn"'),
-        (RUN_KERAS + "from elsewhere import trainer_fn\n", WORKERS, 'trainer_fn="dist_module.trainer_fn"'),
-    ],
-)
-def test_what_a_run_fn_cannot_be_given_is_refused_when_the_pipeline_is_built(tmp_path, monkeypatch, text, train, told):
-    from tfx_estimator.components.trainer import Trainer
-    from tfx_estimator.components.trainer.settings import Settings
-
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "dist_module.py").write_text(text)
-    given = {**channels(), "distribution": {"train": train}}
-    del given["trainer_fn"]
-    functions: list[dict] = [{"module_file": str(tmp_path / "dist_module.py")}]
-    # A dotted name says which is meant.
-    functions += [] if "trainer_fn" in text else [{"run_fn": "dist_module.run_fn"}]
-    for function in functions:
-        if told is None:
-            assert Settings.of(Trainer(**given, **function).exec_properties).path == "run_fn"
-            continue
-        with pytest.raises(DeclarationError, match=re.escape(told)):
-            Trainer(**given, **function)
-        Trainer(**{**given, "distribution": {"max_restarts": 1}}, **function)
-
-
-@pytest.mark.unit
-def test_of_a_module_with_both_functions_the_one_that_is_named_is_distributed(tmp_path, monkeypatch):
-    from tfx.components.trainer import executor as tfx_executor
-    from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
-
-    from tfx_estimator.components.trainer import Trainer
-    from tfx_estimator.components.trainer.settings import Settings
-
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "dist_module.py").write_text(BOTH)
-    given = {**channels(), "distribution": {"train": WORKERS}}
-    del given["trainer_fn"]
-    file = {"module_file": str(tmp_path / "dist_module.py")}
-    named = [
-        ("estimator", {"trainer_fn": "dist_module.trainer_fn"}),
-        ("run_fn", {"run_fn": "dist_module.run_fn"}),
-        ("run_fn", {**file, "custom_executor_spec": ExecutorClassSpec(tfx_executor.GenericExecutor)}),
-    ]
-    if stacks.current().has_trainer_fn_executor:
-        named.append(("estimator", {**file, "custom_executor_spec": ExecutorClassSpec(tfx_executor.Executor)}))
-    for path, how in named:
-        assert Settings.of(Trainer(**given, **how).exec_properties).path == path
-
-
-@pytest.mark.unit
-def test_one_distribution_is_enough():
-    from tfx_estimator.components.trainer import Trainer
-    from tfx_estimator.components.trainer.settings import Settings
-
-    with pytest.raises(DeclarationError, match="a distribution, and settings that hold one"):
-        Trainer(**channels(), distribution={}, settings=Settings(distribution_section={"train": WORKERS}))
-
-
 @pytest.mark.unit
 def test_the_executors_of_tfx_are_replaced_and_others_refused(monkeypatch, tmp_path):
-    from tfx.components.trainer import executor as tfx_executor
-    from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
-    from tfx.extensions.google_cloud_ai_platform.trainer import executor as cloud_executor
-
-    from tfx_estimator.components.trainer import Trainer
-    from tfx_estimator.components.trainer.executor import Executor
-
     (tmp_path / "user_module.py").write_text("def trainer_fn(fn_args, schema): pass\ndef run_fn(fn_args): pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     called = {"run_fn": tfx_executor.GenericExecutor}
     if stacks.current().has_trainer_fn_executor:
         called["trainer_fn"] = tfx_executor.Executor
-    given = channels()
-    del given["trainer_fn"]
+    given = {"examples": Channel(type=standard_artifacts.Examples)}
     for function, executor in called.items():
         user = {function: f"user_module.{function}"}
         trainer = Trainer(**given, **user, custom_executor_spec=ExecutorClassSpec(executor))
         assert trainer.executor_spec.executor_class is Executor
     with pytest.raises(DeclarationError, match="this Trainer's own executor supervises the training"):
-        Trainer(**channels(), custom_executor_spec=ExecutorClassSpec(cloud_executor.GenericExecutor))
+        Trainer(**given, run_fn="a.b", custom_executor_spec=ExecutorClassSpec(cloud_executor.GenericExecutor))

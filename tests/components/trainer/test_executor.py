@@ -274,8 +274,8 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
             f"""
             import sys
             sys.path[:] = {[path or os.getcwd() for path in sys.path]!r}
-            from tfx_estimator.components.trainer.protocol.job import Job
-            from tfx_estimator.components.trainer.supervise import supervise
+            from tfx_estimator.components.trainer.job import Job
+            from tfx_estimator.components.trainer.jobs import supervise
             supervise(Job.load(sys.argv[1]), sys.argv[2])
             """
         )
@@ -283,7 +283,7 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
     from tfx.types import artifact_utils, standard_artifacts
 
     from tests.components.trainer.conftest import TRAINER_FN
-    from tfx_estimator.components.trainer.protocol.job import Job
+    from tfx_estimator.components.trainer.job import Job
 
     outputs = {"model": [standard_artifacts.Model()], "model_run": [standard_artifacts.ModelRun()]}
     properties = {
@@ -298,7 +298,7 @@ def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_mode
         artifact_utils.jsonify_artifact_dict(outputs),
         properties,
         str(tmp_path / "training"),
-        settings(**values).to_dict(),
+        settings(**values),
         "estimator",
     )
     job.save(str(tmp_path / "job.json"))

@@ -49,6 +49,7 @@ OPERATIONAL = {
     f"{TRAINER}.estimator.recorded_params",
     f"{TRAINER}.estimator.task_hooks",
     f"{TRAINER}.estimator.traits",
+    f"{TRAINER}.job",
     f"{TRAINER}.keras",
     f"{TRAINER}.keras.agreement",
     f"{TRAINER}.keras.curves",
@@ -68,8 +69,7 @@ OPERATIONAL_ROOMS = tuple(
     f"{TRAINER}.{room}." for room in ("cluster", "dry_run", "profiling", "protocol", "replica_check", "supervisor")
 )
 OPERATIONAL_TASK = {
-    f"{TRAINER}.task.{name}"
-    for name in ("context", "light_imports", "old_code", "paths", "runtime", "start", "threads", "user_code")
+    f"{TRAINER}.task.{name}" for name in ("context", "light_imports", "paths", "runtime", "start", "user_code")
 }
 
 
@@ -127,12 +127,12 @@ def changes_settings(name: str) -> bool:
 def test_what_changes_the_settings_before_the_training_process_is_in_the_key(graph):
     before = {name for name in graph.find_upstream_modules(f"{TRAINER}.executor") if name.startswith(f"{TRAINER}.")}
     changing = {name for name in before if changes_settings(name)}
-    assert {f"{TRAINER}.{name}" for name in ("balance", "jobs", "length", "tuned")} <= changing
+    assert f"{TRAINER}.settling" in changing
     covered = set(collect_sources(declared_code(TrainerSection(model="mnist_cnn"))))
     left = {name for name in changing - covered if not name.startswith(OPERATIONAL_ROOMS)}
-    # What the first returns is itself in the key, as it is called when a pipeline is made; the second only calls the
-    # rest; the third says where training folders lie.
-    left -= {f"{TRAINER}.arguments", f"{TRAINER}.jobs", f"{TRAINER}.training_root"}
+    # What the first returns is itself in the key, as it is called when a pipeline is made; the second says where
+    # training folders lie.
+    left -= {f"{TRAINER}.arguments", f"{TRAINER}.training_root"}
     assert not left, "list each in components/trainer/source.py, or here if it decides nothing of a model"
 
 
@@ -141,7 +141,7 @@ def test_another_formula_of_balanced_weights_is_no_cached_model(project, section
     def fingerprint_of_declared() -> str:
         return fingerprint_source(declared_code(TrainerSection.parse_obj(section)))
 
-    before, file = fingerprint_of_declared(), project / "components" / "trainer" / "balance.py"
+    before, file = fingerprint_of_declared(), project / "components" / "trainer" / "settling.py"
     text = file.read_text()
     assert "share / counts[label]" in text
     file.write_text(text.replace("share / counts[label]", "(share / counts[label]) ** 0.5"))

@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 from tests.components.trainer.test_module_file import EXPORTER, TRAINER_FN
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
-from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN, WORKER, TaskSpec
 from tfx_estimator.components.trainer.settings import ESTIMATOR, KERAS, Settings
 from tfx_estimator.components.trainer.settings import RUN_FN as RUN_FN_PATH
@@ -60,7 +60,7 @@ def test_a_run_fn_that_leaves_a_thread_and_a_process(training, tmp_path):
 )
 def test_what_a_run_fn_leaves_has_longer(tmp_path, path, kind, seconds):
     settings = Settings(stall_timeout=600.0)
-    job = Job("{}", "{}", {}, str(tmp_path), settings.to_dict(), path)
+    job = Job("{}", "{}", {}, str(tmp_path), settings, path)
     context = TaskContext(job, TaskSpec(kind, 0, 1), ProgressWriter(str(tmp_path / "progress")))
     assert start._seconds_to_exit(context) == seconds
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.stack import stacks
 
@@ -94,8 +95,6 @@ def module_file(tmp_path: Path):
 
 
 def test_the_best_model_is_exported_and_metrics_may_be_vectors(training, module_file):
-    from tfx_estimator.components.trainer.settings import Settings
-
     # The first evaluation comes after 20 steps, the last after 40; the best is the one with the highest loss.
     text = TRAINER_FN.replace(
         "EXPORTERS",
@@ -124,8 +123,6 @@ def test_the_best_model_is_exported_and_metrics_may_be_vectors(training, module_
 
 def test_a_hook_that_ends_training_early_ends_it_with_a_model(training, module_file):
     import tensorflow as tf
-
-    from tfx_estimator.components.trainer.settings import Settings
 
     # To TensorFlow a FinalExporter exports at max_steps alone.
     text = TRAINER_FN.replace("EXPORTERS", EXPORTER)
@@ -165,8 +162,6 @@ def test_the_declared_best_is_what_a_final_exporter_exports_and_a_best_exporter_
 
 
 def test_what_a_run_fn_starts_and_leaves_is_ended(training, module_file, tmp_path):
-    from tfx_estimator.components.trainer.settings import Settings
-
     child, daemon = tmp_path / "child", tmp_path / "daemon"
     text = f"""
 import os, subprocess, time
@@ -202,8 +197,6 @@ def run_fn(fn_args):
     ],
 )
 def test_a_run_fn_that_prints_nothing_may_compute_as_long_as_it_likes(training, module_file, text, raised, told):
-    from tfx_estimator.components.trainer.settings import Settings
-
     text = f"""
 import subprocess, sys
 def run_fn(fn_args):
@@ -211,7 +204,7 @@ def run_fn(fn_args):
 """
     with pytest.raises(raised, match=told):
         training.run(
-            Settings(distribution_section={"max_restarts": 0}, stall_timeout=4.0), module_file=module_file(text)
+            Settings(arguments={"distribution": {"max_restarts": 0}}, stall_timeout=4.0), module_file=module_file(text)
         )
 
 
@@ -232,8 +225,6 @@ def _alive(pid: int) -> bool:
     ],
 )
 def test_a_module_that_does_not_keep_the_contract_is_refused(training, module_file, text, told):
-    from tfx_estimator.components.trainer.settings import Settings
-
     with pytest.raises((errors.UserCodeError, errors.ExportError), match=told):
         training.run(Settings(), steps=10, module_file=module_file(text))
     assert not (training.root / "model" / "1" / "Format-Serving").exists()

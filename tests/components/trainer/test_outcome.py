@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import pytest
+
+from tfx_estimator.components.trainer.protocol.events import Event
+from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
+from tfx_estimator.components.trainer.supervisor.report import Report
 
 pytestmark = pytest.mark.unit
 
@@ -12,10 +18,6 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize("batch_size", [8, None])
 @pytest.mark.parametrize(("last", "extra"), [(49, 0), (50, 0), (52, 2)])
 def test_steps_beyond_the_declared_ones_are_counted(batch_size, last, extra):
-    from tfx_estimator.components.trainer.protocol.events import Event
-    from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
-    from tfx_estimator.components.trainer.supervisor.report import Report
-
     report = Report(batch_size, total_steps=50)
     for step in (0, last):
         report.hear(TaskSpec("chief", 0, 1), {"event": Event.STEP, "step": step, "time": float(step)})
@@ -25,12 +27,6 @@ def test_steps_beyond_the_declared_ones_are_counted(batch_size, last, extra):
 
 
 def test_what_is_kept_of_an_attempt_does_not_grow_with_its_reports():
-    import pickle
-
-    from tfx_estimator.components.trainer.protocol.events import Event
-    from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
-    from tfx_estimator.components.trainer.supervisor.report import Report
-
     report, chief, sizes = Report(batch_size=8, total_steps=10_000), TaskSpec("chief", 0, 1), []
     # At first two steps a second, in the end ten.
     moment = 0.0
@@ -46,10 +42,6 @@ def test_what_is_kept_of_an_attempt_does_not_grow_with_its_reports():
 
 
 def test_steps_that_were_done_twice_are_counted_and_end_with_the_checkpoint_that_they_were_not_in():
-    from tfx_estimator.components.trainer.protocol.events import Event
-    from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
-    from tfx_estimator.components.trainer.supervisor.report import Report
-
     report = Report(batch_size=8, total_steps=50)
     for moment, (step, extra) in enumerate([(0, 0), (20, 2), (10, 1), (50, 1)]):
         told = {"event": Event.STEP, "step": step, "extra_steps": extra, "time": float(moment)}
@@ -58,10 +50,6 @@ def test_steps_that_were_done_twice_are_counted_and_end_with_the_checkpoint_that
 
 
 def test_what_is_not_known_of_a_training_is_not_told():
-    from tfx_estimator.components.trainer.protocol.events import Event
-    from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
-    from tfx_estimator.components.trainer.supervisor.report import Report
-
     chief = TaskSpec("chief", 0, 1)
     # A run_fn reports no step.
     run_fn = Report(batch_size=None, total_steps=50)
@@ -81,11 +69,6 @@ def test_what_is_not_known_of_a_training_is_not_told():
 
 
 def test_what_a_failure_cost_is_known_also_when_the_restart_failed_too():
-    from tfx_estimator.components.trainer.protocol.events import Event
-    from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
-    from tfx_estimator.components.trainer.supervisor.outcome import Restart
-    from tfx_estimator.components.trainer.supervisor.report import Report
-
     report, chief = Report(batch_size=8, total_steps=100), TaskSpec("chief", 0, 1)
     report.hear(chief, {"event": Event.STEP, "step": 78, "time": 1.0})
     report.restarted(Restart("worker-0 was killed", "all tasks were started again", 80))
@@ -101,8 +84,6 @@ def test_what_a_failure_cost_is_known_also_when_the_restart_failed_too():
 
 
 def test_a_restart_that_follows_from_another_counts_with_it():
-    from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
-
     restarts = (
         Restart("ps-0 was killed", "ps-0 was started again", 30),
         Restart("chief-0 failed", "chief-0 was started again", 32, follows=True, lost_steps=7, seconds=9.0),

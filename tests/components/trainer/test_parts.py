@@ -9,15 +9,27 @@ import subprocess
 import sys
 
 import pytest
+from tfx.proto import trainer_pb2
+from tfx.types import Channel, standard_artifacts
 
+from tfx_estimator.components.trainer import Trainer
+from tfx_estimator.components.trainer.executor import Executor
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
+from tfx_estimator.components.trainer.protocol.stop import ask_to_stop, asked_to_stop
+from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.supervisor.process import _inherited
+from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
+from tfx_estimator.model_fn.classifier import make_model_fn
+from tfx_estimator.model_fn.networks import mnist_cnn
 from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 pytestmark = pytest.mark.unit
 
 
 def test_progress_is_read_line_by_line_as_it_comes(tmp_path):
-    from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
-
     path = tmp_path / "progress.jsonl"
     reader = ProgressReader(str(path))
     assert reader.read() == []
@@ -32,8 +44,6 @@ def test_progress_is_read_line_by_line_as_it_comes(tmp_path):
 
 
 def test_the_step_of_a_killed_process_is_known(tmp_path):
-    from tfx_estimator.components.trainer.protocol.events import ProgressReader
-
     path = str(tmp_path / "progress.jsonl")
     reader = ProgressReader(path)
     assert reader.step() == -1
@@ -77,8 +87,6 @@ def test_a_stop_keeps_its_exit_code_between_processes():
 
 
 def test_the_first_word_on_the_step_to_stop_at_counts(tmp_path):
-    from tfx_estimator.components.trainer.protocol.stop import ask_to_stop, asked_to_stop
-
     path = str(tmp_path / "stop")
     assert asked_to_stop(path) is None
     for step in (120, 125):
@@ -88,28 +96,19 @@ def test_the_first_word_on_the_step_to_stop_at_counts(tmp_path):
 
 
 def test_a_job_survives_its_file(tmp_path):
-    from tfx_estimator.components.trainer.protocol.job import Job
-    from tfx_estimator.components.trainer.settings import Settings
-
     settings = Settings(stall_timeout=3.0, image_shape=(2, 3, 1), label_names=("a", "b"))
-    job = Job("{}", "{}", {"custom_config": '{"own": 1}'}, "/training", settings.to_dict(), "estimator")
+    job = Job("{}", "{}", {"custom_config": '{"own": 1}'}, "/training", settings, "estimator")
     job.save(str(tmp_path / "job.json"))
     read = Job.load(str(tmp_path / "job.json"))
     assert (read.exec_properties, read.path) == (job.exec_properties, "estimator")
-    assert Settings.from_dict(read.settings) == settings
+    assert read.settings == settings
 
 
 def test_a_trainer_without_settings_has_the_defaults():
-    from tfx_estimator.components.trainer.settings import Settings
-
     assert Settings.of({"custom_config": "null"}) == Settings()
 
 
 def test_a_whole_model_fn_is_told_from_a_network():
-    from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
-    from tfx_estimator.model_fn.classifier import make_model_fn
-    from tfx_estimator.model_fn.networks import mnist_cnn
-
     assert not is_model_fn(mnist_cnn)
     assert is_model_fn(make_model_fn(mnist_cnn))
     assert find_function("mnist_cnn") is mnist_cnn
@@ -120,20 +119,11 @@ def test_a_whole_model_fn_is_told_from_a_network():
     [("no_such_module:f", "cannot be imported"), ("tfx_estimator.model_fn.networks:mnist", "has no function")],
 )
 def test_a_function_that_is_not_there_is_told(target, told):
-    from tfx_estimator.components.trainer.task.user_code import find_function
-
     with pytest.raises(errors.UserCodeError, match=told):
         find_function(target)
 
 
 def test_the_component_takes_what_tfx_takes_and_adds_settings():
-    from tfx.proto import trainer_pb2
-    from tfx.types import Channel, standard_artifacts
-
-    from tfx_estimator.components.trainer import Trainer
-    from tfx_estimator.components.trainer.executor import Executor
-    from tfx_estimator.components.trainer.settings import Settings
-
     trainer = Trainer(
         examples=Channel(type=standard_artifacts.Examples),
         run_fn="package.module.run_fn",
@@ -150,10 +140,6 @@ def test_the_component_takes_what_tfx_takes_and_adds_settings():
 
 
 def test_a_dotted_function_is_fingerprinted_so_that_its_change_misses_the_cache(tmp_path, monkeypatch):
-    from tfx.types import Channel, standard_artifacts
-
-    from tfx_estimator.components.trainer import Trainer
-
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def properties(text: str) -> dict:
@@ -166,9 +152,6 @@ def test_a_dotted_function_is_fingerprinted_so_that_its_change_misses_the_cache(
 
 
 def test_a_task_gets_no_cluster_of_somebody_elses(monkeypatch):
-    from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
-    from tfx_estimator.components.trainer.supervisor.process import _inherited
-
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["elsewhere:1"]}}')
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
     assert "TF_CONFIG" not in _inherited(TaskSpec("chief", 0, 1))
@@ -186,9 +169,6 @@ def test_a_task_gets_no_cluster_of_somebody_elses(monkeypatch):
     ],
 )
 def test_the_tasks_of_this_machine_reach_each_other_without_a_proxy(monkeypatch, before, after):
-    from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
-    from tfx_estimator.components.trainer.supervisor.process import _inherited
-
     for name in ("no_proxy", "no_grpc_proxy"):
         monkeypatch.delenv(name, raising=False)
     for name, value in before.items():
@@ -205,8 +185,6 @@ def test_the_tasks_of_this_machine_reach_each_other_without_a_proxy(monkeypatch,
 
 
 def test_what_is_declared_of_the_machine_is_in_the_environment_and_nothing_else_is():
-    from tfx_estimator.pipeline.config.trainer import TrainerSection
-
     assert TrainerSection().environment == {}
     gpu = {"memory_growth": True, "allocator": "cuda_malloc_async", "thread_mode": "gpu_private"}
     section = TrainerSection(threads={"intra_op": 2, "inter_op": 3}, gpu=gpu, onednn=False)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from tensorflow.core.protobuf import saved_model_pb2
 
+from tfx_estimator.components.trainer import export
 from tfx_estimator.pipeline.base import errors
 
 pytestmark = pytest.mark.unit
 
 
 def test_a_damaged_saved_model_is_refused(tmp_path):
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    from tfx_estimator.components.trainer import export
-
     model = tmp_path / "model"
     with pytest.raises(errors.ExportError, match="without a model"):
         export.check(str(model))
@@ -37,8 +35,6 @@ def test_a_damaged_saved_model_is_refused(tmp_path):
 
 
 def test_adopting_a_model_replaces_an_earlier_half_one(tmp_path):
-    from tfx_estimator.components.trainer import export
-
     source, target = tmp_path / "source", tmp_path / "deep" / "target"
     source.mkdir()
     (source / "new").write_text("new")
@@ -51,10 +47,6 @@ def test_adopting_a_model_replaces_an_earlier_half_one(tmp_path):
 
 
 def test_alternative_signatures_get_the_names_of_their_inputs(tmp_path):
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    from tfx_estimator.components.trainer import export
-
     proto = saved_model_pb2.SavedModel()
     signatures = proto.meta_graphs.add().signature_def
     signatures["serving_default"].method_name = "a"

@@ -9,8 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from absl import logging as absl_logging
+from tfx.orchestration.data_types import RuntimeParameter
+from tfx.types import Channel, standard_artifacts
 
+from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY, Settings
+from tfx_estimator.components.tuner import Tuner
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.kinds import is_class
@@ -41,8 +47,6 @@ OPERATIONAL = {
 
 
 def channels() -> dict[str, Any]:
-    from tfx.types import Channel, standard_artifacts
-
     return {"examples": Channel(type=standard_artifacts.Examples)}
 
 
@@ -90,7 +94,7 @@ def test_settings_travel_whole_in_two_properties():
     # A user's own entries are the user's, whatever they are called.
     told = settings.to_properties()
     assert '"params": {"max_restarts": 2, "network": 1}' in told[SETTINGS_KEY]
-    foreign = Settings(distribution_section={"train": WORKERS, "max_restarts": 1}, stall_timeout=9.0)
+    foreign = Settings(arguments={"distribution": {"train": WORKERS, "max_restarts": 1}}, stall_timeout=9.0)
     assert Settings.of(foreign.to_properties()).distribution == foreign.distribution
     assert Settings.of(foreign.to_properties()).stall_timeout == 9.0
     assert Settings.of({"custom_config": "null"}) == Settings()
@@ -133,8 +137,6 @@ def test_an_operational_value_changes_the_blanked_property_alone(name):
     ],
 )
 def test_the_parameters_distribution_is_keyed_as_a_declarations(distribution, keyed):
-    from tfx_estimator.components.trainer import Trainer
-
     def key(section: dict[str, Any]) -> dict[str, Any]:
         trainer = Trainer(**channels(), trainer_fn="no_such.trainer_fn", distribution={"train": WORKERS, **section})
         assert trainer.driver_class.UNKEYED == (OPERATION_KEY,)
@@ -146,15 +148,11 @@ def test_the_parameters_distribution_is_keyed_as_a_declarations(distribution, ke
 @pytest.mark.parametrize("name", ["throttle_secs", "start_delay_secs"])
 def test_the_evaluators_pace_is_keyed_because_a_best_exporter_chooses_among_what_was_evaluated(name):
     sections: list[dict[str, Any]] = [{"evaluator": True}, {"evaluator": True, name: 9}]
-    one, other = (Settings(distribution_section=section).to_properties()[SETTINGS_KEY] for section in sections)
+    one, other = (Settings(arguments={"distribution": section}).to_properties()[SETTINGS_KEY] for section in sections)
     assert one != other
 
 
 def test_custom_config_is_the_users_alone():
-    from tfx.orchestration.data_types import RuntimeParameter
-
-    from tfx_estimator.components.trainer import Trainer
-
     def trainer(config: Any) -> Any:
         return Trainer(
             **channels(), run_fn="no_such.run_fn", custom_config=config, settings=Settings(stall_timeout=9.0)
@@ -169,10 +167,6 @@ def test_custom_config_is_the_users_alone():
 
 
 def test_every_parameter_that_tfx_takes_at_run_time_may_be_one():
-    from tfx.orchestration.data_types import RuntimeParameter
-
-    from tfx_estimator.components.trainer import Trainer
-
     def parameter(name: str) -> RuntimeParameter:
         return RuntimeParameter(name=name, ptype=str)
 
@@ -184,40 +178,16 @@ def test_every_parameter_that_tfx_takes_at_run_time_may_be_one():
         assert Settings.of(trainer.exec_properties).path == path
 
 
-@pytest.mark.parametrize(
-    ("given", "todo"),
-    [
-        ("a:b", 'say {}="a.b"'),
-        ("models.own:train", 'say {}="models.own.train"'),
-        ("models/own.train", 'say {}="models.own.train"'),
-        (" a.b", 'say {}="a.b"'),
-        ("..a.b", 'say {}="a.b"'),
-        ("ab", 'the function in it: {}="package.module.ab"'),
-        ("a.", 'the function in it: {}="package.module.a"'),
-        ("a.1", 'the function in it: {0}="package.module.{0}"'),
-        ("taxi_utils.py", "give the file in its place: module_file='taxi_utils.py'"),
-        ("there/taxi_utils.py:trainer_fn", "give the file in its place: module_file='there/taxi_utils.py'"),
-        (channels, f'say {{}}="{__name__}.channels"'),
-        (lambda fn_args: None, 'the function in it: {0}="package.module.{0}"'),
-    ],
-)
-def test_a_function_is_named_by_a_dotted_path(given, todo):
-    from tfx_estimator.components.trainer import Trainer
-    from tfx_estimator.components.tuner import Tuner
-    from tfx_estimator.pipeline.base.errors import DeclarationError
-
+@pytest.mark.parametrize("given", ["a:b", "models/own.train", "ab", "a.", "a.1", "taxi_utils.py", channels])
+def test_a_function_is_named_by_a_dotted_path(given):
     for component, name in ((Trainer, "run_fn"), (Trainer, "trainer_fn"), (Tuner, "trainer_fn")):
         tune = {"tune": {"ranges": {"units": [1, 2]}}} if component is Tuner else {}
-        with pytest.raises(DeclarationError) as refused:
+        with pytest.raises(DeclarationError, match="dotted path") as refused:
             component(**channels(), **{name: given}, **tune)
         assert str(refused.value).startswith(f"{component.__name__}({name}=…) is ")
-        assert refused.value.expected == "a dotted path, `package.module.function`"
-        assert todo.format(name) in refused.value.todo
 
 
 def test_a_module_may_have_a_name_that_is_no_word_of_python():
-    from tfx_estimator.components.trainer import Trainer
-
     for name in ("my-module.run_fn", "package.2nd.run_fn", "módulo.año"):
         assert Trainer(**channels(), run_fn=name).exec_properties["run_fn"] == name
 
@@ -251,8 +221,6 @@ def executor(name: str | None) -> Any:
     ],
 )
 def test_the_function_is_the_one_that_tfx_would_call(tmp_path: Path, text, named, path):
-    from tfx_estimator.components.trainer import Trainer
-
     file = tmp_path / "module.py"
     file.write_text(text)
     trainer = Trainer(**channels(), module_file=str(file), custom_executor_spec=executor(named))
@@ -269,9 +237,6 @@ def test_the_function_is_the_one_that_tfx_would_call(tmp_path: Path, text, named
     ],
 )
 def test_an_executor_that_calls_what_is_not_there_is_refused(tmp_path: Path, arguments, told):
-    from tfx_estimator.components.trainer import Trainer
-    from tfx_estimator.pipeline.base.errors import DeclarationError
-
     if text := arguments.get("module_file"):
         (tmp_path / "module.py").write_text(text)
         arguments = {**arguments, "module_file": str(tmp_path / "module.py")}
@@ -281,9 +246,6 @@ def test_an_executor_that_calls_what_is_not_there_is_refused(tmp_path: Path, arg
 
 
 def test_a_trainer_fn_is_what_the_executor_is_given_and_stands_alone():
-    from tfx_estimator.components.trainer import Trainer
-    from tfx_estimator.pipeline.base.errors import DeclarationError
-
     trainer = Trainer(**channels(), trainer_fn="m.f")
     assert trainer.exec_properties["trainer_fn"] == "m.f"
     assert not trainer.exec_properties.get("run_fn")
@@ -292,10 +254,6 @@ def test_a_trainer_fn_is_what_the_executor_is_given_and_stands_alone():
 
 
 def test_a_dotted_function_that_is_not_here_is_no_error_and_not_in_the_key(tmp_path, monkeypatch):
-    from absl import logging as absl_logging
-
-    from tfx_estimator.components.trainer import Trainer
-
     warned: list[str] = []
     monkeypatch.setattr(absl_logging, "warning", lambda text, *args: warned.append(text % args))
     trainer = Trainer(**channels(), run_fn="only_in_the_container.run_fn")
@@ -310,8 +268,6 @@ def test_a_dotted_function_that_is_not_here_is_no_error_and_not_in_the_key(tmp_p
 
 
 def test_an_execution_without_the_operational_part_is_refused():
-    from tfx_estimator.pipeline.base.errors import PipelineError
-
     properties = Settings(stall_timeout=3.0).to_properties()
     assert Settings.of(properties).stall_timeout == 3.0
     with pytest.raises(PipelineError, match="lacks the property tfx_estimator_operation"):

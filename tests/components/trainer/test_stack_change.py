@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tfx_estimator.components.trainer import stack_change
+from tfx_estimator.components.trainer.component import _note_stack
 from tfx_estimator.pipeline.base.stack import stacks
 
 pytestmark = pytest.mark.unit
@@ -20,7 +20,7 @@ def said(tmp_path, caplog, monkeypatch):
     def run(stack: stacks.Stack, key: str) -> str:
         caplog.clear()
         monkeypatch.setattr(stacks, "current", lambda: stack)
-        stack_change.look_back(key, str(tmp_path), "7")
+        _note_stack(key, str(tmp_path), "7")
         return caplog.text
 
     return run

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.base.errors import ExportError, TaskStalledError
 
@@ -48,13 +48,11 @@ def test_for_the_training_folder_of_the_chief(folder, slept):
 def test_for_the_model_of_the_evaluator(folder, slept, tmp_path):
     from tfx_estimator.components.trainer.supervisor.signals import Signals
     from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
-    from tfx_estimator.components.trainer.task import paths
 
     section = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}, "evaluator": True}
-    job = Job("{}", "{}", {}, folder, Settings(distribution_section=section, stall_timeout=10.0).to_dict(), "keras")
-    traits = paths.traits_of(job, Settings.from_dict(job.settings).distribution)
+    job = Job("{}", "{}", {}, folder, Settings(arguments={"distribution": section}, stall_timeout=10.0), "keras")
     (tmp_path / "logs").mkdir()
-    supervisor = Supervisor(job, traits, paths.checkpoints_of(job), str(tmp_path / "logs"), str(tmp_path / "logs"))
+    supervisor = Supervisor(job, str(tmp_path / "logs"), str(tmp_path / "logs"))
     with Signals() as signals, pytest.raises(ExportError):
         supervisor._evaluator_exports(signals)
     assert set(slept) == expected(folder, 0.1)

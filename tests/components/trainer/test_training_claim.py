@@ -16,7 +16,7 @@ import pytest
 
 from tests.components.trainer.conftest import at_once
 from tests.waiting import wait_until
-from tfx_estimator.components.trainer import claim_file
+from tfx_estimator.components.trainer import training_claim
 from tfx_estimator.components.trainer.folder_lock import process
 from tfx_estimator.components.trainer.training_claim import claimed
 from tfx_estimator.pipeline.base.ending import signals
@@ -124,7 +124,7 @@ def test_a_claim_that_was_taken_over_ends_the_job_and_is_left_alone(claim):
 
 
 def test_a_claim_that_cannot_be_read_is_not_taken_for_none(claim, monkeypatch):
-    monkeypatch.setattr(claim_file, "RETRY_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr(training_claim, "RETRY_SECONDS", (0.01, 0.01))
     claim.path.write_text('{"owner": "oth')
     with pytest.raises(PipelineError, match=r"abc-600.claim cannot be read"):
         _take(claim)
@@ -132,8 +132,8 @@ def test_a_claim_that_cannot_be_read_is_not_taken_for_none(claim, monkeypatch):
 
 
 def test_a_claim_that_is_being_written_is_read_once_it_is(claim, monkeypatch):
-    monkeypatch.setattr(claim_file, "RETRY_SECONDS", (0.1,) * 50)
+    monkeypatch.setattr(training_claim, "RETRY_SECONDS", (0.1,) * 50)
     claim.path.write_text('{"owner": "oth')
     (later := threading.Timer(0.3, claim, kwargs={"beat": 3})).start()
-    assert claim_file.ClaimFile(str(claim.path)).read()["beat"] == 3
+    assert training_claim.ClaimFile(str(claim.path)).read()["beat"] == 3
     later.join()

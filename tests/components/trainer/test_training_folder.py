@@ -8,37 +8,45 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tfx.types import standard_artifacts
 
 from tests.components.conftest import DIED
+from tfx_estimator.components.trainer import training_folder
+from tfx_estimator.components.trainer.estimator import checkpoints
+from tfx_estimator.components.trainer.executor import _prepare as prepare_and_tell
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.training_folder import locate
+from tfx_estimator.pipeline.base.errors import TaskStalledError
+from tfx_estimator.pipeline.config import Declaration
 
 pytestmark = pytest.mark.unit
 
 
-def _locate(root: str = "/root", uri: str = "/root/Examples/1", run: int = 1, training_root: str = "", **properties):
-    from tfx.types import standard_artifacts
-
-    from tfx_estimator.components.trainer.training_folder import locate
-
+def _locate(
+    settings=None,
+    root: str = "/root",
+    uri: str = "/root/Examples/1",
+    run: int = 1,
+    training_root: str = "",
+    **properties,
+):
     examples = standard_artifacts.Examples()
     examples.uri = uri
-    return locate(
-        f"{root}/Trainer/model_run/{run}", {"examples": [examples]}, {"train_args": "{}", **properties}, training_root
-    )
+    place, properties = f"{root}/Trainer/model_run/{run}", {"train_args": "{}", **properties}
+    return locate(place, {"examples": [examples]}, properties, settings or Settings(), training_root)
 
 
 def test_the_training_folder_is_that_of_inputs_and_properties():
-    from tfx_estimator.components.trainer.settings import Settings
-
     assert _locate() == _locate(run=2)
     # A retry with a longer deadline goes on.
-    one, other = (Settings(stall_timeout=value).to_properties() for value in (1.0, 2.0))
-    assert _locate(**one) == _locate(**other) != _locate()
+    assert _locate(Settings(stall_timeout=1.0)) == _locate() != _locate(Settings(source="other"))
     # So does one with more restarts, but not one with another strategy.
     sections = [{"max_restarts": count, "train": {"timeout_seconds": 9.0 * count}} for count in (3, 9)]
     sections.append({"throttle_secs": 5, "start_delay_secs": 5, "train": {"timeout_seconds": 27.0}})
     sections.append({"max_restarts": 3, "train": {"timeout_seconds": 27.0, "strategy": "mirrored"}})
-    one, other, paced, mirrored = (Settings(distribution_section=section).to_properties() for section in sections)
-    assert _locate(**one) == _locate(**other) == _locate(**paced) != _locate(**mirrored)
+    one, other, paced, mirrored = (Settings(arguments={"distribution": section}) for section in sections)
+    assert _locate(one) == _locate(other) == _locate(paced) != _locate(mirrored)
     assert _locate().uri.startswith("/root/Trainer/training/")
     told = _locate(uri="/root/Examples/1", training_root="gs://bucket/training")
     assert told.uri == f"gs://bucket/training/{_locate().key}-0"
@@ -48,18 +56,12 @@ def test_the_training_folder_is_that_of_inputs_and_properties():
 
 def _of_steps(root: Path, steps: int, **trainer):
     """The training folder of a declaration, and where its model run would be published."""
-    from tfx_estimator.components.trainer.settings import Settings
-    from tfx_estimator.pipeline.config import Declaration
-
     section = {"model": "mnist_cnn", "train_steps": steps, **trainer}
     declared = Declaration.parse_obj({"name": "a", "data": {"dataset": "digits"}, "trainer": section}).dict()
-    properties = Settings(declaration=declared).to_properties()
-    return _locate(str(root), train_args=f'{{"num_steps": {steps}}}', **properties)
+    return _locate(Settings(declaration=declared), str(root), train_args=f'{{"num_steps": {steps}}}')
 
 
 def _prepare(root: Path, run: int, steps: int, takes_over: bool = True, **trainer):
-    from tfx_estimator.components.trainer import training_folder
-
     folder = _of_steps(root, steps, **trainer)
     uri = str(root / "Trainer" / "model_run" / str(run))
     return Path(folder.uri), training_folder.prepare(folder, uri, f"{folder.uri}/exported", takes_over)
@@ -103,9 +105,6 @@ def test_a_stopped_training_made_longer_goes_on_in_its_folder(tmp_path):
 
 
 def test_the_others_of_a_cluster_wait_until_the_chief_has_made_the_folder(tmp_path):
-    from tfx_estimator.components.trainer import training_folder
-    from tfx_estimator.pipeline.base.errors import TaskStalledError
-
     folder = _of_steps(tmp_path, 20)
     with pytest.raises(TaskStalledError, match="the chief of this cluster has not made the training folder") as told:
         training_folder.wait(folder, 0.1)
@@ -121,8 +120,6 @@ def test_the_others_of_a_cluster_wait_until_the_chief_has_made_the_folder(tmp_pa
 
 
 def test_a_finished_training_made_longer_is_copied(tmp_path):
-    from tfx_estimator.components.trainer import training_folder
-
     folder, _ = _prepare(tmp_path, 1, 10)
     # As TFX's examples have it.
     (folder / "Format-Serving").mkdir()
@@ -145,9 +142,6 @@ def test_a_finished_training_made_longer_is_copied(tmp_path):
 def test_a_take_over_in_a_bucket_that_dies_at_any_operation_is_done_by_the_next_run(
     bucket, tmp_path, monkeypatch, finished
 ):
-    from tfx_estimator.components.trainer import training_folder
-    from tfx_estimator.components.trainer.estimator import checkpoints
-
     # TensorFlow does not know this store.
     monkeypatch.setattr(checkpoints, "last_step", lambda uri: len(list((tmp_path / uri[8:]).glob("*.index"))) or None)
     place = tmp_path / "bucket" / "training"
@@ -190,9 +184,6 @@ def test_a_take_over_in_a_bucket_that_dies_at_any_operation_is_done_by_the_next_
 
 
 def test_a_publication_in_a_bucket_that_dies_at_any_operation_is_done_by_the_next_run(bucket, tmp_path, monkeypatch):
-    from tfx_estimator.components.trainer import training_folder
-    from tfx_estimator.components.trainer.estimator import checkpoints
-
     monkeypatch.setattr(checkpoints, "last_step", lambda uri: len(list((tmp_path / uri[8:]).glob("*.index"))) or None)
     folder = training_folder.TrainingFolder("store://bucket/training/k-10", "k", 10)
     uri, another = (f"store://bucket/Trainer/model_run/{number}" for number in (1, 2))
@@ -235,8 +226,6 @@ def test_a_publication_in_a_bucket_that_dies_at_any_operation_is_done_by_the_nex
 
 
 def test_a_folder_that_a_late_task_made_anew_is_no_rest_of_a_removal(tmp_path):
-    from tfx_estimator.components.trainer import training_folder
-
     folder, _ = _prepare(tmp_path, 1, 10)
     _train(folder, 10)
     training_folder.publish(_of_steps(tmp_path, 10), str(tmp_path / "Trainer" / "model_run" / "1"))
@@ -247,8 +236,6 @@ def test_a_folder_that_a_late_task_made_anew_is_no_rest_of_a_removal(tmp_path):
 
 
 def test_half_a_copy_of_a_finished_training_is_not_gone_on_from(tmp_path):
-    from tfx_estimator.components.trainer import training_folder
-
     folder, _ = _prepare(tmp_path, 1, 10)
     _train(folder, 10)
     run = tmp_path / "Trainer" / "model_run" / "1"
@@ -269,8 +256,6 @@ def test_half_a_copy_of_a_finished_training_is_not_gone_on_from(tmp_path):
 
 
 def test_a_checkpoint_beyond_the_end_is_not_used_and_not_lost(tmp_path):
-    from tfx_estimator.components.trainer import training_folder
-
     folder, _ = _prepare(tmp_path, 1, 30)
     _train(folder, 25)
     shorter, earlier = _prepare(tmp_path, 2, 20)
@@ -314,11 +299,6 @@ def test_a_checkpoint_beyond_the_end_is_not_used_and_not_lost(tmp_path):
     ],
 )
 def test_it_is_said_what_training_goes_on_with(tmp_path, monkeypatch, caplog, step, trainer, told):
-    from tfx_estimator.components.trainer.executor import _prepare as prepare
-    from tfx_estimator.components.trainer.protocol.job import Job
-    from tfx_estimator.components.trainer.settings import Settings
-    from tfx_estimator.pipeline.config import Declaration
-
     monkeypatch.syspath_prepend(str(Path(__file__).with_name("user")))
     caplog.set_level("INFO", "absl.tfx_estimator")
     _train(_prepare(tmp_path, 1, 10, **trainer)[0], step)
@@ -326,8 +306,8 @@ def test_it_is_said_what_training_goes_on_with(tmp_path, monkeypatch, caplog, st
     section = {"model": "mnist_cnn", "train_steps": 20, **trainer}
     declared = Declaration.parse_obj({"name": "a", "data": {"dataset": "digits"}, "trainer": section}).dict()
     settings = Settings(declaration=declared)
-    job = Job("", "", {}, folder.uri, settings.to_dict(), "estimator")
-    prepare(folder, str(tmp_path / "Trainer" / "model_run" / "2"), job, settings)
+    job = Job("", "", {}, folder.uri, settings, "estimator")
+    prepare_and_tell(folder, str(tmp_path / "Trainer" / "model_run" / "2"), job, settings)
     assert len(caplog.messages) == len(told)
     for message, part in zip(caplog.messages, told):
         assert part in message

@@ -6,16 +6,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from tfx.types import standard_artifacts
 
 from tests.components.trainer.conftest import SHAPE, Training
 from tests.equivalence.conftest import read_weights
+from tfx_estimator.components.trainer.estimator.warm_start import begin_with
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
-from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.settings import Settings, built_in_function
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.task.context import TaskContext
+from tfx_estimator.components.trainer.warm_start import tell
+from tfx_estimator.model_fn.warm_start import match, warm_keras
 from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -131,8 +137,6 @@ def test_a_training_that_goes_on_begins_with_nothing(warm, path, caplog):
 @pytest.mark.long
 @pytest.mark.parametrize("path", PATHS)
 def test_the_base_model_of_a_pipeline_is_what_training_begins_with(warm, path):
-    from tfx.types import standard_artifacts
-
     model, run = warm.first("keras")
     base = standard_artifacts.Model()
     base.uri = str(model)
@@ -178,10 +182,6 @@ def test_a_model_fn_of_ones_own_begins_with_weights_and_without_slots(warm, tmp_
 
 
 def test_weights_that_fit_nothing_are_refused_with_the_names_of_both(tmp_path):
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.warm_start import match
-
     model = tf.keras.Sequential([tf.keras.layers.Dense(2, name="there")])
     model.build((None, 3))
     prefix = tf.train.Checkpoint(model=model).save(str(tmp_path / "model.ckpt"))
@@ -195,10 +195,6 @@ def test_weights_that_fit_nothing_are_refused_with_the_names_of_both(tmp_path):
 
 
 def test_the_averages_of_a_normalisation_come_too(tmp_path):
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.warm_start import warm_keras
-
     def network(value: float) -> tf.keras.Model:
         model = tf.keras.Sequential([tf.keras.layers.BatchNormalization(name="norm")])
         model.build((None, 3))
@@ -212,10 +208,6 @@ def test_the_averages_of_a_normalisation_come_too(tmp_path):
 
 
 def test_variables_of_one_name_are_left_out_and_told(tmp_path):
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.warm_start import warm_keras
-
     def towers(value: float) -> tf.keras.Model:
         def tower(name: str) -> tf.keras.Model:
             return tf.keras.Sequential([tf.keras.layers.Dense(2, name="hidden", use_bias=False)], name=name)
@@ -253,8 +245,6 @@ WORDS = ("red", "green", "blue", "black")
 
 
 def _classifier(kind: str, folder: Path, vocabulary: tuple[str, ...]):
-    import tensorflow as tf
-
     columns = tf.feature_column
     words = columns.categorical_column_with_vocabulary_list("word", vocabulary)
     # Those of TF1 cut their variables into parts, of which there is one without parameter servers.
@@ -270,18 +260,12 @@ def _classifier(kind: str, folder: Path, vocabulary: tuple[str, ...]):
 
 
 def _words():
-    import tensorflow as tf
-
     features = {"word": tf.constant([["red"], ["blue"]])}
     return tf.data.Dataset.from_tensors((features, tf.constant([[0], [1]]))).repeat()
 
 
 @pytest.mark.parametrize("kind", ["tf1", "tf2"])
 def test_an_estimators_vocabulary_of_another_size_begins_anew_and_the_log_says_so(kind, tmp_path, caplog):
-    from tfx_estimator.components.trainer.estimator.warm_start import begin_with
-    from tfx_estimator.components.trainer.warm_start import tell
-    from tfx_estimator.pipeline.config.warm_start import WarmStart
-
     caplog.set_level("INFO", "absl.tfx_estimator")
     before, after, logged = tmp_path / "before", tmp_path / "after", Logged(tmp_path)
     _classifier(kind, before, WORDS[:3]).train(_words, steps=1)
@@ -307,7 +291,6 @@ def test_an_estimators_vocabulary_of_another_size_begins_anew_and_the_log_says_s
 
 def _first_values(values: dict[str, np.ndarray]):
     """A hook that keeps the model's variables as training finds them; those of one part by the whole one's name."""
-    import tensorflow as tf
 
     class Keep(tf.compat.v1.train.SessionRunHook):
         def after_create_session(self, session, coord) -> None:
@@ -319,11 +302,6 @@ def _first_values(values: dict[str, np.ndarray]):
 
 
 def test_a_variable_in_parts_begins_with_one_that_was_cut_elsewhere(tmp_path):
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer.estimator.warm_start import begin_with
-    from tfx_estimator.pipeline.config.warm_start import WarmStart
-
     v1 = tf.compat.v1
 
     def estimator(folder: str, parts: int, words: int) -> tf.estimator.Estimator:
@@ -357,11 +335,6 @@ def test_a_variable_in_parts_begins_with_one_that_was_cut_elsewhere(tmp_path):
 
 
 def test_an_embedding_of_another_size_begins_anew_and_the_log_says_so(tmp_path, caplog):
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer.warm_start import tell
-    from tfx_estimator.model_fn.warm_start import warm_keras
-
     def network(words: int) -> tf.keras.Model:
         layers = tf.keras.layers
         chain = [

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
+from tfx_estimator.model_fn.warm_start import match
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 
 @pytest.fixture
 def stored(tmp_path):
     """A checkpoint of Keras, its variables and their shapes."""
-    import tensorflow as tf
-
     model = tf.keras.Sequential([tf.keras.layers.Dense(64, name="hidden"), tf.keras.layers.Dense(4, name="logits")])
     model.build((None, 32))
     prefix = tf.train.Checkpoint(model=model).save(str(tmp_path / "model.ckpt"))
@@ -23,10 +23,6 @@ def stored(tmp_path):
 @pytest.mark.parametrize("kind", ["Keras", "V1"])
 @pytest.mark.parametrize("damage", ["no data", "cut data", "no index"])
 def test_damaged_weights_are_told_with_their_path(stored, tmp_path, kind, damage):
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.warm_start import match
-
     prefix, shapes = stored
     if kind == "V1":
         prefix = str(tmp_path / "graph.ckpt")
@@ -51,8 +47,6 @@ def test_damaged_weights_are_told_with_their_path(stored, tmp_path, kind, damage
 
 @pytest.mark.parametrize("scope", ["", "classifier/"])
 def test_a_pattern_takes_out_the_same_with_the_models_own_name_and_without(stored, scope):
-    from tfx_estimator.model_fn.warm_start import match
-
     prefix, shapes = stored
     shapes = {f"{scope}{name}": shape for name, shape in shapes.items()}
 

@@ -56,7 +56,7 @@ def test_it_has_the_outputs_of_tfx_and_a_driver_that_blanks_what_is_no_key(modul
     assert json.loads(made.exec_properties[TUNE_KEY])["max_trials"] == 3
 
 
-TWICE = Settings(distribution_section={"train": {"strategy": "mirrored"}}, runtime_section={"onednn": False})
+TWICE = Settings(arguments={"onednn": False})
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ TWICE = Settings(distribution_section={"train": {"strategy": "mirrored"}}, runti
         ({"tune": {"ranges": {"trainer.seed": [1, 2]}}}, "Tuner(tune=…) varies trainer.seed", "no declaration"),
         ({"trainer_fn": "own.trainer_fn"}, "Tuner is given", "none, or several, of module_file, run_fn and trainer_fn"),
         ({"distribution": {"train": "mirored"}}, "Tuner(distribution=…) has 1 problem", "did you mean `mirrored`?"),
-        ({"distribution": {}, "settings": TWICE}, "Tuner is given a distribution", "remove one of the two"),
+        ({"distribution": {}, "settings": TWICE}, "Tuner(distribution=…) is given settings", "remove one of the two"),
         ({"threads": {"intra": 2}}, "Tuner(threads=…) has 1 problem", "did you mean `intra_op`?"),
         ({"onednn": True, "settings": TWICE}, "Tuner(onednn=…) is given settings", "them in one place"),
         ({"warm_start": {"checkpoint": 1}}, "Tuner(warm_start=…) has 1 problem", "warm_start.checkpoint"),

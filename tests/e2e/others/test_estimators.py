@@ -97,7 +97,7 @@ def train(examples: Any, tmp_path: Path) -> Callable[..., Any]:
 
         config = json.dumps({"model": name, "parts": parts or EQUAL.get(name, 1)})
         functions = {"module_file": str(HERE / "modules" / "digit_models.py"), "custom_config": config}
-        settings = Settings(distribution_section={**distribution, "max_restarts": 0})
+        settings = Settings(arguments={"distribution": {**distribution, "max_restarts": 0}})
         _, model_run = Training(tmp_path / "Trainer", {"examples": [examples]}).run(settings, steps, **functions)
         return model_run
 

@@ -83,7 +83,7 @@ def test_the_module_trains_unchanged(prepared, tmp_path: Path, strategy):
     from tfx_estimator.components.trainer.settings import Settings
 
     module, inputs, served, labels = prepared
-    settings = Settings(distribution_section={**STRATEGIES[strategy], "max_restarts": 0})
+    settings = Settings(arguments={"distribution": {**STRATEGIES[strategy], "max_restarts": 0}})
     functions = {"run_fn": f"{module}.run_fn", "eval_args": json.dumps({"num_steps": 5})}
     model, model_run = Training(tmp_path / "Trainer", inputs).run(settings, 300, **functions)
     signature = tf.saved_model.load(str(model / "Format-Serving")).signatures["serving_default"]

@@ -10,7 +10,7 @@ import pytest
 
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.supervisor.process import _inherited
-from tfx_estimator.components.trainer.task.threads import keep_to_quota
+from tfx_estimator.components.trainer.task.start import keep_to_quota
 from tfx_estimator.pipeline.base import cpus
 from tfx_estimator.pipeline.doctor import machine
 

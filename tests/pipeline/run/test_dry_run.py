@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import tempfile
@@ -408,10 +407,9 @@ def test_what_passed_is_not_tried_again_until_it_changes(declare, tmp_path):
     assert not memory().knows()
     memory().remember()
     assert memory().knows()
-    # What trains longer, or elsewhere, is the same code.
-    assert memory(
-        "trainer.train_epochs=9", "trainer.distribution.train={strategy: mirrored, devices: {cpu: 2}}"
-    ).knows()
+    # What trains longer is the same code; under several replicas XLA may not compile it, nor they share its batches.
+    assert memory("trainer.train_epochs=9", "trainer.seed=3").knows()
+    assert not memory("trainer.distribution.train={strategy: mirrored, devices: {cpu: 2}}").knows()
     assert not memory("trainer.params.units=3").knows()
     assert not memory("trainer.keep_best=loss").knows()
     assert not memory("data.image_size=[8, 8]").knows()
@@ -429,20 +427,6 @@ def test_what_passed_is_not_tried_again_until_it_changes(declare, tmp_path):
 
 
 @pytest.mark.unit
-def test_what_passed_for_one_replica_is_tried_again_for_several_where_xla_compiles(declare, tmp_path):
-    from tfx_estimator.pipeline.run.dry_run import Memory
-
-    def memory(*overrides: str) -> Memory:
-        return Memory(load(declare(text=text, nets=NETWORK), overrides), folders)
-
-    text, folders = DECLARATION.replace("mine:model_fn", "nets:network"), PipelineFolders(str(tmp_path / "runs"), "x")
-    (tmp_path / "runs" / "x").mkdir(parents=True)
-    memory("trainer.xla=true").remember()
-    assert memory("trainer.xla=true").knows()
-    assert not memory("trainer.xla=true", "trainer.distribution.train='mirrored:2'").knows()
-
-
-@pytest.mark.unit
 def test_a_damaged_memory_is_none(declare, tmp_path):
     from tfx_estimator.pipeline.run.dry_run import Memory
 
@@ -454,25 +438,6 @@ def test_a_damaged_memory_is_none(declare, tmp_path):
         assert not memory.knows()
     memory.remember()
     assert memory.knows()
-
-
-@pytest.mark.unit
-def test_what_the_trainer_is_told_is_tried_again_unless_no_trial_depends_on_it(declare, tmp_path):
-    from tfx_estimator.pipeline.run import dry_run
-
-    loaded = load(declare())
-    trainer = loaded.declaration.trainer
-    folders = PipelineFolders(str(tmp_path / "runs"), "tried")
-
-    def key(**changed) -> str:
-        declaration = loaded.declaration.copy(update={"trainer": trainer.copy(update=changed)})
-        return dry_run.Memory(dataclasses.replace(loaded, declaration=declaration), folders)._key()
-
-    assert key(precision="mixed_bfloat16") != key()
-    # As a release to come may have it.
-    assert key(of_a_later_release=1) != key()
-    assert key(seed=1, train_steps=7) == key()
-    assert set(dry_run._UNTRIED) <= trainer.__fields__.keys()
 
 
 @pytest.mark.unit

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
-from tfx_estimator.components.trainer.protocol.job import TaskFiles
+from tfx_estimator.components.trainer.protocol.task_spec import TaskFiles
 from tfx_estimator.pipeline.base.errors import RETRYABLE, PipelineError, StoppedError, TfxEstimatorError, TrainingError
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.run import join, rendezvous
-from tfx_estimator.pipeline.run.rendezvous import Rendezvous
+from tfx_estimator.pipeline.run import join
+from tfx_estimator.pipeline.run.join import Rendezvous
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +25,7 @@ TASKS = {"chief": ("a:1",), "worker": ("b:1",)}
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFolders:
     """A work folder, with short deadlines."""
-    monkeypatch.setattr(rendezvous, "_BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(join, "_BEAT_SECONDS", 0.05)
     monkeypatch.setattr(join, "_POLL_SECONDS", 0.02)
     monkeypatch.setattr(join, "_SILENT_SECONDS", 0.4)
     return PipelineFolders(str(tmp_path), "digits")

@@ -160,7 +160,7 @@ def test_artifacts_that_were_copied_within_the_store_are_looked_for_in_the_copy(
 
 
 def test_a_run_of_another_machine_is_not_disturbed(machine, monkeypatch):
-    from tfx_estimator.components.trainer.claim_file import ClaimFile
+    from tfx_estimator.components.trainer.training_claim import ClaimFile
 
     one, other = machine("one"), machine("other")
     with StoredMetadata(one).used():

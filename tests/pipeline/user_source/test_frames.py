@@ -146,7 +146,7 @@ def test_a_machine_without_memory_is_no_line_of_the_users(users):
 
 
 def test_a_task_whose_error_is_not_the_users_tells_where_it_was(tmp_path):
-    from tfx_estimator.components.trainer.protocol.job import Job
+    from tfx_estimator.components.trainer.job import Job
 
     error = _raised(lambda: Job.load(str(tmp_path / "job.json")))
     said = _said(error.with_traceback(error.__traceback__.tb_next), tmp_path)

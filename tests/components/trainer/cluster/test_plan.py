@@ -126,11 +126,11 @@ def test_an_evaluator_gets_the_gpus_that_it_declares_before_the_others_share_the
 def test_gpus_that_the_installed_tensorflow_cannot_use_are_warned_of(machine, monkeypatch, caplog):
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.cluster.idle_gpus import warn_of_idle_gpus
+    from tfx_estimator.components.trainer.executor import _warn_of_idle_gpus
 
     def warnings(section: dict[str, object]) -> int:
         caplog.clear()
-        warn_of_idle_gpus(Devices.parse_obj(section))
+        _warn_of_idle_gpus(Devices.parse_obj(section))
         return sum("is installed without CUDA" in each.message for each in caplog.records)
 
     machine(0)

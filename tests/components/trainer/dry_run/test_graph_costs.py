@@ -5,6 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+import tensorflow as tf
+
+from tfx_estimator.components.trainer.dry_run import graph_costs
 
 pytestmark = pytest.mark.unit
 
@@ -14,8 +17,6 @@ KB = 1024
 @pytest.fixture
 def two_devices():
     """A graph whose middle is on a second device, in its order: the batch, then 1, 2, 2 and 2 KB."""
-    import tensorflow as tf
-
     with tf.Graph().as_default():
         batch = tf.compat.v1.placeholder(tf.float32, [256])
         first = tf.sin(batch)
@@ -26,8 +27,6 @@ def two_devices():
 
 
 def test_what_goes_between_two_devices_is_sent_once_to_each(two_devices):
-    from tfx_estimator.components.trainer.dry_run import graph_costs
-
     ops = graph_costs.needed([two_devices])
     places = graph_costs.devices_of(ops, {})
     assert [places[op] for op in ops] == [0, 0, 1, 1, 1, 0]
@@ -35,8 +34,6 @@ def test_what_goes_between_two_devices_is_sent_once_to_each(two_devices):
 
 
 def test_each_device_holds_what_it_makes_and_what_it_is_sent(two_devices):
-    from tfx_estimator.components.trainer.dry_run import graph_costs
-
     ops = graph_costs.needed([two_devices])
     places = graph_costs.devices_of(ops, {})
     first, second = (graph_costs.peak_bytes(ops, lambda op, here=here: places[op] == here) for here in (0, 1))
@@ -50,10 +47,6 @@ def test_each_device_holds_what_it_makes_and_what_it_is_sent(two_devices):
 
 
 def test_an_operation_without_a_device_is_where_its_variable_is():
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer.dry_run import graph_costs
-
     with tf.Graph().as_default() as graph:
         handle = tf.compat.v1.placeholder(tf.resource, [])
         value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
@@ -64,10 +57,6 @@ def test_an_operation_without_a_device_is_where_its_variable_is():
 
 
 def test_of_branches_the_dearest_is_counted_and_a_loop_in_one_is_not_seen():
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer.dry_run import graph_costs
-
     def build(branch):
         with tf.Graph().as_default():
             batch = tf.compat.v1.placeholder(tf.float32, [16, 16])
@@ -86,10 +75,6 @@ def test_of_branches_the_dearest_is_counted_and_a_loop_in_one_is_not_seen():
 
 @pytest.mark.parametrize("onednn", [True, False])
 def test_onednn_copies_for_a_convolution_one_of_float16_in_float32(monkeypatch, onednn):
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer.dry_run import graph_costs
-
     # Whether TensorFlow uses it is up to the processor.
     monkeypatch.setattr(graph_costs, "_pywrap_util_port", SimpleNamespace(IsMklEnabled=lambda: onednn))
 

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from tests.root import ROOT
-from tfx_estimator.components.trainer.protocol.step_cell import StepCell
+from tfx_estimator.components.trainer.protocol.events import StepCell
 
 pytestmark = pytest.mark.unit
 
@@ -42,7 +42,7 @@ def test_it_is_kept_when_its_process_is_killed(tmp_path, shared):
         "import mmap, os, signal, sys\n"
         "def refuse(*_): raise OSError\n"
         f"if not {shared}: mmap.mmap = refuse\n"
-        "from tfx_estimator.components.trainer.protocol.step_cell import StepCell\n"
+        "from tfx_estimator.components.trainer.protocol.events import StepCell\n"
         "cell = StepCell(sys.argv[1])\n"
         "for step in range(100): cell.set(step)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -213,10 +213,10 @@ def main(strategy: str, cases: list[str]) -> None:
             distribution = distributions["per_replica" if "per_replica" in case else "global"]
             try:
                 replica_check.run(functools.partial(make_spec, estimators, *case.split()), distribution, made, folder)
-                told = "; ".join(["right", *verdict.read_notes(folder)])
+                told = "; ".join(["right", *verdict.read(folder)["notes"]])
             except UserCodeError as error:
                 told = str(error)
-            print(json.dumps([case, told, verdict.read_batch(folder)]), flush=True)
+            print(json.dumps([case, told, verdict.read(folder).get("batch", "")]), flush=True)
 
 
 if __name__ == "__main__":

@@ -199,15 +199,15 @@ def test_unnamed_devices_are_all_gpus(tmp_path, monkeypatch):
 def test_what_the_user_should_know_is_kept_with_the_verdict(tmp_path):
     from tfx_estimator.components.trainer.replica_check import verdict
 
-    assert verdict.read_notes(str(tmp_path)) == []
+    assert verdict.read(str(tmp_path)) == {}
     verdict.write(str(tmp_path), ["a note"])
-    assert verdict.read_notes(str(tmp_path)) == ["a note"]
+    assert verdict.read(str(tmp_path)) == {"notes": ["a note"], "batch": ""}
     assert [path.name for path in tmp_path.iterdir()] == [verdict.FILE]
 
 
 @pytest.mark.unit
 def test_of_the_built_in_trainer_fn_only_a_users_whole_model_fn_needs_one(tmp_path, monkeypatch, declaration):
-    from tfx_estimator.components.trainer.protocol.job import BUILT_IN_TRAINER_FN
+    from tfx_estimator.components.trainer.settings import BUILT_IN_TRAINER_FN
 
     (tmp_path / "own_networks.py").write_text(
         "def model_fn(features, labels, mode): pass\ndef network(num_classes): pass\nunknown = lambda: None\n"
@@ -228,9 +228,9 @@ def test_of_the_built_in_trainer_fn_only_a_users_whole_model_fn_needs_one(tmp_pa
 def is_needed(
     folder: Path, distribution: dict[str, Any] | None, functions: dict[str, str], declared: Any = None
 ) -> bool:
-    from tfx_estimator.components.trainer.protocol.job import Job
+    from tfx_estimator.components.trainer.job import Job
     from tfx_estimator.components.trainer.replica_check.verdict import is_needed
     from tfx_estimator.components.trainer.settings import Settings
 
-    settings = Settings(distribution_section=distribution, declaration=declared)
-    return is_needed(Job("", "", functions, str(folder), settings.to_dict()))
+    settings = Settings(arguments={"distribution": distribution}, declaration=declared)
+    return is_needed(Job("", "", functions, str(folder), settings))

@@ -9,8 +9,8 @@ import pytest
 from tensorflow.core.protobuf import saved_model_pb2
 from tfx.utils import path_utils
 
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
-from tfx_estimator.components.trainer.protocol.job import Job
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.run_fn.path import RunFnPath
 from tfx_estimator.components.trainer.task.context import TaskContext

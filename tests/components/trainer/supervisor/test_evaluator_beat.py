@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 from tfx.utils import path_utils
 
-from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor import evaluator_beat
 from tfx_estimator.components.trainer.supervisor.evaluator_beat import EvaluatorBeat
 from tfx_estimator.components.trainer.supervisor.signals import Signals
 from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
-from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.pipeline.base.errors import ExportError
 
 pytestmark = pytest.mark.unit
@@ -28,14 +27,13 @@ def job(request, bucket, tmp_path):
     (tmp_path / "bucket" / "training").mkdir(parents=True)
     folder = request.param or str(tmp_path / "bucket" / "training")
     section = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}, "evaluator": True}
-    return Job("{}", "{}", {}, folder, Settings(distribution_section=section, stall_timeout=SECONDS).to_dict(), "keras")
+    return Job("{}", "{}", {}, folder, Settings(arguments={"distribution": section}, stall_timeout=SECONDS), "keras")
 
 
 def waits(job: Job, logs: Path) -> bool:
     """The chief's side."""
     logs.mkdir()
-    traits = paths.traits_of(job, Settings.from_dict(job.settings).distribution)
-    supervisor = Supervisor(job, traits, paths.checkpoints_of(job), str(logs), str(logs))
+    supervisor = Supervisor(job, str(logs), str(logs))
     with Signals() as signals:
         return supervisor._evaluator_exports(signals)
 

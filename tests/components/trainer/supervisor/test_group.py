@@ -10,6 +10,7 @@ import pytest
 
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.components.trainer.supervisor.failure import Failure
 from tfx_estimator.components.trainer.supervisor.group import Group
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
@@ -91,6 +92,12 @@ def start(
     return made, tasks
 
 
+def failed(group: Group) -> Failure:
+    failure = group.look()
+    assert failure is not None
+    return failure
+
+
 def test_a_parameter_server_alone_serves_until_it_is_ended():
     group, tasks = start("ps")
     tasks["ps-0"].say("serving")
@@ -147,9 +154,7 @@ def test_a_worker_that_serves_somebody_else_s_chief_reports_no_steps_and_does_no
     tasks["worker-0"].quiet = STALL
     assert group.look() is None
     tasks["worker-0"].quiet += 1
-    failure = group.look()
-    assert failure is not None
-    assert failure.task == "worker-0"
+    assert failed(group).task == "worker-0"
 
 
 @pytest.mark.parametrize("serving", [("ps",), ("ps", "worker")])
@@ -163,15 +168,11 @@ def test_of_a_training_that_waits_for_a_stopped_parameter_server_that_one_is_nam
     assert group.look() is None
     clock.now += 1
     # The last step was done before: its own deadline is not over yet.
-    failure = group.look()
-    assert failure is not None
-    assert failure.task == "ps-0"
+    assert failed(group).task == "ps-0"
     # Silence of a moment is nobody's fault.
     for quiet in (5.0, 0.0):
         tasks["ps-0"].quiet = quiet
-        failure = group.look()
-        assert failure is not None
-        assert failure.task == "chief-0"
+        assert failed(group).task == "chief-0"
 
 
 def test_a_chief_that_is_as_silent_as_the_stopped_worker_that_it_waits_for_is_not_named():
@@ -181,13 +182,9 @@ def test_a_chief_that_is_as_silent_as_the_stopped_worker_that_it_waits_for_is_no
     group.look()
     # TensorFlow holds the chief's interpreter; its last sign of life came before the worker's.
     tasks["chief-0"].quiet, tasks["worker-1"].quiet = STALL + 1, STALL - 1
-    failure = group.look()
-    assert failure is not None
-    assert failure.task == "worker-1"
+    assert failed(group).task == "worker-1"
     tasks["worker-1"].quiet = 0.0
-    failure = group.look()
-    assert failure is not None
-    assert failure.task == "chief-0"
+    assert failed(group).task == "chief-0"
 
 
 def test_an_evaluator_that_waits_for_a_checkpoint_that_never_comes_is_not_waited_for(clock):
@@ -233,9 +230,7 @@ def test_steps_done_again_after_a_step_back_are_progress(clock):
     clock.now += 0.2 * STALL
     assert group.look() is None
     clock.now += 1
-    failure = group.look()
-    assert failure is not None
-    assert "made no progress" in failure.cause
+    assert "made no progress" in failed(group).cause
 
 
 def test_one_that_stands_still_is_named_and_not_those_that_wait_for_it():
@@ -248,9 +243,7 @@ def test_one_that_stands_still_is_named_and_not_those_that_wait_for_it():
     tasks["worker-0"].quiet = STALL
     assert group.look() is None
     tasks["worker-0"].quiet += 1
-    failure = group.look()
-    assert failure is not None
-    assert failure.task == "worker-0"
+    assert failed(group).task == "worker-0"
 
 
 @pytest.mark.parametrize("kinds", [("chief", "worker"), ("chief", "worker", "ps"), ("chief", "worker", "worker")])
@@ -278,8 +271,7 @@ def test_an_evaluators_own_error_stays_one():
     for task in tasks.values():
         task.code = 0
     tasks["evaluator-0"].code = 1
-    failure = group.look()
-    assert failure is not None
+    failure = failed(group)
     assert (failure.task, failure.retryable) == ("evaluator-0", False)
     assert not group.done()
 
@@ -291,8 +283,7 @@ def test_one_that_leaves_as_if_its_work_were_done_is_the_users_fault(name):
         task.say("step")
     tasks[name].code, tasks[name].gone = 0, True
     assert not group.done()
-    failure = group.look()
-    assert failure is not None
+    failure = failed(group)
     assert (failure.task, failure.retryable) == (name, False)
     assert isinstance(failure.error, UserCodeError)
     assert "line 5, in model_fn" in failure.error.what
@@ -310,8 +301,7 @@ def test_an_evaluator_that_leaves_long_after_the_chief_is_the_users_fault_too(cl
     assert not group.done()
     tasks["evaluator-0"].code, tasks["evaluator-0"].gone = 0, True
     assert not group.done()
-    failure = group.look()
-    assert failure is not None
+    failure = failed(group)
     assert (failure.task, failure.retryable) == ("evaluator-0", False)
 
 
@@ -396,9 +386,7 @@ def test_a_stopped_task_is_to_blame_although_it_has_computed_just_before(clock, 
     clock.now += 5
     assert group.look() is None
     clock.now += 1
-    failure = group.look()
-    assert failure is not None
-    assert failure.task == "worker-0"
+    assert failed(group).task == "worker-0"
 
 
 def test_what_computes_and_reports_of_its_own_stalls_without_progress(clock):
@@ -409,17 +397,14 @@ def test_what_computes_and_reports_of_its_own_stalls_without_progress(clock):
     tasks["chief-0"].cpu = 100.0
     assert group.look() is None
     clock.now += 1
-    failure = group.look()
-    assert failure is not None
-    assert failure.cause.startswith("made no progress")
+    assert failed(group).cause.startswith("made no progress")
 
 
 def test_a_task_that_does_not_start_is_said_not_to_have(clock):
     group, _ = start("chief")
     group.look()
     clock.now += 11
-    failure = group.look()
-    assert failure is not None
+    failure = failed(group)
     assert failure.cause == "did not start training for 11 s"
     assert failure.error.what.startswith("task chief-0 did not start training for 11 s")
     assert "trainer.start_timeout" in failure.error.expected

@@ -9,7 +9,7 @@ from tfx.proto import trainer_pb2
 from tfx.types import artifact_utils, channel_utils, standard_artifacts
 
 from tfx_estimator.components.trainer import Trainer
-from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 
 pytestmark = pytest.mark.unit

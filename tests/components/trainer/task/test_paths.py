@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.pipeline.base.errors import UserCodeError

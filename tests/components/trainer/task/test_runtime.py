@@ -43,7 +43,7 @@ def test_threads_spin_where_it_is_declared_or_where_something_else_may_wait_for_
         assert TrainerSection(**others).spinning
     # Somebody else's pipeline, whose code trains.
     assert Settings().spinning
-    assert not Settings(runtime_section={"threads": {"spinning": False}}).spinning
+    assert not Settings(arguments={"threads": {"spinning": False}}).spinning
     monkeypatch.setattr("tfx_estimator.pipeline.config.runtime._GPUS", "/")
     assert TrainerSection().spinning
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.root import ROOT
-from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]

@@ -19,7 +19,7 @@ from tests.components.trainer.tfjob.operator import Operator
 from tests.components.trainer.tfjob.proxy import Proxy
 from tests.pipeline.runners.deployed import IMAGE
 from tests.waiting import wait_until
-from tfx_estimator.components.trainer.protocol.job import Job
+from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.tfjob import failures
@@ -65,7 +65,7 @@ def launcher(folder: Path, *overrides: str, kube: Optional[Kube] = None) -> Laun
     settings = Settings(declaration=json.loads(declaration.to_json()), stall_timeout=60.0)
     logs = folder / "training" / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    job = Job("{}", "{}", {}, str(logs.parent), settings.to_dict(), "estimator")
+    job = Job("{}", "{}", {}, str(logs.parent), settings, "estimator")
     return Launcher(kube or Kube(), job, declaration.deploy, "digits", str(logs))
 
 

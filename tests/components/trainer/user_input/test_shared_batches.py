@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfx_estimator.components.trainer.user_input.rows import fill_short_batches
 from tfx_estimator.components.trainer.user_input.shared_batches import hand_out_batches, share, split_batches
-from tfx_estimator.components.trainer.user_input.short_batches import fill_short_batches
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
