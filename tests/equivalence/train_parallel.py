@@ -20,7 +20,7 @@ from tensorflow.python.eager import context
 from tests.equivalence.conftest import read_weights
 from tests.equivalence.train_recipes import BATCH, SHAPE, WEIGHTS, data
 from tests.equivalence.user.own_networks import in_float64
-from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
+from tfx_estimator.components.trainer.estimator import patches
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.division import find_division
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
@@ -147,7 +147,7 @@ def main(folder: str, *names: str) -> None:
     tf.get_logger().setLevel("ERROR")
     sys.path.insert(0, str(Path(__file__).parent / "user"))
     configure_devices(cpus=3)
-    tensorflow_fixes.apply()
+    patches.apply(patches.PATCHES)
     for name in names:
         _train(folder, name)
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tests.equivalence.conftest import read_weights
 from tests.equivalence.train_layers import SECTIONS
 from tests.equivalence.user.own_networks import constrained, in_float64
-from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
+from tfx_estimator.components.trainer.estimator import patches
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
@@ -143,7 +143,7 @@ def main(folder: str, *names: str) -> None:
     """
     tf.get_logger().setLevel("ERROR")
     configure_devices(*SECTIONS.values())
-    tensorflow_fixes.apply()
+    patches.apply(patches.PATCHES)
     for strategy, section in SECTIONS.items():
         built = make_strategy(section)
         for name in names:

@@ -13,6 +13,7 @@ from tfx.utils import path_utils
 
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.damage import damage
+from tfx_estimator.components.trainer.protocol.traits import step_of
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
 
@@ -40,14 +41,7 @@ class TrainingCheckpoints:
 
 
 def folder_of(training_dir: str) -> str:
-    """Finds the folder that an Estimator keeps its checkpoints in.
-
-    Args:
-        training_dir: The training folder: `fn_args.model_run_dir`.
-
-    Returns:
-        The training folder itself, or one in it: TFX's own examples use `fn_args.serving_model_dir`.
-    """
+    """Finds the folder with the checkpoints: this or one in it; TFX's examples use `fn_args.serving_model_dir`."""
     # Others may hold what training starts from, somebody's pretrained weights say.
     for folder in (training_dir, path_utils.serving_model_dir(training_dir)):
         if tf.io.gfile.glob(os.path.join(folder, _INDEX)):
@@ -59,11 +53,7 @@ def folder_of(training_dir: str) -> str:
 
 
 def last_step(training_dir: str) -> Optional[int]:
-    """Returns the global step of the last checkpoint, by its name; None where there is none.
-
-    Args:
-        training_dir: The training folder, in which nothing is changed.
-    """
+    """Returns the global step of the last checkpoint, by its name; None where there is none. It changes nothing."""
     paths = tf.io.gfile.glob(os.path.join(folder_of(training_dir), _INDEX))
     return max((step_of(path[: -len(".index")]) for path in paths), default=None)
 
@@ -72,10 +62,7 @@ def drop_damaged(training_dir: str) -> Optional[int]:
     """Makes the newest whole checkpoint the latest one, so that a damaged last one does not end the next attempt.
 
     Returns:
-        The global step of the checkpoint that training goes on from; None where there is none.
-
-    Raises:
-        TrainingError: A checkpoint can be neither read nor called damaged.
+        The global step that training goes on from; None where there is no checkpoint.
     """
     training_dir = folder_of(training_dir)
     state = _state(training_dir)
@@ -144,12 +131,6 @@ def _state(training_dir: str) -> Optional[CheckpointState]:
         return tf.train.get_checkpoint_state(training_dir)
     except ValueError:  # what TensorFlow says of one that is empty, or no text; of others it says None
         return None
-
-
-def step_of(path: str) -> int:
-    """Returns the global step that a checkpoint's name tells; -1 where it tells none."""
-    step = path.rsplit("-", 1)[-1]
-    return int(step) if step.isdigit() else -1
 
 
 def _time_of(path: str) -> float:

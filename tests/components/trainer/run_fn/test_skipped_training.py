@@ -22,7 +22,7 @@ def training(monkeypatch):
 def test_training_that_had_been_done_is_evaluated_and_exported(tmp_path: Path, training):
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.run_fn import skipped_training
+    from tfx_estimator.components.trainer.run_fn import path
 
     def data():
         return tf.data.Dataset.from_tensors(({"x": [[1.0], [2.0]]}, [[1.0], [2.0]])).repeat()
@@ -49,7 +49,7 @@ def test_training_that_had_been_done_is_evaluated_and_exported(tmp_path: Path, t
     assert train_and_evaluate() == (None, None)
     assert versions() == []
 
-    skipped_training.PATCH.apply()
+    path._EXPORT_AFTER_ALL.apply()
     after, exported = train_and_evaluate()
     assert after == before
     assert [Path(tf.compat.as_str(path)).name for path in exported] == versions()

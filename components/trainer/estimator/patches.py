@@ -1,9 +1,10 @@
-"""What an Estimator needs changed in TensorFlow to train and evaluate under several replicas."""
+"""What a training task changes in TensorFlow for its Estimator, in its own process alone."""
 
 from __future__ import annotations
 
 import copy
 import types
+from collections.abc import Iterable
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -12,11 +13,43 @@ from tensorflow.python.distribute import ps_values
 from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.pipeline.base.stack import keras2
 
+_LOOK_SECONDS = 1
 
-def apply() -> None:
-    """Applies all of them; a second call changes nothing."""
-    for patch in PATCHES:
+
+def apply(patches: Iterable[Patch]) -> None:
+    """Applies some of them; a second call changes nothing."""
+    for patch in patches:
         patch.apply()
+
+
+def _save_without_asking_every_step(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+    original(self, *args, **kwargs)
+    # Known only to a private method, which Estimator calls for a TPU alone.
+    self._set_steps_per_run(1)
+
+
+def _look_often_for_the_chief(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+    original(self, *args, **kwargs)
+    self._recovery_wait_secs = min(self._recovery_wait_secs, _LOOK_SECONDS)
+
+
+# Of every task.
+PATCHES = (
+    Patch(
+        "tensorflow.python.training.basic_session_run_hooks:CheckpointSaverHook.__init__",
+        _save_without_asking_every_step,
+        reason="checkpoint hooks take a run for up to a million steps, a TPU's, unless told: they read the global step "
+        "by a session.run of their own after each step, 7 % of the examples per second of a small network",
+        until="tf.estimator tells its checkpoint hooks the steps of a run on other devices too",
+    ),
+    Patch(
+        "tensorflow.python.training.session_manager:SessionManager.__init__",
+        _look_often_for_the_chief,
+        reason="a worker of parameter servers looks every 30 s only whether the chief has initialised the variables, "
+        "and misses a short training altogether",
+        until="tf.estimator hands recovery_wait_secs on",
+    ),
+)
 
 
 def _copy_optimizer(original: Any, opt: Any, *args: Any, **kwargs: Any) -> Any:
@@ -68,7 +101,8 @@ def _list_wrapped_alone(original: Any, *args: Any, **kwargs: Any) -> Any:
     return create_and_list
 
 
-PATCHES = (
+# Of those that train or evaluate under several replicas.
+REPLICA_PATCHES = (
     Patch(
         "tensorflow_estimator.python.estimator.canned.optimizers:get_optimizer_instance_v2",
         _copy_optimizer,

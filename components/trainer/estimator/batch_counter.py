@@ -28,14 +28,7 @@ class BatchCounter:
         self.known = False
 
     def wrap(self, model_fn: Callable) -> Callable:
-        """Makes a model_fn that notes what it is fed.
-
-        Args:
-            model_fn: An Estimator's own, which takes its arguments by name.
-
-        Returns:
-            One with the same arguments: an Estimator goes by their names.
-        """
+        """Makes a model_fn that notes what it is fed, with the same arguments: an Estimator goes by their names."""
 
         def counted(**arguments: Any) -> Any:
             self._note(**arguments)
@@ -54,21 +47,16 @@ class BatchCounter:
         self._parts = [(fixed, len(tensors)) for fixed, tensors in replicas]
 
     def check(self, sizes: Sequence[int]) -> None:
-        """Compares all parts of each replica's batch: where they differ, nobody knows which one is the examples'.
+        """Compares all parts of each replica's batch, by the values of `all`.
 
-        Args:
-            sizes: Values of `all`.
+        Where they differ, nobody knows which one is the examples'.
         """
         found = iter(sizes[len(self.changing) :])
         parts = [{*fixed, *(int(next(found)) for _ in range(count))} for fixed, count in self._parts]
         self.known = bool(parts) and all(len(each) == 1 for each in parts)
 
     def size(self, sizes: Sequence[int]) -> int:
-        """Returns the examples of this task's step.
-
-        Args:
-            sizes: Values of `changing`.
-        """
+        """Returns the examples of this task's step, by the values of `changing`."""
         return self._fixed + int(sum(sizes))
 
     @tf.autograph.experimental.do_not_convert

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import collective_util, cross_device_utils
 from tensorflow.python.training import session_manager
 
-from tfx_estimator.components.trainer.estimator.patches import replica_fixes, tensorflow_fixes
+from tfx_estimator.components.trainer.estimator import patches
 from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 
@@ -23,10 +23,7 @@ bring_back_estimator()
 # It goes with the process.
 _TEMPORARY = tempfile.TemporaryDirectory()
 FOLDER = Path(_TEMPORARY.name)
-PATCHES: tuple[Patch, ...] = (
-    *tensorflow_fixes.PATCHES,
-    *replica_fixes.PATCHES,
-)
+PATCHES: tuple[Patch, ...] = (*patches.PATCHES, *patches.REPLICA_PATCHES)
 v1 = tf.compat.v1
 
 
@@ -59,23 +56,8 @@ def wait_for_chief() -> list[float]:
     return slept
 
 
-def export_by_a_late_clock() -> list[str]:
-    """The export that is kept, of one where an earlier one was made by a clock that was ahead, and of a new one."""
-    folder, ahead = FOLDER / "exports", 4_000_000_000
-    estimator = train(FOLDER / "exported", steps=1, save_every=1)
-    (folder / str(ahead)).mkdir(parents=True)
-    receiver_fn = tf.estimator.export.build_raw_serving_input_receiver_fn({"x": tf.ones([2])})
-    exporter = tf.estimator.LatestExporter("latest", receiver_fn, exports_to_keep=1)
-    exported = exporter.export(estimator, str(folder), estimator.latest_checkpoint(), {}, True)
-    left = [path.name for path in folder.iterdir()]
-    return sorted(left) if Path(exported.decode()).name in left else ["the earlier one"]
-
-
-def train(model_dir: Path, steps: int, save_every: int) -> tf.estimator.Estimator:
+def train(model_dir: Path, steps: int, save_every: int) -> None:
     def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str) -> tf.estimator.EstimatorSpec:
-        if mode == tf.estimator.ModeKeys.PREDICT:
-            weighted = v1.get_variable("weight", [], tf.float32) * features["x"]
-            return tf.estimator.EstimatorSpec(mode, predictions=weighted)
         loss = tf.reduce_mean(v1.get_variable("weight", [], tf.float32) * features)
         train_op = v1.train.GradientDescentOptimizer(0.1).minimize(loss, v1.train.get_or_create_global_step())
         return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
@@ -84,7 +66,6 @@ def train(model_dir: Path, steps: int, save_every: int) -> tf.estimator.Estimato
         model_fn, config=tf.estimator.RunConfig(str(model_dir), save_checkpoints_steps=save_every)
     )
     estimator.train(lambda: tf.data.Dataset.from_tensors((tf.ones([2]), tf.ones([2]))).repeat(), steps=steps)
-    return estimator
 
 
 def hand_over_optimizer() -> int:
@@ -163,7 +144,6 @@ def keep_momentum() -> list[float]:
 FAULTS: tuple[Callable[[], Any], ...] = (
     count_runs,
     wait_for_chief,
-    export_by_a_late_clock,
     hand_over_optimizer,
     measure_baseline,
     keep_momentum,

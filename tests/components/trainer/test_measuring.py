@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.estimator.measuring.measure_hook import measured
+from tfx_estimator.components.trainer.estimator.hooks import measured
+from tfx_estimator.components.trainer.measuring import Meter
 from tfx_estimator.components.trainer.protocol.measurement import MEASURE, TaskMeasurement, Window
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, PS, WORKER, TaskSpec
 
@@ -181,3 +182,33 @@ def test_nothing_changes_unless_it_is_asked_for(tmp_path, monkeypatch):
     assert measured(spec, TaskSpec(CHIEF, 0, 1)) is spec
     ask(monkeypatch, tmp_path)
     assert measured(spec, TaskSpec(EVALUATOR, 0, 1)) is spec
+
+
+def test_nothing_is_measured_unasked_nor_in_a_task_without_steps(monkeypatch, tmp_path):
+    monkeypatch.delenv(MEASURE, raising=False)
+    assert Meter.of_environment(TaskSpec(CHIEF, 0, 1), 32) is None
+    monkeypatch.setenv(MEASURE, Window(str(tmp_path), 10, 50, [0]).to_environment())
+    assert Meter.of_environment(TaskSpec(PS, 0, 1), 32) is None
+    assert Meter.of_environment(TaskSpec(CHIEF, 0, 1), 32) is not None
+
+
+def test_the_window_begins_once_all_have_begun_and_holds_whole_executions(tmp_path):
+    window = Window(str(tmp_path), warmup=10, steps=50, cores=[0], trainers=2)
+    chief = Meter(window, TaskSpec(CHIEF, 0, 1), examples_per_step=32)
+    chief.begin(0)
+    chief.after_step(20, {})
+    chief.after_step(40, {})
+    assert not (tmp_path / "begin").exists()
+    Meter(window, TaskSpec(WORKER, 0, 1), examples_per_step=32).after_step(20, {})
+    chief.after_step(60, {})
+    chief.after_step(80, {})
+    assert (tmp_path / "begin").exists()
+    chief.after_step(120, {})
+    assert not (tmp_path / "end").exists()
+    chief.after_step(140, {})
+    chief.after_step(160, {})
+    (found,) = TaskMeasurement.load_all(str(tmp_path))
+    assert (found.task, found.steps, found.own_steps, found.examples) == ("chief-0", 60, 60, 60 * 32)
+    assert found.cpu >= 0
+    assert found.peak_rss > found.pss > 0
+    assert (tmp_path / "end").exists()
