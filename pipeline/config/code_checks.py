@@ -39,10 +39,8 @@ def check_target(path: str, target: str, search_paths: Sequence[str], what: str 
     module = find_module(module_name, search_paths)
     if module is None:
         searched = ", ".join(dict.fromkeys(search_paths)) or "the current folder"
-        found = _longest_found(module_name, search_paths)
-        problem = f"there is no module `{module_name}`" + (f": only `{found}` was found" if found else "")
         todo = f"check the name, or put the module into one of these folders: {searched}; or install it"
-        return [Problem(path, problem, form, todo, value=target)]
+        return [Problem(path, f"there is no module `{module_name}`", form, todo, value=target)]
     if module.file is None:
         kind = "a folder without __init__.py" if module.folders else "built into Python"
         return [Problem(path, f"`{module_name}` is {kind}", form, "name a module of your own", value=target)]
@@ -100,13 +98,6 @@ def _no_such_name(path: str, target: str, name: str, names: Names, file: Path) -
     todo = f"did you mean `{target.partition(':')[0]}:{near}`?" if near else f"define `{name}` there"
     expected = "one of " + ", ".join(names.public) if names.public else f"a module that defines {name}"
     return Problem(path, f"{file} defines no `{name}`", expected, todo, value=target)
-
-
-def _longest_found(module_name: str, search_paths: Sequence[str]) -> str:
-    parts = module_name.split(".")[:-1]
-    while parts and find_module(".".join(parts), search_paths) is None:
-        parts.pop()
-    return ".".join(parts)
 
 
 def _form_hint(target: str) -> str:
