@@ -22,7 +22,6 @@ def check_target(path: str, target: str, search_paths: Sequence[str], what: str 
     """Checks `package.module:function`.
 
     Args:
-        search_paths: Folders to look in before `sys.path`.
         what: What the name stands for: `function` or `class`.
     """
     form = f"`package.module:{what}`"
@@ -57,7 +56,6 @@ def check_module_file(path: str, file: str, wanted: Sequence[str], search_paths:
 
     Args:
         wanted: Function names, one of which it must define.
-        search_paths: Folders where the modules that it imports are looked for.
     """
     expected = f"a Python file that defines {' or '.join(wanted)}"
     if not os.path.exists(file):

@@ -61,7 +61,6 @@ def to_error(problems: Sequence[Problem], source: str, target: str = "", notes: 
 
     Args:
         source: The preset or file, as the user named it.
-        target: Where the pipeline is to be deployed; empty if it runs on this machine.
     """
     count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
     text = "\n\n".join(f"  {line}".replace("\n", "\n  ") for line in map(str, problems))
