@@ -79,7 +79,7 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
     from tfx_estimator.components.trainer.keras.watch import mean_over_tasks
     from tfx_estimator.model_fn.averaging import Averaging
     from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+    from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
     restart, save_at = trainer.pop("restart", False), trainer.pop("save_at", None)
@@ -101,7 +101,7 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
             network = tf.keras.Sequential([tf.keras.Input((8, 8, 1), name="image"), *layers])
             model = KerasClassifier(network, section)
             compression = section.distribution.train.gradient_compression
-            model.compile(optimizer=make_keras_optimizer(section.optimizer, 1000, compression))
+            model.compile(optimizer=DeclaredOptimizer(section.optimizer, 1000, compression))
             model.optimizer._create_all_weights(model.trainable_variables)
             return model, Averaging(model, strategy, sync.steps, sync.outer_momentum) if sync else None
 

@@ -19,12 +19,8 @@ from tfx_estimator.components.trainer.task.user_code import find_function, is_mo
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.preprocessing import decode_images
 from tfx_estimator.data.serving import EXAMPLES, IMAGES, encode_images
-from tfx_estimator.model_fn.classifier import make_model_fn
-from tfx_estimator.model_fn.compression import refuse_compression
-from tfx_estimator.model_fn.own_step import refuse_step_options
-from tfx_estimator.model_fn.precision import FLOAT32
-from tfx_estimator.model_fn.run_config import make_run_config
-from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.model_fn.classifier import make_model_fn, make_run_config
+from tfx_estimator.model_fn.compiled_checks import refuse_step_options
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.config.parts import parts_at_once
@@ -81,15 +77,7 @@ def _of_model_fn(
     function: Callable[..., Any], section: TrainerSection, settings: Settings, config: tf.estimator.RunConfig
 ) -> _Made:
     """Makes the Estimator of a whole model_fn of the user's."""
-    target = section.model or ""
     refuse_step_options(section, "is a whole model_fn")
-    refuse_compression(section.distribution.train.gradient_compression, target)
-    if section.precision != FLOAT32:
-        raise UserCodeError(
-            f"trainer.precision: {section.precision}, and {target!r} is a whole model_fn, which makes its own network",
-            expected="float32, beside a model_fn",
-            todo="remove it, and have the model_fn compute in that precision",
-        )
     # They know what the model_fn has read, so that the user is told of what it does not take.
     params = RecordedParams(params_of(section, settings))
     # An Estimator refuses params for a model_fn that does not take them.

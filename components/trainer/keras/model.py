@@ -11,15 +11,18 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer import seeds
 from tfx_estimator.components.trainer.task.user_code import call_network, find_function, is_model_fn
-from tfx_estimator.model_fn.compiled_checks import check_compiled, refuse_option
+from tfx_estimator.model_fn.compiled_checks import check_compiled, refuse_own_methods, refuse_step_options
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.division import find_division
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.keras_model import build, example, is_compiled, require_scores, require_trainable
-from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
-from tfx_estimator.model_fn.own_methods import refuse_own_methods
-from tfx_estimator.model_fn.own_step import refuse_step_options
-from tfx_estimator.model_fn.parts import refuse_clipped_parts
+from tfx_estimator.model_fn.keras_model import (
+    build,
+    example,
+    is_compiled,
+    require_scores,
+    require_trainable,
+)
+from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.precision import FLOAT16, LossScale, require_declared, stored, use
 from tfx_estimator.model_fn.probabilities import assumed, mismatch, refuse_probabilities
 from tfx_estimator.pipeline.base.errors import UserCodeError
@@ -70,14 +73,9 @@ class ModelMaker:
                 refuse_probabilities(network, outputs)
         if not is_compiled(network) or type(network).train_step is tf.keras.Model.train_step:
             require_trainable(network)
-        if section.distribution.train.variable_partitioner is not None:
-            refuse_clipped_parts(network, section.model or "")
         if is_compiled(network):
-            target, train = section.model or "", section.distribution
-            check_compiled(network, target, train, section.precision, outputs)
             refuse_step_options(section, "returns a compiled model")
-            if section.sync_every:
-                refuse_option(section.model or "", "trainer.sync_every")
+            check_compiled(network, section.model or "", outputs)
             return CompiledClassifier(network, section, self.num_classes)
         if division:
             division.check(network)
@@ -106,7 +104,7 @@ class ModelMaker:
             declared = self.section
             scale = LossScale() if declared.precision == FLOAT16 else None
             compression = declared.distribution.train.gradient_compression
-            optimizer = make_keras_optimizer(declared.optimizer, declared.train_steps or 1, compression, scale)
+            optimizer = DeclaredOptimizer(declared.optimizer, declared.train_steps or 1, compression, scale)
         model.compile(optimizer=optimizer, steps_per_execution=steps_per_execution)
         _make_slots(optimizer, stored(model.trainable_variables))
         return model

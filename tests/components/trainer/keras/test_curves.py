@@ -7,14 +7,14 @@ import tensorflow as tf
 
 from tests.equivalence.conftest import read_losses
 from tfx_estimator.components.trainer.keras.curves import Curves, learning_rate_of
-from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 pytestmark = pytest.mark.unit
 
 
 def declared(keras):
-    return make_keras_optimizer(Optimizer(learning_rate=0.4, schedule="linear", warmup_steps=2), 10)
+    return DeclaredOptimizer(Optimizer(learning_rate=0.4, schedule="linear", warmup_steps=2), 10)
 
 
 @pytest.mark.parametrize(

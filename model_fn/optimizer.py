@@ -1,4 +1,4 @@
-"""The declared optimizer for Keras: for `model.compile`, or for a loop of one's own."""
+"""The declared optimizer: one, for an Estimator's graph, `model.compile`, and a loop of one's own."""
 
 from __future__ import annotations
 
@@ -8,33 +8,13 @@ from typing import Any, Optional, Union
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.clipping import clip, global_scale
-from tfx_estimator.model_fn.compression import NONE, compress, restore
+from tfx_estimator.model_fn.gradients import NONE, clip, compress, global_scale, restore
 from tfx_estimator.model_fn.precision import LossScale, all_finite
-from tfx_estimator.model_fn.schedules import KerasSchedule, learning_rate
+from tfx_estimator.model_fn.schedules import KerasSchedule
 from tfx_estimator.model_fn.update_rules import RULES, Change, Shape, change_variable
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 _Pairs = Sequence[tuple[Any, tf.Variable]]
-
-
-def make_keras_optimizer(
-    section: Optimizer, train_steps: int, compression: str = NONE, loss_scale: Optional[LossScale] = None
-) -> tf.keras.optimizers.legacy.Optimizer:
-    """Builds the optimizer, in the scope of the strategy that trains.
-
-    Its `apply_gradients` is to be given each replica's own gradients of `model_fn.update.global_loss`: it sums them
-    over the replicas.
-
-    Args:
-        compression: Of gradients between replicas: see `compression`.
-        loss_scale: Where the network computes in float16; the gradients are then those of the unscaled loss.
-
-    Returns:
-        The optimizer; its `iterations` counts the steps.
-    """
-    replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    return DeclaredOptimizer(section, train_steps, replicas, compression, loss_scale=loss_scale)
 
 
 def given_rate(optimizer: Any) -> Any:
@@ -54,13 +34,17 @@ def given_rate(optimizer: Any) -> Any:
 # Not `tf.keras.optimizers.Optimizer`, which updates by many small operations, and has no place for a fused one.
 @tf.keras.utils.register_keras_serializable("tfx_estimator")
 class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
-    """Any of `update_rules.RULES`.
+    """Any of `update_rules.RULES`; to be made in the scope of the strategy that trains, or in a replica.
+
+    Its `apply_gradients` is to be given each replica's own gradients of `Objective.loss`, and sums them over the
+    replicas. Its `iterations` count the steps: in an Estimator's graph they are to be given the global step.
 
     Args:
         section: The declared optimizer, or what `get_config` wrote of it.
         train_steps: Step at which the schedule ends.
-        compression: Of gradients between replicas: see `compression`.
-        loss_scale: As of `make_keras_optimizer`.
+        compression: Of gradients between replicas: see `compress`.
+        loss_scale: Where the network computes in float16; the gradients are then those of the unscaled loss.
+        replicas: By which the rate is scaled; None are those of the strategy.
     """
 
     _HAS_AGGREGATE_GRAD = True
@@ -69,14 +53,14 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         self,
         section: Union[Optimizer, dict[str, Any]],
         train_steps: int,
-        replicas: int = 1,
         compression: str = NONE,
-        name: Optional[str] = None,
         loss_scale: Optional[LossScale] = None,
+        replicas: Optional[int] = None,
+        name: Optional[str] = None,
     ) -> None:
         self.section = Optimizer.parse_obj(section)
         self.train_steps = train_steps
-        self.replicas = replicas
+        self.replicas = replicas or tf.distribute.get_strategy().num_replicas_in_sync
         self.compression = compression
         self._rule = RULES[self.section.name]
         self._options = self.section.resolved()
@@ -88,7 +72,7 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         self._finite: Optional[tf.Tensor] = None
         # Each replica of this process has a thread.
         self._beside = threading.local()
-        self._set_hyper("learning_rate", KerasSchedule(self.section, train_steps, replicas))
+        self._set_hyper("learning_rate", KerasSchedule(self.section, train_steps, self.replicas))
 
     def get_config(self) -> dict[str, Any]:
         """Returns what rebuilds the optimizer."""
@@ -164,9 +148,8 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         return tf.group(applied, self.loss_scale.follow(self._finite))
 
     def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: dict[Any, Any]) -> None:
-        rate = learning_rate(self.section, self.train_steps, self.iterations, self.replicas)
         apply_state[var_device, var_dtype] = {
-            "rate": tf.cast(rate, var_dtype),
+            "rate": tf.cast(self.learning_rate(self.iterations), var_dtype),
             "step": tf.cast(self.iterations + 1, var_dtype),
         }
 
