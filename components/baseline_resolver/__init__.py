@@ -1,6 +1,11 @@
 """Resolves the model that a new one is compared with."""
 
-from tfx_estimator.components.baseline_resolver.comparable import DROPPED, ITSELF, why_no_baseline, write_comparable
-from tfx_estimator.components.baseline_resolver.strategy import BaselineStrategy
+from tfx_estimator.components.baseline_resolver.strategy import (
+    DROPPED,
+    ITSELF,
+    BaselineStrategy,
+    why_no_baseline,
+    write_comparable,
+)
 
 __all__ = ["DROPPED", "ITSELF", "BaselineStrategy", "why_no_baseline", "write_comparable"]

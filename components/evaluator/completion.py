@@ -22,16 +22,7 @@ _OF_TWO[_LOSS] = ("BinaryCrossentropy", "sparse_categorical_crossentropy")
 
 
 def complete(config: tfma.EvalConfig, candidate: Scores, baseline: Optional[Scores]) -> None:
-    """Completes a configuration, in place.
-
-    Args:
-        candidate: The scores of the model that is evaluated.
-        baseline: The scores of the one that it is compared with, if there is one.
-
-    Raises:
-        UserCodeError: One of the two has one score for both classes, the other one for each; or a metric is of
-            another class than the one that there is a score of.
-    """
+    """Completes a configuration, in place, by the scores of the model that is evaluated, and of its baseline."""
     spec = config.model_specs[0]
     spec.prediction_key = candidate.key
     if candidate.of_two:

@@ -13,9 +13,16 @@ from tensorflow_model_analysis.proto.config_pb2 import PerSliceMetricThreshold
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.classes import find_label
-from tfx_estimator.pipeline.config.evaluator import ALL, BUILT_IN, EvaluatorSection, Metric, Threshold
+from tfx_estimator.pipeline.config.evaluator import (
+    ALL,
+    BUILT_IN,
+    EvaluatorSection,
+    Metric,
+    Slice,
+    parse_held,
+    parse_slice,
+)
 from tfx_estimator.pipeline.config.problems import nearest
-from tfx_estimator.pipeline.config.slices import Slice, parse_held, parse_slice
 
 _PATH = "evaluator.metrics"
 # TFMA 0.46 misspells their names in the results, so the name is given to it.
@@ -35,15 +42,11 @@ def eval_config(section: EvaluatorSection, label_names: Sequence[str] = ()) -> t
     See https://www.tensorflow.org/tfx/model_analysis/metrics.
 
     Args:
-        section: The declared evaluator.
         label_names: The classes, in the order of their labels.
 
     Returns:
         The configuration: accuracy, mean loss and counts, and the declared metrics, overall and per slice; a threshold
         is overall, unless its metric names slices.
-
-    Raises:
-        DeclarationError: A metric is of a class that there is not.
     """
     threshold = tfma.MetricThreshold(
         value_threshold=tfma.GenericValueThreshold(lower_bound={"value": section.min_accuracy}),
@@ -155,28 +158,16 @@ def _value(name: str, value: Any, label_names: Sequence[str]) -> str:
 def _thresholds(metric: Metric, label_names: Sequence[str]) -> list[PerSliceMetricThreshold]:
     if metric.threshold is None and metric.change_threshold is None:
         return []
-    threshold = tfma.MetricThreshold(
-        value_threshold=_value_threshold(metric.threshold),
-        change_threshold=_change_threshold(metric),
-    )
+    threshold = tfma.MetricThreshold()
+    if asked := metric.threshold:
+        bounds = _wrapped({"lower_bound": asked.lower, "upper_bound": asked.upper})
+        threshold.value_threshold.CopyFrom(tfma.GenericValueThreshold(**bounds))
+    if change := metric.change_threshold:
+        direction = tfma.MetricDirection.Value(str(metric.direction).upper())
+        limits = _wrapped({"absolute": change.absolute, "relative": change.relative})
+        threshold.change_threshold.CopyFrom(tfma.GenericChangeThreshold(direction=direction, **limits))
     slices = [_slicing(each, label_names) for each in parse_held(metric.slices)]
     return [PerSliceMetricThreshold(slicing_specs=slices, threshold=threshold)]
-
-
-def _value_threshold(section: Threshold | None) -> tfma.GenericValueThreshold | None:
-    if section is None:
-        return None
-    bounds = {"lower_bound": section.lower, "upper_bound": section.upper}
-    return tfma.GenericValueThreshold(**_wrapped(bounds))
-
-
-def _change_threshold(metric: Metric) -> tfma.GenericChangeThreshold | None:
-    section = metric.change_threshold
-    if section is None:
-        return None
-    chosen = tfma.MetricDirection.Value(str(metric.direction).upper())
-    limits = _wrapped({"absolute": section.absolute, "relative": section.relative})
-    return tfma.GenericChangeThreshold(direction=chosen, **limits)
 
 
 def _wrapped(numbers: Mapping[str, float | None]) -> dict[str, Any]:

@@ -38,15 +38,7 @@ class Executor(tfx_executor.Executor):
 
     @reads_whole
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        """Evaluates.
-
-        Args:
-            input_dict: As of `tfx.components.Evaluator`.
-
-        Raises:
-            UserCodeError: No output of a model holds scores; or several may, and the `eval_config` names none; or there
-                is no feature to slice by.
-        """
+        """Evaluates, as `tfx.components.Evaluator` does."""
         input_dict, dropped = _without_unfit_baseline(input_dict)
         for evaluation in output_dict.get(standard_component_specs.EVALUATION_KEY, ()) if dropped else ():
             evaluation.set_string_custom_property(DROPPED, dropped)
@@ -117,11 +109,7 @@ def _complete(config: tfma.EvalConfig, inputs: Artifacts) -> Extras:
 
 
 def _features(config: tfma.EvalConfig, inputs: Artifacts) -> tuple[str, ...]:
-    """The features that slices are made by, or means taken of, and that a preprocessing_fn has to return.
-
-    Raises:
-        UserCodeError: It does not.
-    """
+    """The features that slices are made by, or means taken of, and that a preprocessing_fn has to return."""
     if not inputs.get(TRANSFORM_GRAPH) or not inputs.get(_SCHEMA):
         return ()
     raw = [feature.name for feature in _schema(inputs).feature]

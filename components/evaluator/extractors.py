@@ -146,9 +146,6 @@ def check_features(config: tfma.EvalConfig, raw: Sequence[str], returned: Mappin
 
     Returns:
         Those of the preprocessing_fn that are wanted: see `find_features`.
-
-    Raises:
-        UserCodeError: One is not there, is a vector, or is no number; or slices are by fractions.
     """
     wanted, averaged, sliced = find_features(config, raw), find_averaged(config), find_sliced(config)
     there = [name for name in dict.fromkeys((*returned, *raw)) if name != IMAGE]
@@ -162,22 +159,14 @@ def check_features(config: tfma.EvalConfig, raw: Sequence[str], returned: Mappin
                 todo=f"did you mean `{near}`?" if near else f"return `{name}` from the preprocessing_fn, or remove it",
             )
         _check_shape(name, returned[name], name in averaged)
-        if name in sliced and returned[name].dtype.is_floating:
+        kind = returned[name].dtype
+        # Of fractions there would be a slice for about every example, and TFMA takes no mean of text.
+        if (name in sliced and kind.is_floating) or (name in averaged and kind == tf.string):
+            section, kinds = ("metrics", "number") if name in averaged else ("slices", "text or a whole number")
             raise UserCodeError(
-                f"evaluator.slices: the feature `{name}` is {returned[name].dtype.name}: each of its values would be a "
-                "slice, of fractions one for about every example",
-                expected="a feature that is a text or a whole number, of few values",
-                todo="have the preprocessing_fn return it as whole numbers if it is some, by tf.cast(…, tf.int64); or "
-                f'else what it falls into, as `tf.where({name} > 0.5, "high", "low")` or tft.bucketize, by another '
-                f"name; or remove `{name}`",
-            )
-    for name in averaged:
-        found = returned.get(name) if name in wanted else None
-        if found is not None and found.dtype == tf.string:
-            raise UserCodeError(
-                f"evaluator.metrics: {MEAN} of the feature `{name}`, which is text",
-                expected="a feature that is a number",
-                todo=f"return a number from the preprocessing_fn, or remove {MEAN}",
+                f"evaluator.{section}: the feature `{name}` is {kind.name}",
+                expected=f"a feature that is a {kinds}",
+                todo=f"return such a one from the preprocessing_fn, by another name: tft.bucketize; or remove `{name}`",
             )
     return wanted
 

@@ -5,25 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Optional
 
 
 @dataclass(frozen=True)
 class Extras:
-    """What is to be extracted.
+    """What is to be extracted."""
 
-    Args:
-        transform_graph: Folder of the graph; None where no feature is wanted.
-        features: Of what it returns.
-        logits: Output with logits, by model name; empty where there is no baseline.
-        of_two: Are they one number an example.
-    """
-
-    transform_graph: Optional[str] = None
-    features: tuple[str, ...] = ()
-    logits: Mapping[str, str] = ()  # type: ignore[assignment]
-    of_two: bool = False
+    transform_graph: Optional[str] = None  # folder of the graph, where a feature is wanted
+    features: tuple[str, ...] = ()  # of what it returns
+    # Output with logits, by model name, which is empty where there is no baseline.
+    logits: Mapping[str, str] = field(default_factory=dict)
+    of_two: bool = False  # are they one number an example
 
     def __bool__(self) -> bool:
         return bool(self.features or self.logits)

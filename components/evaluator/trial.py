@@ -30,15 +30,7 @@ _OF_ALL = re.compile("Sparse|.*ExampleCount|.*Discrimination|SquaredPearson")
 
 
 def try_metrics(config: tfma.EvalConfig, num_classes: int) -> None:
-    """Measures made-up predictions.
-
-    Args:
-        config: The metrics; what it says of models and slices is passed over.
-
-    Raises:
-        DeclarationError: TFMA cannot make or measure a metric, or not rightly; two have one name in the results; or a
-            threshold is of what is no number.
-    """
+    """Measures made-up predictions: TFMA must make and measure each metric, and rightly, and tell it from others."""
     seen: set[tuple[str, Any]] = set()
     for spec in config.metrics_specs:
         for metric in spec.metrics:
@@ -87,11 +79,7 @@ def _try(config: tfma.EvalConfig, num_classes: int, seen: set[tuple[str, Any]]) 
 
 
 def try_signature(saved_model: str, config: tfma.EvalConfig, serialized: Sequence[bytes]) -> None:
-    """Calls a model's signature as TFMA does: with the features that its inputs are named after, or the tf.Examples.
-
-    Raises:
-        UserCodeError: It cannot be called so.
-    """
+    """Calls a model's signature as TFMA does: with the features that its inputs are named after, or the tf.Examples."""
     (spec,) = config.model_specs
     parsed = [tf.train.Example.FromString(each).features.feature for each in serialized]
     extracts = {

@@ -19,7 +19,6 @@ from tfx_estimator.components.trainer.source import deciding_code
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.config.parallel_checks import check_parallel
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.case import Case
@@ -202,7 +201,7 @@ def refuse_entries(given: Mapping[str, Any], settings: Settings, component: str 
     section = parse({**own, **values}, TrainerSection, ("trainer",), argument)
     asked = {name for name in given if getattr(section, name) != TrainerSection.__fields__[name].get_default()}
     declaration = Declaration.construct(trainer=section)
-    found = [*broken(STEP, Case(declaration)), *check_parallel(declaration, ())]
+    found = broken(STEP, Case(declaration))
     problems = [problem for problem in found if _name(problem) in asked]
     problems += _others(asked - set(map(_name, problems)))
     if problems:

@@ -18,7 +18,7 @@ from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY, Settings
 from tfx_estimator.pipeline.base.errors import TaskStalledError
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.config.profile import PROFILES
+from tfx_estimator.pipeline.config.runtime import PROFILES
 
 FOLDER = "training"
 # What says how long to train, in `train_args` and in the declared trainer.

@@ -20,14 +20,7 @@ _ARGUMENT = Argument(
 
 
 def read_tune(given: Union[Mapping[str, Any], TuneSection]) -> TuneSection:
-    """Types and checks what a Tuner was given.
-
-    Args:
-        given: As in YAML, `{"max_trials": 10, "ranges": {"learning_rate": {"min": 1e-4, "max": 0.1}}}`; or typed.
-
-    Raises:
-        DeclarationError: Something is wrong; the message lists everything that is.
-    """
+    """Types and checks what a Tuner was given, as in YAML or typed; the refusal lists everything that is wrong."""
     section = read_section(given, TuneSection, ("tune",), _ARGUMENT, _longer)
     if problems := list(check_section(section)):
         raise _ARGUMENT.refusal(problems)
@@ -35,11 +28,7 @@ def read_tune(given: Union[Mapping[str, Any], TuneSection]) -> TuneSection:
 
 
 def refuse_declared(section: TuneSection) -> None:
-    """Refuses dotted paths of a declaration where there is none.
-
-    Raises:
-        DeclarationError: There is one.
-    """
+    """Refuses dotted paths of a declaration where there is none."""
     for name in section.ranges:
         if name.startswith(f"{SECTION}."):
             raise DeclarationError(

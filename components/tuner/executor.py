@@ -41,18 +41,7 @@ class Executor(base_executor.BaseExecutor):
     """Trains trials in fresh processes, and publishes the best values, or raises."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        """Tunes.
-
-        Args:
-            output_dict: `best_hyperparameters` and `tuner_results`.
-            exec_properties: As of the Trainer, and the section: see `argument.py`.
-
-        Raises:
-            TrainingError: Too many trials failed, or another job or run tunes here.
-            StoppedError: A signal ended it; the next run goes on from there.
-            UserCodeError: No evaluation reports the objective.
-            DeclarationError: It runs in somebody else's cluster, or hyperband does not know how long to train.
-        """
+        """Tunes; the properties are those of the Trainer, and the section: see `argument.py`."""
         self._log_startup(input_dict, output_dict, exec_properties)
         if resolve(os.environ) is not None:
             raise refuse_others_cluster()
@@ -156,11 +145,7 @@ def _write(uri: str, section: TuneSection, found: list[Result], best: Result, fo
 
 
 def lines(results: Sequence[Result], section: TuneSection, best: Result) -> list[str]:
-    """Lays out the table.
-
-    Returns:
-        A head, and a line for each trial.
-    """
+    """Lays out the table: a head, and a line for each trial."""
     names = short_names(list(section.ranges))
     rows = [["trial", *names.values(), section.objective.metric, "steps", "seconds", ""]]
     rows += [

@@ -25,12 +25,7 @@ _MOST_CHOICES = 10_000
 
 
 class Proposals:
-    """The trials of a tuning, one after the other.
-
-    Args:
-        section: What to vary, how.
-        steps: Of the longest trials, which hyperband must know; None if it is not known.
-    """
+    """The trials of a tuning, one after the other; hyperband must know the steps of the longest."""
 
     def __init__(self, section: TuneSection, steps: Optional[int] = None) -> None:
         self._section = section

@@ -31,7 +31,6 @@ class Search:
     by results is told of them in the order of the trials, and the next trial waits for the oldest.
 
     Args:
-        section: What to vary, how.
         run: Trains a trial, or returns what is known of it; it is called in a thread of its own.
         hear: Is told of each trial that begins, with None, and of what came of it.
     """
@@ -56,15 +55,7 @@ class Search:
         return self._stop.is_set()
 
     def search(self) -> list[Result]:
-        """Tries until there is nothing more to try.
-
-        Returns:
-            What came of each trial, in their order.
-
-        Raises:
-            TrainingError: Too many trials failed one after another, or all.
-            StoppedError: A signal ended it.
-        """
+        """Tries until there is nothing more to try; raises if too many trials failed, or a signal came."""
         parallel = self._section.parallel_trials
         with Signals() as signals, _told_apart(), concurrent.futures.ThreadPoolExecutor(parallel) as pool:
             try:
@@ -126,11 +117,7 @@ class Search:
                 return
 
     def _end(self, received: int) -> None:
-        """Waits for the trials to stop at their checkpoints, as the supervisors see to.
-
-        Raises:
-            StoppedError: Always.
-        """
+        """Waits for the trials to stop at their checkpoints, as the supervisors see to, and raises."""
         futures = [future for _, future in self._running.values()]
         concurrent.futures.wait(futures)
         stopped = [error for future in futures if isinstance(error := future.exception(), StoppedError)]
@@ -146,11 +133,7 @@ class Search:
         )
 
     def _check(self) -> None:
-        """Gives up after too many failures.
-
-        Raises:
-            TrainingError: There were.
-        """
+        """Gives up after too many failures."""
         most = self._section.max_consecutive_failures
         last = self._results[-most:]
         if len(last) == most and all(each.status == FAILED for each in last):

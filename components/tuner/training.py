@@ -47,21 +47,14 @@ logger = get_logger("tuner")
 
 @dataclasses.dataclass(frozen=True)
 class Trials:
-    """Trains trials.
+    """Trains trials."""
 
-    Args:
-        folder: Of the tuning; it outlives one execution.
-        inputs: The execution's input artifacts.
-        exec_properties: As of a Trainer.
-        settings: As of a Trainer.
-        enough: Says that no trial is wanted any more: those that train are ended.
-    """
-
-    folder: str
+    folder: str  # of the tuning; it outlives one execution
     inputs: Mapping[str, list[types.Artifact]]
-    exec_properties: Mapping[str, Any]
+    exec_properties: Mapping[str, Any]  # as of a Trainer; likewise the settings
     settings: Settings
     section: TuneSection
+    # Says that no trial is wanted any more: those that train are ended.
     enough: Callable[[], bool] = lambda: False
 
     @functools.cached_property
@@ -74,15 +67,7 @@ class Trials:
         return os.path.join(self.folder, "trials", f"{number:04d}")
 
     def run(self, trial: Trial) -> Result:
-        """Trains with the values of a trial, unless that was done before.
-
-        Returns:
-            What came of it; that it failed, and why, is a result too.
-
-        Raises:
-            StoppedError: A signal ended it; it goes on from there the next time.
-            UserCodeError: Its evaluation does not report the objective.
-        """
+        """Trains with the values of a trial, unless that was done before; a failure is a result, a stop is not."""
         place = self.place(trial.number)
         known = Result.load(place)
         if known is not None and known.is_of(trial):

@@ -21,41 +21,27 @@ BEGUN, _FILE = "begun.json", "trial.json"
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """What is tried.
+    """What is tried."""
 
-    Args:
-        number: From 1.
-        config: All of keras-tuner's, as `HyperParameters.get_config` returns it.
-        steps: To train in all; None where the declaration says it.
-        parent: The trial whose checkpoint it goes on from; None if it begins at step 0.
-    """
-
-    number: int
+    number: int  # from 1
     values: Mapping[str, Any]
+    # All of keras-tuner's, as `HyperParameters.get_config` returns it.
     config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    steps: Optional[int] = None
-    parent: Optional[int] = None
+    steps: Optional[int] = None  # to train in all; None where the declaration says it
+    parent: Optional[int] = None  # the trial whose checkpoint it goes on from; None if it begins at step 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What came of a trial.
-
-    Args:
-        status: `completed` or `failed`.
-        score: The objective; None if it failed.
-        metrics: Of its evaluation, by name.
-        steps: That it came to; None if that is not known.
-        seconds: Wall time, start of its processes included.
-    """
+    """What came of a trial."""
 
     number: int
     values: Mapping[str, Any]
-    status: str
-    score: Optional[float] = None
-    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    steps: Optional[int] = None
-    seconds: float = 0.0
+    status: str  # `completed` or `failed`
+    score: Optional[float] = None  # the objective; None if it failed
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)  # of its evaluation, by name
+    steps: Optional[int] = None  # that it came to; None if that is not known
+    seconds: float = 0.0  # wall time, start of its processes included
     reason: str = ""
     parent: Optional[int] = None
 
@@ -95,11 +81,7 @@ def forget(folder: str) -> None:
 
 
 def best_of(results: list[Result], better: str) -> Optional[Result]:
-    """Returns the best of the completed trials, of equal ones the first; None if there is none.
-
-    Args:
-        better: `max` or `min`.
-    """
+    """Returns the best of the completed trials by `max` or `min`, of equal ones the first; None if there is none."""
     sign = 1 if better == "max" else -1
     scored = [each for each in results if each.score is not None]
     return max(scored, key=lambda each: (sign * (each.score or 0.0), -each.number), default=None)

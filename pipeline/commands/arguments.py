@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Optional
 
 
@@ -29,4 +30,11 @@ def add_declaration(
         action="append",
         default=[],
         help=f"overrides {overridden}, which is YAML: --set trainer.train_steps=500; may be given several times",
+    )
+
+
+def add_workdir(parser: argparse.ArgumentParser, what: str) -> None:
+    """Adds --workdir; `what` is done there."""
+    parser.add_argument(
+        "--workdir", metavar="DIR", type=os.path.expanduser, default="runs", help=f"{what} (default: %(default)s)"
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
+import dataclasses
 
-from tfx_estimator.pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.commands.arguments import add_declaration, add_workdir
 
 HELP = "measure which distribution strategy pays"
 _STRATEGIES_HELP = "train a declaration for some steps under each strategy, and compare"
@@ -72,13 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="measure each strategy once more on a batch that stays in memory: what the input costs",
     )
-    strategies.add_argument(
-        "--workdir",
-        metavar="DIR",
-        type=os.path.expanduser,
-        default="runs",
-        help="where the inputs are kept (default: %(default)s)",
-    )
+    add_workdir(strategies, "where the inputs are kept")
     strategies.add_argument(
         "--output",
         metavar="DIR",
@@ -88,17 +82,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Loads the declaration, checks what was asked for, and measures."""
-    from tfx_estimator.pipeline.bench.plan import FILES, Plan
-    from tfx_estimator.pipeline.bench.strategies import choose, parse_contenders
     from tfx_estimator.pipeline.config.paths import check_output, check_workdir
+    from tfx_estimator.pipeline.experiments.bench.strategies import FILES, Plan, choose, parse_contenders
 
     contenders = parse_contenders(args.strategies, args.paths, args.vary, args.device)
-    Plan(contenders, args.steps, args.warmup, args.rounds, args.input_share).check()
+    plan = Plan(contenders, args.steps, args.warmup, args.rounds, args.input_share)
+    plan.check()
     choice = choose(contenders, args.source, args.overrides)
-    plan = Plan(choice.contenders, args.steps, args.warmup, args.rounds, args.input_share)
+    plan = dataclasses.replace(plan, contenders=choice.contenders)
     check_workdir(args.workdir)
     output = check_output(args.output, FILES) if args.output is not None else None
 
-    from tfx_estimator.pipeline.bench.session import bench_strategies
+    from tfx_estimator.pipeline.experiments.bench.session import bench_strategies
 
     return bench_strategies(choice, plan, args.workdir, output)

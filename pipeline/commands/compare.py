@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+from typing import Optional
 
-from tfx_estimator.pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.base.errors import DeclarationError, NotEqualError
+from tfx_estimator.pipeline.commands.arguments import add_declaration, add_workdir
 
 HELP = "train declarations on the same examples, or take finished runs, and put them side by side"
 _EPILOG = """\
@@ -34,13 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compares the one declaration under each of the values: --vary trainer.seed=1,2; of several, under each "
         "combination",
     )
-    parser.add_argument(
-        "--workdir",
-        metavar="DIR",
-        type=os.path.expanduser,
-        default="runs",
-        help="where declarations are trained (default: %(default)s)",
-    )
+    add_workdir(parser, "where declarations are trained")
     parser.add_argument(
         "--output",
         metavar="DIR",
@@ -61,16 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Finds what is to be compared, and compares it."""
     from tfx_estimator.pipeline.commands.output import say
-    from tfx_estimator.pipeline.compare.candidates import find_candidates
-    from tfx_estimator.pipeline.compare.plan import FILES, check_points, require_equal
     from tfx_estimator.pipeline.config.paths import check_output, check_workdir
+    from tfx_estimator.pipeline.experiments.compare.candidates import FILES, find_candidates
 
-    check_points(args.require_equal)
+    _check_points(args.require_equal)
     candidates = find_candidates(args.source, args.overrides, args.vary)
     check_workdir(args.workdir)
     output = check_output(args.output, FILES) if args.output is not None else None
 
-    from tfx_estimator.pipeline.compare.session import compare
+    from tfx_estimator.pipeline.experiments.compare.session import compare
 
     found, failure = compare(candidates, args.workdir, output, terminal_fd=2 if args.json else 1)
     if args.json:
@@ -80,3 +74,23 @@ def run(args: argparse.Namespace) -> int:
         raise failure
     require_equal(found.spread, args.require_equal)
     return 0
+
+
+def _check_points(points: Optional[float]) -> None:
+    if points is not None and not 0 <= points <= 100:
+        raise DeclarationError(
+            f"--require-equal {points:g}: this is out of range",
+            expected="points of accuracy from 0 to 100: 0.5, for example",
+            todo="name how far the accuracies may lie apart",
+        )
+
+
+def require_equal(spread: float, points: Optional[float]) -> None:
+    """Refuses accuracies whose highest and lowest lie further apart than so many points of 100; None is any number."""
+    # The tolerance is for rounding: accuracies are quotients.
+    if points is not None and spread > points + 1e-9:
+        raise NotEqualError(
+            f"the accuracies lie {spread:.2f} points apart",
+            expected=f"at most {points:g}, as of --require-equal",
+            todo="see compare.html: which classes and examples differ",
+        )

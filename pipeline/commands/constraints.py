@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from tfx_estimator.pipeline.doctor.pins import pins
-
 HELP = "print the versions that were tested together, as constraints for pip"
 EPILOG = """\
 pip and uv find versions that fit TFX in minutes, once they are told where to look. With a wheel of this package:
@@ -28,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints a pin a line."""
     from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.doctor.packages import pins
 
     say("\n".join(pins()))
     return 0

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Optional, Union
+
+from tfx_estimator.pipeline.commands.arguments import add_workdir
+
+if TYPE_CHECKING:
+    from tfx_estimator.pipeline.doctor.machine import Finding
 
 HELP = "say what this machine can do, and what to do about what it cannot"
 _EPILOG = """\
@@ -18,20 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("--quick", action="store_true", help="leave out the training of some steps in two processes")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--workdir",
-        metavar="DIR",
-        type=os.path.expanduser,
-        default="runs",
-        help="where results will go (default: %(default)s)",
-    )
+    add_workdir(parser, "where results will go")
     parser.add_argument("--data-dir", metavar="DIR", help="where data sets are kept (default: as TFDS has it)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Examines, and prints a line for each finding."""
-    from tfx_estimator.pipeline.doctor.examine import examine
-    from tfx_estimator.pipeline.doctor.finding import FAILED
+    from tfx_estimator.pipeline.doctor.machine import FAILED
 
     found = []
     for finding in examine(args.workdir, args.data_dir, args.quick):
@@ -46,12 +47,42 @@ def run(args: argparse.Namespace) -> int:
 
         with printing("stdout"):
             sys.stdout.write(
-                json.dumps({"ok": not failed, "findings": [each.to_dict() for each in found]}, indent=2) + "\n"
+                json.dumps({"ok": not failed, "findings": [asdict(each) for each in found]}, indent=2) + "\n"
             )
             sys.stdout.flush()
     else:
         _say(f"a run cannot be done here: {', '.join(failed)}" if failed else "a run can be done here")
     return int(bool(failed))
+
+
+def examine(workdir: str, data_dir: Optional[str] = None, quick: bool = False) -> Iterator[Finding]:
+    """Examines this machine; the data sets are TFDS's own where no folder is named."""
+    from tfx_estimator.pipeline.doctor import machine, packages, training
+
+    checks: dict[str, Callable[[], Union[Finding, list[Finding]]]] = {
+        "stack": machine.check_stack,
+        "Python": machine.check_python,
+        "platform": machine.check_platform,
+        "packages": packages.check_versions,
+        "cores": machine.check_cores,
+        "memory": machine.check_memory,
+        "shared memory": machine.check_shared_memory,
+        "work folder": lambda: machine.check_folder("work folder", workdir, "--workdir"),
+        "temporary": lambda: machine.check_folder("temporary", tempfile.gettempdir(), "TMPDIR"),
+        "data sets": lambda: machine.check_data_dir(data_dir),
+        "private network": machine.check_private_network,
+        "localhost": machine.check_ports,
+        "TensorFlow": packages.check_tensorflow,
+        **({} if quick else {"training": training.check_training}),
+    }
+    for name, check in checks.items():
+        try:
+            found = check()
+        except Exception as error:  # whatever is broken here must not end the examination
+            todo = "see what is said above; if it is no fault of this machine, report it"
+            what = f"cannot be examined: {type(error).__name__}: {error}"
+            found = machine.Finding(name, machine.FAILED, what, todo)
+        yield from found if isinstance(found, list) else [found]
 
 
 def _say(text: str) -> None:

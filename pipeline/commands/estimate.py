@@ -11,7 +11,7 @@ from tfx_estimator.pipeline.commands.arguments import add_declaration
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Loaded
-    from tfx_estimator.pipeline.estimate.estimate import Estimate
+    from tfx_estimator.pipeline.experiments.estimate import Estimate
 
 HELP = "tell what training costs, without training: parameters, FLOPs, memory, bytes over the wire"
 _EPILOG = """\
@@ -32,8 +32,7 @@ def run(args: argparse.Namespace) -> int:
     """Builds the step in a process of its own, and prints what it costs."""
     from tfx_estimator.pipeline.commands.output import say
     from tfx_estimator.pipeline.config import load
-    from tfx_estimator.pipeline.estimate.estimate import check_estimable
-    from tfx_estimator.pipeline.estimate.table import lines
+    from tfx_estimator.pipeline.experiments.estimate import check_estimable, lines
 
     loaded = load(args.source, args.overrides)
     check_estimable(loaded.declaration)
@@ -46,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _estimate(loaded: Loaded) -> Estimate:
     from tfx_estimator.components.trainer.protocol.task_spec import COSTS
-    from tfx_estimator.pipeline.estimate.estimate import put_together
+    from tfx_estimator.pipeline.experiments.estimate import put_together
     from tfx_estimator.pipeline.run import dry_run
 
     with dry_run.begin(loaded, path=COSTS) as trial:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-import traceback
-from collections.abc import Iterator
 
 HELP = "make the report of an earlier run, or one page of several runs side by side"
 EPILOG = """\
@@ -30,26 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
 
 
-@contextlib.contextmanager
-def _explained(output: str) -> Iterator[None]:
-    """What a run left was looked at before: another error is a mistake of ours, and not the user's."""
-    from tfx_estimator.pipeline.base.errors import TfxEstimatorError
-
-    try:
-        yield
-    except (OSError, TfxEstimatorError):
-        raise
-    except Exception as error:
-        log = f"{os.path.splitext(output)[0]}.log"
-        with open(log, "w", encoding="utf-8", errors="backslashreplace") as file:
-            traceback.print_exc(file=file)
-        raise TfxEstimatorError(
-            f"the report could not be made: {type(error).__name__}: {error}",
-            expected="a page of any run whose files nobody has edited",
-            todo=f"run the pipeline again if somebody has; else it is a mistake of tfx-estimator: report it with {log}",
-        ) from error
-
-
 def run(args: argparse.Namespace) -> int:
     """Finds the runs, and makes the page."""
     from tfx_estimator.pipeline.base.text import one_line
@@ -66,9 +43,9 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.run.terminal import quiet
 
     # Hides what TensorFlow prints while it loads a model.
-    with quiet(os.devnull), writing(output), _explained(output):
+    with quiet(os.devnull), writing(output):
         if several:
-            from tfx_estimator.pipeline.report.comparison import write_comparison
+            from tfx_estimator.pipeline.experiments.runs import write_comparison
 
             write_comparison(runs, output)
         else:

@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from tfx_estimator.pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.commands.arguments import add_declaration, add_workdir
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.run.summary import Summary
@@ -17,13 +17,7 @@ HELP = "run the declared pipeline on this machine; in a task of a cluster (TF_CO
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     add_declaration(parser)
-    parser.add_argument(
-        "--workdir",
-        metavar="DIR",
-        type=os.path.expanduser,
-        default="runs",
-        help="where the results go: a folder, or gs://BUCKET/FOLDER (default: %(default)s)",
-    )
+    add_workdir(parser, "where the results go: a folder, or gs://BUCKET/FOLDER")
     parser.add_argument(
         "--require-blessing", action="store_true", help="end with exit code 7 if the model is not blessed"
     )

@@ -47,11 +47,11 @@ def run(args: argparse.Namespace) -> int:
 def _fingerprints(loaded: Any) -> dict[str, Any]:
     """Hash and modules, with their files, of each component whose cache key covers source code."""
     from tfx_estimator.components.trainer.source import declared_code
-    from tfx_estimator.pipeline.user_source.fingerprint import find_sources, fingerprint_source
+    from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source, follow_imports
 
     declaration, found = loaded.declaration, {}
     for name, code in (("Transform", [declaration.transform.target]), ("Trainer", declared_code(declaration.trainer))):
-        modules = {module.name: str(module.file) for module in find_sources(code, loaded.search_paths)}
+        modules = {module.name: str(module.file) for module, _ in follow_imports(code, loaded.search_paths)}
         found[name] = {
             "sha256": fingerprint_source(code, loaded.search_paths),
             "modules": dict(sorted(modules.items())),

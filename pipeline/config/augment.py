@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Optional
 
-from pydantic.v1 import Field, confloat, conint
+from pydantic.v1 import Field
 
-from tfx_estimator.pipeline.config.section import Section, allow_short
+from tfx_estimator.pipeline.config.section import Section, allow_short, number
 
 _MAX_SIDE = 4096
 _FILL = "what comes in at the edges: zero, or the image's own mirror"
@@ -24,72 +24,60 @@ class RandomFlip(Section):
 class RandomCrop(Section):
     """Pads the image, and cuts one of its own size out of it."""
 
-    padding: conint(ge=1, le=_MAX_SIDE) = Field(default=4, description="pixels at each edge")  # type: ignore[valid-type]
+    padding: int = number(4, 1, _MAX_SIDE, "pixels at each edge")
     fill: Literal["zero", "reflect"] = Field(default="zero", description=_FILL)
 
 
 class RandomTranslation(Section):
     """Moves the image by whole pixels."""
 
-    height_factor: confloat(ge=0, le=1) = Field(  # type: ignore[valid-type]
-        default=0.1, description="part of the height, up or down at most"
-    )
-    width_factor: confloat(ge=0, le=1) = Field(  # type: ignore[valid-type]
-        default=0.1, description="part of the width, left or right at most"
-    )
+    height_factor: float = number(0.1, 0, 1, "part of the height, up or down at most")
+    width_factor: float = number(0.1, 0, 1, "part of the width, left or right at most")
     fill: Literal["zero", "reflect"] = Field(default="zero", description=_FILL)
 
 
 class RandomRotation(Section):
     """Turns the image about its centre, with bilinear interpolation."""
 
-    degrees: confloat(gt=0, le=180) = Field(default=15.0, description="either way at most")  # type: ignore[valid-type]
+    degrees: float = number(15.0, None, 180, "either way at most", gt=0)
     fill: Literal["zero", "reflect"] = Field(default="zero", description=_FILL)
 
 
 class RandomZoom(Section):
     """Enlarges or shrinks the image about its centre, with bilinear interpolation."""
 
-    factor: confloat(gt=0, lt=1) = Field(  # type: ignore[valid-type]
-        default=0.1, description="0.1 is from 0.9 to 1.1 times as large"
-    )
+    factor: float = number(0.1, None, None, "0.1 is from 0.9 to 1.1 times as large", gt=0, lt=1)
     fill: Literal["zero", "reflect"] = Field(default="zero", description=_FILL)
 
 
 class RandomBrightness(Section):
     """Adds a number to the whole image."""
 
-    factor: confloat(gt=0, le=1000) = Field(  # type: ignore[valid-type]
-        default=0.2, description="of either sign at most, in the units of the transformed image"
-    )
+    factor: float = number(0.2, None, 1000, "of either sign at most, in the units of the transformed image", gt=0)
 
 
 class RandomContrast(Section):
     """Multiplies each channel's distance from its mean over the image."""
 
-    factor: confloat(gt=0, le=1) = Field(default=0.2, description="0.2 is by 0.8 to 1.2")  # type: ignore[valid-type]
+    factor: float = number(0.2, None, 1, "0.2 is by 0.8 to 1.2", gt=0)
 
 
 class RandomSaturation(Section):
     """Multiplies the distance of a pixel's red, green and blue from its grey."""
 
-    factor: confloat(gt=0, le=1) = Field(default=0.2, description="0.2 is by 0.8 to 1.2")  # type: ignore[valid-type]
+    factor: float = number(0.2, None, 1, "0.2 is by 0.8 to 1.2", gt=0)
 
 
 class Cutout(Section):
     """Sets a square to zero."""
 
-    size: conint(ge=1, le=_MAX_SIDE) = Field(  # type: ignore[valid-type]
-        default=8, description="pixels a side; its centre is any pixel, so that part of it may lie outside"
-    )
+    size: int = number(8, 1, _MAX_SIDE, "pixels a side; its centre is any pixel, so that part of it may lie outside")
 
 
 class GaussianNoise(Section):
     """Adds a normally distributed number to each element."""
 
-    stddev: confloat(gt=0, le=1000) = Field(  # type: ignore[valid-type]
-        default=0.1, description="standard deviation, in the units of the transformed image"
-    )
+    stddev: float = number(0.1, None, 1000, "standard deviation, in the units of the transformed image", gt=0)
 
 
 class Operation(Section):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Literal, Optional
 
-from pydantic.v1 import Field, conint
+from pydantic.v1 import Field
 
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section, number
 
 # Field -> the flag of Beam's that it is.
 PORTABLE = {
@@ -40,18 +40,12 @@ class DataflowSection(Section):
     )
     service_account_email: Optional[str] = Field(default=None, description="account of the workers")
     machine_type: Optional[str] = Field(default=None, description="of the workers: n1-standard-4, for example")
-    num_workers: Optional[conint(ge=1)] = Field(  # type: ignore[valid-type]
-        default=None, description="workers at the start"
-    )
-    max_num_workers: Optional[conint(ge=1)] = Field(  # type: ignore[valid-type]
-        default=None, description="workers at most"
-    )
+    num_workers: Optional[int] = number(None, 1, None, "workers at the start")
+    max_num_workers: Optional[int] = number(None, 1, None, "workers at most")
     autoscaling_algorithm: Optional[Literal["NONE", "THROUGHPUT_BASED"]] = Field(
         default=None, description="whether their number follows the work"
     )
-    disk_size_gb: Optional[conint(ge=10)] = Field(  # type: ignore[valid-type]
-        default=None, description="disk of a worker"
-    )
+    disk_size_gb: Optional[int] = number(None, 10, None, "disk of a worker")
     network: Optional[str] = Field(default=None, description="network of the workers")
     subnetwork: Optional[str] = Field(default=None, description="their subnetwork: regions/REGION/subnetworks/NAME")
     use_public_ips: Optional[bool] = Field(default=None, description="whether workers have public addresses")
@@ -73,9 +67,7 @@ class BeamSection(Section):
     """Which engine runs the Beam part of each component."""
 
     runner: Literal["direct", "portable", "dataflow"] = Field(default="direct", description="Beam's engine")
-    workers: Optional[conint(ge=1)] = Field(  # type: ignore[valid-type]
-        default=None, description="worker processes on each machine, of portable"
-    )
+    workers: Optional[int] = number(None, 1, None, "worker processes on each machine, of portable")
     job_endpoint: Optional[str] = Field(default=None, description="HOST:PORT of the job server, of portable")
     artifact_endpoint: Optional[str] = Field(
         default=None, description="HOST:PORT where files for the workers go; null is what the job server says"

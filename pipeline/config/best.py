@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, Optional
 
-from pydantic.v1 import Field, confloat, conint, constr
+from pydantic.v1 import Field, constr
 
-from tfx_estimator.pipeline.config.section import MAX_STEPS, Section
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Section, number
 
 # Metrics that an evaluation of a network reports if that is not compiled, such as a built-in one.
 METRICS = ("accuracy", "average_loss", "loss")
@@ -76,12 +76,6 @@ class EarlyStopping(_Watched):
     metric: _METRIC = Field(  # type: ignore[valid-type]
         default="average_loss", description="a metric of your evaluation"
     )
-    patience: conint(ge=1, le=1_000_000) = Field(  # type: ignore[valid-type]
-        default=3, description="evaluations without an improvement, after which training ends"
-    )
-    min_delta: confloat(ge=0, le=1e12) = Field(  # type: ignore[valid-type]
-        default=0.0, description="a smaller change is no improvement"
-    )
-    min_steps: conint(ge=0, le=MAX_STEPS) = Field(  # type: ignore[valid-type]
-        default=0, description="evaluations of earlier steps do not count"
-    )
+    patience: int = number(3, 1, 1_000_000, "evaluations without an improvement, after which training ends")
+    min_delta: float = number(0.0, 0, 1e12, "a smaller change is no improvement")
+    min_steps: int = number(0, 0, MAX_STEPS, "evaluations of earlier steps do not count")

@@ -14,24 +14,19 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy_checks import check_deploy
 from tfx_estimator.pipeline.config.evaluator_checks import check_evaluator
 from tfx_estimator.pipeline.config.image_folder import split_folders
-from tfx_estimator.pipeline.config.network_checks import check_network
-from tfx_estimator.pipeline.config.optimizer_checks import check_optimizer
-from tfx_estimator.pipeline.config.parallel_checks import check_parallel
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.case import Case
 from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
-from tfx_estimator.pipeline.config.rules.parameter_server import PARAMETER_SERVERS
+from tfx_estimator.pipeline.config.rules.optimizer import OPTIMIZER
 from tfx_estimator.pipeline.config.rules.rule import broken
 from tfx_estimator.pipeline.config.rules.run_fn import RUN_FN
 from tfx_estimator.pipeline.config.rules.step import STEP
 from tfx_estimator.pipeline.config.rules.training import TRAINING
 from tfx_estimator.pipeline.config.splits import EXAMPLES, find_overlap, reject_split, split_names, suggest_splits
 from tfx_estimator.pipeline.config.travel_checks import check_travel
-from tfx_estimator.pipeline.config.yaml_text import inline
 
-_AUGMENT = "trainer.augment"
-RULES = (*TRAINING, *STEP, *DISTRIBUTION, *PARAMETER_SERVERS, *RUN_FN)
+RULES = (*TRAINING, *OPTIMIZER, *STEP, *DISTRIBUTION, *RUN_FN)
 
 
 def check(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> list[Problem]:
@@ -44,15 +39,11 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
     return [
         *_data(declaration),
         *_code(declaration, search_paths),
-        *check_network(declaration, search_paths),
-        *check_optimizer(declaration),
         *check_class_weights(declaration),
         *broken(RULES, Case(declaration, search_paths)),
-        *_augment(declaration),
-        *check_parallel(declaration, search_paths),
         *check_evaluator(declaration),
         # With a target, these paths are places of another machine.
-        *(() if target else (*_stores(declaration), *_pusher(declaration))),
+        *(() if target else _places(declaration)),
         *check_beam(declaration, target),
         *check_deploy(declaration, target),
         *check_travel(declaration, search_paths, target),
@@ -93,14 +84,13 @@ def _overlaps(declared: dict[str, str], known: Sequence[str]) -> Iterator[Proble
 
 
 def _check_folder_or_table(dataset: str) -> Iterator[Problem]:
-    expected = "a CSV or Parquet file" if is_table(dataset) else "a folder, a CSV or Parquet file, or a data set's name"
-    if (is_table(dataset) and os.path.isfile(dataset)) or (not is_table(dataset) and os.path.isdir(dataset)):
+    if os.path.isfile(dataset) if is_table(dataset) else os.path.isdir(dataset):
         return
     todo = "check the path: it is relative to the declaration's folder"
     what = f"there is no such {'file' if is_table(dataset) else 'folder'}"
     if os.path.exists(dataset):
         what = "this is a folder" if os.path.isdir(dataset) else "this is a file of another kind"
-    yield Problem("data.dataset", what, expected, todo, value=dataset)
+    yield Problem("data.dataset", what, "a folder, a CSV or Parquet file, or a data set's name", todo, value=dataset)
 
 
 def _splits_of(dataset: str) -> list[str]:
@@ -116,80 +106,31 @@ def _splits_of(dataset: str) -> list[str]:
 
 
 def _code(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
+    """Checks that the code that is named is there, as text."""
     data, trainer, transform = declaration.data, declaration.trainer, declaration.transform
     if ":" in data.dataset and not is_path(data.dataset) and not is_tfds_name(data.dataset):
         yield from check_target("data.dataset", data.dataset, search_paths, "class")
-    both = ("trainer.model", "trainer.module_file")
-    if trainer.model is not None and trainer.module_file is not None:
-        todo = "set one of them to null: --set trainer.model=null"
-        what = "trainer.model and trainer.module_file are both given"
-        yield Problem(both[1], what, "exactly one of the two", todo, value=trainer.module_file, depends=both)
-    elif trainer.model is None and trainer.module_file is None:
-        what = "neither trainer.model nor trainer.module_file is given"
-        todo = "set trainer.model: mnist_cnn, or your own `package.module:function`"
-        yield Problem("trainer.model", what, "exactly one of the two", todo, depends=both)
-    if trainer.model is not None:
-        yield from check_target("trainer.model", trainer.model, search_paths)
-    if trainer.module_file is not None:
-        yield from check_module_file("trainer.module_file", trainer.module_file, ("trainer_fn", "run_fn"), search_paths)
-        default = trainer.__fields__["path"].default
-        if trainer.path != default:
-            yield Problem(
-                "trainer.path",
-                "a module file brings its own way of training: its run_fn may call Keras's fit by itself",
-                f"{default} (or no path) with trainer.module_file, or trainer.model with {trainer.path}",
-                "remove trainer.path, or name the network by trainer.model in place of trainer.module_file",
-                value=trainer.path,
-                depends=("trainer.module_file",),
-            )
-    both = ("transform.preprocessing_fn", "transform.module_file")
-    if transform.preprocessing_fn is not None and transform.module_file is not None:
-        todo = "set one of them to null: --set transform.preprocessing_fn=null"
-        what = "transform.preprocessing_fn and transform.module_file are both given"
-        yield Problem(both[1], what, "at most one of the two", todo, value=transform.module_file, depends=both)
-    if transform.preprocessing_fn is not None:
-        yield from check_target("transform.preprocessing_fn", transform.preprocessing_fn, search_paths)
-    if transform.module_file is not None:
-        yield from check_module_file(
-            "transform.module_file", transform.module_file, ("preprocessing_fn",), search_paths
-        )
-
-
-def _stores(declaration: Declaration) -> Iterator[Problem]:
-    places = {
-        "data.dataset": declaration.data.dataset,
-        "data.data_dir": declaration.data.data_dir,
-        "pusher.destination": declaration.pusher.destination,
+    functions = {"trainer.model": trainer.model, "transform.preprocessing_fn": transform.preprocessing_fn}
+    for path, function in functions.items():
+        if function is not None:
+            yield from check_target(path, function, search_paths)
+    files = {
+        "trainer.module_file": (trainer.module_file, ("trainer_fn", "run_fn")),
+        "transform.module_file": (transform.module_file, ("preprocessing_fn",)),
     }
+    for path, (file, wanted) in files.items():
+        if file is not None:
+            yield from check_module_file(path, file, wanted, search_paths)
+
+
+def _places(declaration: Declaration) -> Iterator[Problem]:
+    data, destination = declaration.data, declaration.pusher.destination
+    places = {"data.dataset": data.dataset, "data.data_dir": data.data_dir, "pusher.destination": destination}
     for path, value in places.items():
         if value is not None and is_address(value) and (reason := reject_store(value)):
             yield Problem(path, reason, "gs://BUCKET/FOLDER, or a path", "copy it there, or name a path", value=value)
-
-
-def _pusher(declaration: Declaration) -> Iterator[Problem]:
-    destination = declaration.pusher.destination
     if destination is None or is_address(destination):
         return
     if reason := reject_folder(destination) if destination else "it is empty":
         expected = "a folder that is there and can be written, or can be made; null is `serving` in the work folder"
         yield Problem("pusher.destination", reason, expected, "name another folder", value=destination)
-
-
-def _augment(declaration: Declaration) -> Iterator[Problem]:
-    """Checks that there are images to vary, by one operation after the other."""
-    trainer = declaration.trainer
-    for index, operation in enumerate(trainer.augment):
-        names = list(operation.declared)
-        if len(names) != 1:
-            what = f"{' and '.join(names)} in one item: which of them comes first?" if names else "an empty item"
-            todo = f"write [{', '.join(f'{{{name}: …}}' for name in names)}]" if names else "remove it"
-            yield Problem(f"{_AUGMENT}.{index}", what, "one operation an item", todo)
-    if trainer.augment and trainer.module_file is not None:
-        yield Problem(
-            _AUGMENT,
-            "a module file reads its examples itself, so that nothing would be varied",
-            "trainer.augment only where trainer.model is given",
-            "remove it, and vary the images in the module file's own input_fn; or name a trainer.model",
-            value=inline([operation.dict() for operation in trainer.augment]),
-            depends=("trainer.module_file",),
-        )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any, Optional
 
-from pydantic.v1 import Field, confloat, conint
+from pydantic.v1 import Field
 
 from tfx_estimator.pipeline.config.pods import SecurityContext, Toleration, placement
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section, number
 from tfx_estimator.pipeline.config.tfjob import TfJob
 from tfx_estimator.pipeline.config.vertex import VertexJob
 
@@ -16,31 +16,21 @@ from tfx_estimator.pipeline.config.vertex import VertexJob
 class Node(Section):
     """What one step of the pipeline may use, and what becomes of it when it fails."""
 
-    cpu: Optional[confloat(ge=0.001, le=1024)] = Field(  # type: ignore[valid-type]
-        default=None, description="most CPUs; null is nodes.default's, or else the service's own"
-    )
-    memory_gb: Optional[confloat(ge=0.001, le=16384)] = Field(  # type: ignore[valid-type]
-        default=None, description="most memory, in 10^9 bytes; null likewise"
-    )
+    cpu: Optional[float] = number(None, 0.001, 1024, "most CPUs; null is nodes.default's, or else the service's own")
+    memory_gb: Optional[float] = number(None, 0.001, 16384, "most memory, in 10^9 bytes; null likewise")
     accelerator: Optional[str] = Field(
         default=None,
         description="`NVIDIA_TESLA_T4` and the like on Vertex AI, `nvidia.com/gpu` and the like on Kubeflow",
     )
-    accelerators: Optional[conint(ge=1, le=64)] = Field(  # type: ignore[valid-type]
-        default=None, description="how many of them; null is 1"
-    )
+    accelerators: Optional[int] = number(None, 1, 64, "how many of them; null is 1")
     node_selector: Optional[dict[str, str]] = Field(
         default=None, description="labels that a node of the Kubernetes cluster must have; null is nodes.default's"
     )
     tolerations: Optional[tuple[Toleration, ...]] = Field(
         default=None, description="taints of the cluster's nodes that are borne; null likewise"
     )
-    retries: Optional[conint(ge=0, le=100)] = Field(  # type: ignore[valid-type]
-        default=None, description="further tries of a step that failed"
-    )
-    timeout_seconds: Optional[conint(ge=1, le=30 * 24 * 3600)] = Field(  # type: ignore[valid-type]
-        default=None, description="longest time of a step; target kubeflow only"
-    )
+    retries: Optional[int] = number(None, 0, 100, "further tries of a step that failed")
+    timeout_seconds: Optional[int] = number(None, 1, 30 * 24 * 3600, "longest time of a step; target kubeflow only")
 
 
 class Nodes(Section):

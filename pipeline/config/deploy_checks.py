@@ -150,8 +150,9 @@ def _machines(declaration: Declaration, deploy: DeploySection, target: str) -> I
         rows.append((f"deploy.nodes.{name}", node, deploy.nodes.of(name).accelerator, target))
     for name, replica in deploy.tfjob.replicas.sections():
         rows.append((f"deploy.tfjob.replicas.{name}", replica, replica.accelerator, TFJOB))
-    for name, machine in job.sections() if job else ():
-        rows.append((f"deploy.vertex.{name}", machine, machine.accelerator or job.machine.accelerator, VERTEX))
+    if job is not None:
+        for name, machine in job.sections():
+            rows.append((f"deploy.vertex.{name}", machine, machine.accelerator or job.machine.accelerator, VERTEX))
     for path, machine, accelerator, where in rows:
         role = path.rpartition(".")[2]
         if role in ("worker", "ps", "evaluator") and role not in there and machine != type(machine)():
@@ -189,8 +190,8 @@ def _tfjob(declaration: Declaration, deploy: DeploySection, target: str) -> Iter
         files = [each.module_file or "" for each in (declaration.transform, declaration.trainer)]
         if len(set(files)) > 1 and os.path.basename(files[0]) == os.path.basename(files[1]):
             what, todo = "two module files of one name: both travel in one ConfigMap", "rename the file"
-            value, depends = os.path.basename(files[1]), ("transform.module_file", "trainer.module_file")
-            yield Problem("trainer.module_file", what, "names that differ", todo, value=value, depends=depends)
+            value, other = os.path.basename(files[1]), ("transform.module_file",)
+            yield Problem("trainer.module_file", what, "names that differ", todo, value=value, depends=other)
         return
     depends = (f"{path}.train",)
     if deploy.image is None and not target:

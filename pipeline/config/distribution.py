@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, Optional, Union
+from typing import Any, Literal, Optional, Union
 
-from pydantic.v1 import ConstrainedInt, Field, confloat, conint, validator
+from pydantic.v1 import Field, validator
 
-from tfx_estimator.pipeline.config.kinds import reject
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section, number
 from tfx_estimator.pipeline.config.short_forms import (
     DEVICES_SCHEMA,
     STRATEGY_SCHEMA,
@@ -24,60 +22,23 @@ _MAX_DEVICES = 64
 _EVALUATORS_PACE, _OWN_PACE = 1, 600
 
 
-if TYPE_CHECKING:
-    Chosen = Union[int, tuple[int, ...]]
-else:
-
-    class Chosen(ConstrainedInt):
-        """How many devices, from the first; or the indices of some."""
-
-        ge, le = 1, _MAX_DEVICES
-
-        @classmethod
-        def __get_validators__(cls) -> Iterator[Callable]:
-            """What pydantic calls."""
-            yield cls._choose
-
-        @classmethod
-        def __modify_schema__(cls, schema: dict[str, Any]) -> None:
-            """What editors are told."""
-            index = {"type": "integer", "minimum": 0, "maximum": _MAX_DEVICES - 1}
-            schema.clear()
-            schema["anyOf"] = [
-                {"type": "integer", "minimum": cls.ge, "maximum": cls.le},
-                {"type": "array", "items": index, "minItems": 1, "uniqueItems": True},
-            ]
-
-        @classmethod
-        def _choose(cls, value: int | list[int] | tuple[int, ...]) -> int | tuple[int, ...]:
-            if isinstance(value, int):
-                if not cls.ge <= value <= cls.le:
-                    raise ValueError("the value is out of range")
-                return value
-            if not value:
-                raise ValueError("the list is empty")
-            for place, index in enumerate(value):
-                if not 0 <= index < _MAX_DEVICES:
-                    raise ValueError(f"item {place + 1}: the index is out of range, 0 to {_MAX_DEVICES - 1}")
-                if index in value[:place]:
-                    raise ValueError(f"{index} is named more than once")
-            return tuple(value)
-
-
 class Devices(Section):
     """Which devices of a kind a strategy uses; logical devices if a CPU is split."""
 
-    cpu: Optional[Chosen] = Field(
+    cpu: Optional[Union[int, tuple[int, ...]]] = Field(
         default=None, description="how many logical CPUs; or, from 0, which ones of them: [0, 2]"
     )
-    gpu: Optional[Chosen] = Field(default=None, description="how many GPUs, from the first; or, from 0, which: [1, 3]")
+    gpu: Optional[Union[int, tuple[int, ...]]] = Field(
+        default=None, description="how many GPUs, from the first; or, from 0, which: [1, 3]"
+    )
 
-    # This name replaces the validator of all sections, which does not allow a list or a number for one key.
-    @validator("*", pre=True)
-    def _of_its_kind(cls, value: Any) -> Any:  # noqa: N805
-        annotation = tuple[int, ...] if isinstance(value, (list, tuple)) else int
-        if value is not None and (reason := reject(value, annotation)):
-            raise TypeError(reason)
+    @validator("cpu", "gpu")
+    def _chosen(cls, value: Any) -> Any:  # noqa: N805
+        indices = range(value) if isinstance(value, int) else value
+        if value is not None and (
+            not indices or len(set(indices)) < len(indices) or {*indices} - {*range(_MAX_DEVICES)}
+        ):
+            raise ValueError(f"it is no number from 1 to {_MAX_DEVICES}, and no list of some from 0, each once")
         return value
 
     @property
@@ -114,8 +75,8 @@ class Strategy(Section):
         default="reduction_to_one_device",
         description="how `mirrored` adds up gradients",
     )
-    num_packs: Optional[conint(ge=0, le=1000)] = Field(  # type: ignore[valid-type]
-        default=None, description="packs of gradients of `hierarchical_copy` and `nccl`; null is TensorFlow's own"
+    num_packs: Optional[int] = number(
+        None, 0, 1000, "packs of gradients of `hierarchical_copy` and `nccl`; null is TensorFlow's own"
     )
 
     _long_devices = validator("devices", pre=True, allow_reuse=True)(long_devices)
@@ -158,17 +119,15 @@ class Strategy(Section):
 class VariablePartitioner(Section):
     """How variables are cut into parts for several parameter servers: exactly one of the first three."""
 
-    min_bytes: Optional[conint(ge=1, le=2**40)] = Field(  # type: ignore[valid-type]
-        default=None, description="least size of a part: as many as there may be of it (MinSizePartitioner)"
+    min_bytes: Optional[int] = number(
+        None, 1, 2**40, "least size of a part: as many as there may be of it (MinSizePartitioner)"
     )
-    max_bytes: Optional[conint(ge=1, le=2**40)] = Field(  # type: ignore[valid-type]
-        default=None, description="most size of a part: as few as there may be of it (MaxSizePartitioner)"
+    max_bytes: Optional[int] = number(
+        None, 1, 2**40, "most size of a part: as few as there may be of it (MaxSizePartitioner)"
     )
-    fixed_shards: Optional[conint(ge=1, le=1024)] = Field(  # type: ignore[valid-type]
-        default=None, description="parts of each variable (FixedShardsPartitioner)"
-    )
-    max_shards: Optional[conint(ge=1, le=1024)] = Field(  # type: ignore[valid-type]
-        default=None, description="most parts of a variable; null is one a server, with max_bytes no limit"
+    fixed_shards: Optional[int] = number(None, 1, 1024, "parts of each variable (FixedShardsPartitioner)")
+    max_shards: Optional[int] = number(
+        None, 1, 1024, "most parts of a variable; null is one a server, with max_bytes no limit"
     )
 
 
@@ -178,11 +137,11 @@ class TrainStrategy(Strategy):
     strategy: AnyStrategy = Field(  # type: ignore[assignment]
         default="one_device", description="the tf.distribute strategy"
     )
-    workers: Optional[conint(ge=1, le=64)] = Field(  # type: ignore[valid-type]
-        default=None, description="processes that train, the chief among them; null is 2, or what TF_CONFIG says"
+    workers: Optional[int] = number(
+        None, 1, 64, "processes that train, the chief among them; null is 2, or what TF_CONFIG says"
     )
-    ps: Optional[conint(ge=1, le=64)] = Field(  # type: ignore[valid-type]
-        default=None, description="parameter servers of `parameter_server`; null is 1, or what TF_CONFIG says"
+    ps: Optional[int] = number(
+        None, 1, 64, "parameter servers of `parameter_server`; null is 1, or what TF_CONFIG says"
     )
     variable_partitioner: Optional[VariablePartitioner] = Field(
         default=None, description="of `parameter_server` on the Keras paths: cuts large variables; null cuts none"
@@ -190,17 +149,20 @@ class TrainStrategy(Strategy):
     communication: Literal["auto", "ring", "nccl"] = Field(
         default="auto", description="how the workers of `multi_worker_mirrored` add up gradients"
     )
-    bytes_per_pack: conint(ge=0, le=2**31) = Field(  # type: ignore[valid-type]
-        default=0, description="gradients that `multi_worker_mirrored` adds up in one go; 0 is TensorFlow's own choice"
+    bytes_per_pack: int = number(
+        0, 0, 2**31, "gradients that `multi_worker_mirrored` adds up in one go; 0 is TensorFlow's own choice"
     )
     gradient_compression: Literal["none", "fp16", "bf16"] = Field(
         default="none", description="gradients in two bytes an entry, in place of four, while they are added up"
     )
-    timeout_seconds: confloat(gt=0, le=24 * 3600) = Field(  # type: ignore[valid-type]
+    timeout_seconds: float = number(
         # Without a timeout, a stopped worker hangs all others.
-        default=60.0,
-        description="longest wait for another worker in a step; more than the slowest step or checkpoint takes",
+        60.0,
+        None,
+        24 * 3600,
+        "longest wait for another worker in a step; more than the slowest step or checkpoint takes",
         operational=True,
+        gt=0,
     )
     tpu: Optional[str] = Field(
         default=None, description="name or grpc:// address of the TPU of `tpu`", operational=True
@@ -235,12 +197,12 @@ class Distribution(Section):
         default=False, description="a task of its own that evaluates while the cluster trains, and exports at the end"
     )
     # These two decide among which checkpoints a BestExporter chooses.
-    start_delay_secs: conint(ge=0, le=24 * 3600) = Field(  # type: ignore[valid-type]
-        default=0, description="seconds until the evaluator's first look for a checkpoint"
-    )
-    throttle_secs: Optional[conint(ge=1, le=24 * 3600)] = Field(  # type: ignore[valid-type]
-        default=None,
-        description="seconds between the starts of two evaluations while training goes on: 1 by the evaluator, and "
+    start_delay_secs: int = number(0, 0, 24 * 3600, "seconds until the evaluator's first look for a checkpoint")
+    throttle_secs: Optional[int] = number(
+        None,
+        1,
+        24 * 3600,
+        "seconds between the starts of two evaluations while training goes on: 1 by the evaluator, and "
         "600, as of tf.estimator, in a training of one process, unless declared",
     )
     sharding: Literal["element", "file"] = Field(
@@ -253,9 +215,11 @@ class Distribution(Section):
         description="what an input_fn of your own that takes no `input_context` makes: batches of all replicas, which "
         "are shared among them, or whole batches for each replica, as under plain TensorFlow",
     )
-    max_restarts: conint(ge=0, le=1000) = Field(  # type: ignore[valid-type]
-        default=3,
-        description="restarts from the last checkpoint, after which a dead or stalled task is an error",
+    max_restarts: int = number(
+        3,
+        0,
+        1000,
+        "restarts from the last checkpoint, after which a dead or stalled task is an error",
         operational=True,
     )
     network: Literal["private", "host"] = Field(

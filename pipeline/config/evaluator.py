@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Optional, Union
 
-from pydantic.v1 import Field, StrictInt, StrictStr, confloat, conint, constr
+from pydantic.v1 import Field, StrictInt, StrictStr, conint, constr
 
 from tfx_estimator.pipeline.config.best import better
-from tfx_estimator.pipeline.config.section import Section, allow_short
-from tfx_estimator.pipeline.config.slices import SliceItem
+from tfx_estimator.pipeline.config.section import Section, allow_short, number
 
 # Metrics that are measured without being declared.
 BUILT_IN = ("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "ExampleCount")
@@ -17,6 +18,86 @@ ALL = "all"
 MEAN, FEATURES = "Mean", "features"
 _DIRECTIONS = {"max": "higher_is_better", "min": "lower_is_better"}
 _OF_SLICES = "a feature, `[feature, feature]` crossed, or `{feature: value}`"
+# The slice of all examples, where a threshold names the slices that it holds for.
+OVERALL = "overall"
+_CROSS = "cross"
+
+# `label`; `[label, writer]`; `{cross: [writer], label: 3}`.
+SliceItem = Union[StrictStr, tuple[StrictStr, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What one item of a list of slices means.
+
+    Args:
+        features: Each value of them, crossed, is a slice.
+        values: Only examples with these values, by feature.
+    """
+
+    features: tuple[str, ...] = ()
+    values: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The features that an example must have."""
+        return (*self.features, *(name for name, _ in self.values))
+
+    def __str__(self) -> str:
+        parts = [*self.features, *(f"{name} {value}" for name, value in self.values)]
+        return " x ".join(parts) or OVERALL
+
+
+def parse_slice(item: Any) -> Slice:
+    """Reads an item of the declaration."""
+    if isinstance(item, str):
+        return Slice((item,))
+    if isinstance(item, Mapping):
+        crossed = item.get(_CROSS, ())
+        features = (crossed,) if isinstance(crossed, str) else tuple(crossed) if _is_list(crossed) else ()
+        return Slice(features, tuple((name, value) for name, value in item.items() if name != _CROSS))
+    return Slice(tuple(item))
+
+
+def parse_held(items: Sequence[Any]) -> list[Slice]:
+    """Reads the slices that thresholds hold for: all examples, where none is declared.
+
+    Args:
+        items: SliceItems, or `overall`.
+    """
+    return [Slice() if item == OVERALL else parse_slice(item) for item in items] or [Slice()]
+
+
+def find_wrong(item: Any, held: bool = False) -> tuple[str, str]:
+    """Finds what is wrong with an item, but for the names of its features.
+
+    Args:
+        held: Is it one that thresholds hold for.
+
+    Returns:
+        What is wrong, and what was expected; two empty texts where nothing is.
+    """
+    if held and item == OVERALL:
+        return "", ""
+    expected = "a feature, a list of features, or {feature: value}"
+    if isinstance(item, Mapping) and _CROSS in item:
+        crossed = item[_CROSS]
+        if not _is_list(crossed) or not all(isinstance(name, str) for name in crossed):
+            return "`cross` is no list of features", "{cross: [feature, feature]}"
+    read = parse_slice(item)
+    if not read.names or not all(name.strip() for name in read.names):
+        return "it names no feature", expected
+    for name in read.names:
+        if read.names.count(name) > 1:
+            return f"`{name}` is crossed with itself", "each feature once"
+    for name, value in read.values:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            return f"the value of `{name}` is no text and no number", "{feature: value}"
+    return "", ""
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple))
 
 
 class Threshold(Section):
@@ -107,10 +188,9 @@ def long_metrics(value: Any) -> Any:
 class EvaluatorSection(Section):
     """Metrics, thresholds and slices of the Evaluator."""
 
-    min_accuracy: confloat(ge=0, le=1) = Field(default=0.0, description="absolute threshold, 0 to 1")  # type: ignore[valid-type]
-    max_accuracy_drop: Optional[confloat(ge=0, le=1)] = Field(  # type: ignore[valid-type]
-        default=0.01,
-        description="accuracy may be lower than the latest blessed model's by this much; null does not compare",
+    min_accuracy: float = number(0.0, 0, 1, "absolute threshold, 0 to 1")
+    max_accuracy_drop: Optional[float] = number(
+        0.01, 0, 1, "accuracy may be lower than the latest blessed model's by this much; null does not compare"
     )
     prediction_key: Optional[str] = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""The `trainer.optimizer` section."""
+"""The `trainer.optimizer` section: what all optimizers and schedules take, and what only some of them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,69 @@ from typing import Any, Literal, Optional
 
 from pydantic.v1 import Field, confloat, conint
 
-from tfx_estimator.pipeline.config.optimizer_options import (
-    OF_OPTIMIZERS,
-    OF_SCHEDULES,
-    REQUIRED,
-    OptimizerName,
-    ScheduleName,
-)
-from tfx_estimator.pipeline.config.section import MAX_STEPS, Section
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Section, number
+
+OptimizerName = Literal[
+    "sgd",
+    "momentum",
+    "rmsprop",
+    "adam",
+    "adamw",
+    "adadelta",
+    "adagrad",
+    "adamax",
+    "adafactor",
+    "nadam",
+    "ftrl",
+    "lion",
+]
+ScheduleName = Literal[
+    "constant", "cosine", "linear", "polynomial", "exponential", "inverse_time", "piecewise", "one_cycle"
+]
+
+# Marks an option without which a schedule has no meaning.
+REQUIRED = object()
+
+# Option -> optimizer -> default; the defaults are Keras's.
+OF_OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "momentum": {"momentum": 0.9, "sgd": 0.0, "rmsprop": 0.0},
+    "nesterov": {"sgd": False},
+    "rho": {"rmsprop": 0.9, "adadelta": 0.95},
+    "centered": {"rmsprop": False},
+    "beta_1": {"adam": 0.9, "adamw": 0.9, "adamax": 0.9, "nadam": 0.9, "lion": 0.9},
+    "beta_2": {"adam": 0.999, "adamw": 0.999, "adamax": 0.999, "nadam": 0.999, "lion": 0.99},
+    "epsilon": dict.fromkeys(("rmsprop", "adam", "adamw", "adadelta", "adagrad", "adamax", "nadam"), 1e-7),
+    "amsgrad": {"adam": False, "adamw": False},
+    "initial_accumulator_value": {"adagrad": 0.1, "ftrl": 0.1},
+    "beta_2_decay": {"adafactor": -0.8},
+    "epsilon_1": {"adafactor": 1e-30},
+    "epsilon_2": {"adafactor": 1e-3},
+    "clip_threshold": {"adafactor": 1.0},
+    "learning_rate_power": {"ftrl": -0.5},
+    "l1_regularization_strength": {"ftrl": 0.0},
+    "l2_regularization_strength": {"ftrl": 0.0},
+    "l2_shrinkage_regularization_strength": {"ftrl": 0.0},
+    "beta": {"ftrl": 0.0},
+}
+
+# Option -> schedule -> default; None is all steps after the warm-up.
+OF_SCHEDULES: dict[str, dict[str, Any]] = {
+    "decay_steps": {
+        "cosine": None,
+        "linear": None,
+        "polynomial": None,
+        "exponential": REQUIRED,
+        "inverse_time": REQUIRED,
+    },
+    "decay_rate": {"exponential": REQUIRED, "inverse_time": REQUIRED},
+    "staircase": {"exponential": False, "inverse_time": False},
+    "end_learning_rate": {"cosine": 0.0, "linear": 0.0, "polynomial": 0.0},
+    "power": {"polynomial": REQUIRED},
+    "boundaries": {"piecewise": REQUIRED},
+    "values": {"piecewise": REQUIRED},
+}
 
 _MAX_RATE = 1000
-_rate = confloat(gt=0, le=_MAX_RATE)
-_part = confloat(ge=0, lt=1)
-_epsilon = confloat(gt=0, le=1)
-_strength = confloat(ge=0, le=1_000_000)
 
 
 def _describe(option: str) -> str:
@@ -31,6 +80,11 @@ def _describe(option: str) -> str:
     if len({*map(repr, defaults)}) == 1:
         return f"of {', '.join(owners)}; null is {_written(defaults[0])}"
     return "of " + ", ".join(f"{name} (null is {_written(value)})" for name, value in owners.items())
+
+
+def _option(name: str, least: Optional[float] = None, most: Optional[float] = None, **more: Any) -> Any:
+    """Returns the field of what only some optimizers or schedules take."""
+    return number(None, least, most, _describe(name), **more)
 
 
 def _written(value: Any) -> str:
@@ -44,70 +98,58 @@ class Optimizer(Section):
         default="momentum",
         description="the optimizer: each of tf.keras.optimizers; momentum is tf.compat.v1.train.MomentumOptimizer",
     )
-    learning_rate: _rate = Field(default=0.05, description="peak learning rate")  # type: ignore[valid-type]
+    learning_rate: float = number(0.05, None, _MAX_RATE, "peak learning rate", gt=0)
     schedule: ScheduleName = Field(default="cosine", description="of the learning rate; cosine ends at 0")
-    warmup_steps: conint(ge=0, le=MAX_STEPS) = Field(default=0, description="linear warm-up, in steps")  # type: ignore[valid-type]
+    warmup_steps: int = number(0, 0, MAX_STEPS, "linear warm-up, in steps")
     scaling: Literal["none", "linear", "sqrt"] = Field(
         default="none",
         description="multiplies every learning rate by the number of replicas in sync, or by its square root; with "
         "several the warm-up begins at the rate of one",
     )
-    decay_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
-        default=None, description=f"{_describe('decay_steps')}; null is all after the warm-up, where it may be null"
+    decay_steps: Optional[int] = number(
+        None, 1, MAX_STEPS, f"{_describe('decay_steps')}; null is all after the warm-up, where it may be null"
     )
-    decay_rate: Optional[_rate] = Field(default=None, description=_describe("decay_rate"))  # type: ignore[valid-type]
-    staircase: Optional[bool] = Field(default=None, description=_describe("staircase"))
-    end_learning_rate: Optional[confloat(ge=0, le=_MAX_RATE)] = Field(  # type: ignore[valid-type]
-        default=None, description=_describe("end_learning_rate")
-    )
-    power: Optional[confloat(gt=0, le=100)] = Field(default=None, description=_describe("power"))  # type: ignore[valid-type]
+    decay_rate: Optional[float] = _option("decay_rate", most=_MAX_RATE, gt=0)
+    staircase: Optional[bool] = _option("staircase")
+    end_learning_rate: Optional[float] = _option("end_learning_rate", 0, _MAX_RATE)
+    power: Optional[float] = _option("power", None, 100, gt=0)
     boundaries: Optional[tuple[conint(ge=1, le=MAX_STEPS), ...]] = Field(  # type: ignore[valid-type]
         default=None, description="of piecewise: the last step of each rate but the last"
     )
     values: Optional[tuple[confloat(ge=0, le=_MAX_RATE), ...]] = Field(  # type: ignore[valid-type]
         default=None, description="of piecewise: the rates, one more than boundaries"
     )
-    weight_decay: confloat(ge=0, le=1000) = Field(default=0.0, description="L2 on kernels, added to the loss")  # type: ignore[valid-type]
-    decoupled_weight_decay: Optional[confloat(ge=0, le=1000)] = Field(  # type: ignore[valid-type]
-        default=None,
-        description="what Keras's optimizers call weight_decay: times the learning rate, and taken off every variable; "
+    weight_decay: float = number(0.0, 0, 1000, "L2 on kernels, added to the loss")
+    decoupled_weight_decay: Optional[float] = number(
+        None,
+        0,
+        1000,
+        "what Keras's optimizers call weight_decay: times the learning rate, and taken off every variable; "
         "null is 0.004 for adamw, else 0",
     )
-    clip_norm: Optional[_rate] = Field(default=None, description="largest norm of each gradient")  # type: ignore[valid-type]
-    global_clip_norm: Optional[_rate] = Field(  # type: ignore[valid-type]
-        default=None, description="largest norm of all gradients together"
+    clip_norm: Optional[float] = number(None, None, _MAX_RATE, "largest norm of each gradient", gt=0)
+    global_clip_norm: Optional[float] = number(None, None, _MAX_RATE, "largest norm of all gradients together", gt=0)
+    clip_value: Optional[float] = number(None, None, _MAX_RATE, "largest absolute value in a gradient", gt=0)
+    momentum: Optional[float] = _option("momentum", 0, lt=1)
+    nesterov: Optional[bool] = _option("nesterov")
+    rho: Optional[float] = _option("rho", 0, lt=1)
+    centered: Optional[bool] = _option("centered")
+    beta_1: Optional[float] = _option("beta_1", 0, lt=1)
+    beta_2: Optional[float] = _option("beta_2", 0, lt=1)
+    epsilon: Optional[float] = _option("epsilon", most=1, gt=0)
+    amsgrad: Optional[bool] = _option("amsgrad")
+    initial_accumulator_value: Optional[float] = _option("initial_accumulator_value", 0, 1_000_000)
+    beta_2_decay: Optional[float] = _option("beta_2_decay", -10, None, lt=0)
+    epsilon_1: Optional[float] = _option("epsilon_1", most=1, gt=0)
+    epsilon_2: Optional[float] = _option("epsilon_2", most=1, gt=0)
+    clip_threshold: Optional[float] = _option("clip_threshold", most=_MAX_RATE, gt=0)
+    learning_rate_power: Optional[float] = _option("learning_rate_power", -10, 0)
+    l1_regularization_strength: Optional[float] = _option("l1_regularization_strength", 0, 1_000_000)
+    l2_regularization_strength: Optional[float] = _option("l2_regularization_strength", 0, 1_000_000)
+    l2_shrinkage_regularization_strength: Optional[float] = _option(
+        "l2_shrinkage_regularization_strength", 0, 1_000_000
     )
-    clip_value: Optional[_rate] = Field(  # type: ignore[valid-type]
-        default=None, description="largest absolute value in a gradient"
-    )
-    momentum: Optional[_part] = Field(default=None, description=_describe("momentum"))  # type: ignore[valid-type]
-    nesterov: Optional[bool] = Field(default=None, description=_describe("nesterov"))
-    rho: Optional[_part] = Field(default=None, description=_describe("rho"))  # type: ignore[valid-type]
-    centered: Optional[bool] = Field(default=None, description=_describe("centered"))
-    beta_1: Optional[_part] = Field(default=None, description=_describe("beta_1"))  # type: ignore[valid-type]
-    beta_2: Optional[_part] = Field(default=None, description=_describe("beta_2"))  # type: ignore[valid-type]
-    epsilon: Optional[_epsilon] = Field(default=None, description=_describe("epsilon"))  # type: ignore[valid-type]
-    amsgrad: Optional[bool] = Field(default=None, description=_describe("amsgrad"))
-    initial_accumulator_value: Optional[_strength] = Field(  # type: ignore[valid-type]
-        default=None, description=_describe("initial_accumulator_value")
-    )
-    beta_2_decay: Optional[confloat(ge=-10, lt=0)] = Field(default=None, description=_describe("beta_2_decay"))  # type: ignore[valid-type]
-    epsilon_1: Optional[_epsilon] = Field(default=None, description=_describe("epsilon_1"))  # type: ignore[valid-type]
-    epsilon_2: Optional[_epsilon] = Field(default=None, description=_describe("epsilon_2"))  # type: ignore[valid-type]
-    clip_threshold: Optional[_rate] = Field(default=None, description=_describe("clip_threshold"))  # type: ignore[valid-type]
-    learning_rate_power: Optional[confloat(ge=-10, le=0)] = Field(  # type: ignore[valid-type]
-        default=None, description=_describe("learning_rate_power")
-    )
-    l1_regularization_strength: Optional[_strength] = Field(  # type: ignore[valid-type]
-        default=None, description=_describe("l1_regularization_strength")
-    )
-    l2_regularization_strength: Optional[_strength] = Field(  # type: ignore[valid-type]
-        default=None, description=_describe("l2_regularization_strength")
-    )
-    l2_shrinkage_regularization_strength: Optional[_strength] = Field(  # type: ignore[valid-type]
-        default=None, description=_describe("l2_shrinkage_regularization_strength")
-    )
-    beta: Optional[_strength] = Field(default=None, description=_describe("beta"))  # type: ignore[valid-type]
+    beta: Optional[float] = _option("beta", 0, 1_000_000)
 
     def resolved(self) -> dict[str, Any]:
         """Returns all values; those that are left open, and that the optimizer or schedule takes, as their defaults."""

@@ -1,15 +1,19 @@
-"""`trainer.model_parallel` and `trainer.pipeline_parallel`: layers of one network on several devices of a process."""
+"""Layers of one network on several devices of a process, and processes that average their weights now and then."""
 
 from __future__ import annotations
 
 import re
-from typing import Union
+from collections.abc import Iterator, Sequence
+from typing import Any, Union
 
 from pydantic.v1 import Field, conint
 
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section, number
 
 _MOST = 64
+_MOST_STEPS = 10_000
+# For editors that check YAML by the JSON schema.
+STEPS_SCHEMA = {"type": "integer", "minimum": 1, "maximum": _MOST_STEPS}
 _INDEX = conint(ge=0, lt=_MOST)
 DEVICE = re.compile(r"(cpu|gpu):([0-9]|[1-5][0-9]|6[0-3])")
 
@@ -29,6 +33,12 @@ class ModelParallel(Section):
         """How many logical CPUs the devices need; 0 if they are all GPUs."""
         return _logical_cpus(self.devices)
 
+    def wrong_devices(self) -> Iterator[str]:
+        """Yields what is wrong with the devices."""
+        if len(self.devices) < 2:
+            yield "there is one place only"
+        yield from _wrong_names(self.devices)
+
 
 class PipelineParallel(Section):
     """The network in stages, each on a device of its own, through which the parts of a batch go one behind the other.
@@ -42,9 +52,7 @@ class PipelineParallel(Section):
         description="how many, cut where each has about as many floating-point operations; or the layers of each: "
         "[[conv1], [dense1]], where those that are not named go with the one before them",
     )
-    microbatches: conint(ge=1, le=1000) = Field(  # type: ignore[valid-type]
-        ..., description="parts of a batch"
-    )
+    microbatches: int = number(..., 1, 1000, "parts of a batch")
     devices: tuple[str, ...] = Field(
         default=(),
         description="one for each stage; none are GPUs, where there are as many, and else logical CPUs",
@@ -61,6 +69,19 @@ class PipelineParallel(Section):
         """How many logical CPUs the devices may need; 0 if they are all GPUs."""
         return _logical_cpus(self.devices) if self.devices else self.stage_count
 
+    def wrong_devices(self) -> Iterator[str]:
+        """Yields what is wrong with the devices."""
+        if self.devices and len(self.devices) != self.stage_count:
+            yield f"there are {len(self.devices)} for {self.stage_count} stages"
+        yield from _wrong_names(self.devices)
+
+    def wrong_stages(self) -> Iterator[str]:
+        """Yields what is wrong with the layers of each stage."""
+        if isinstance(self.stages, tuple):
+            if len(self.stages) < 2 or not all(self.stages):
+                yield "a pipeline has two stages or more, with a layer each"
+            yield from _twice([name for stage in self.stages for name in stage])
+
     @property
     def ideal_bubble(self) -> float:
         """The part of a step's time in which a device waits, were all stages equal: (p - 1) / (m + p - 1)."""
@@ -70,3 +91,32 @@ class PipelineParallel(Section):
 def _logical_cpus(devices: tuple[str, ...]) -> int:
     found = filter(None, map(DEVICE.fullmatch, devices))
     return max((int(each[2]) + 1 for each in found if each[1] == "cpu"), default=0)
+
+
+def _wrong_names(devices: Sequence[str]) -> Iterator[str]:
+    yield from (f"{name} is no device" for name in devices if not DEVICE.fullmatch(name))
+    yield from _twice(devices)
+
+
+def _twice(names: Sequence[str]) -> Iterator[str]:
+    yield from (f"{name} is there more than once" for name in dict.fromkeys(names) if names.count(name) > 1)
+
+
+def long_sync(value: Any) -> Any:
+    """Writes a number of steps as a mapping: `4` is `{steps: 4}`.
+
+    Args:
+        value: What was declared; anything but a whole number is left as it is.
+    """
+    return {"steps": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class SyncEvery(Section):
+    """How often the workers' weights are averaged.
+
+    Source: Stich, Local SGD Converges Fast and Communicates Little, 2018, https://arxiv.org/abs/1805.09767; of the
+    momentum: Wang et al., SlowMo, 2019, https://arxiv.org/abs/1910.00643.
+    """
+
+    steps: int = number(..., 1, _MOST_STEPS, "steps between two averagings of the weights")
+    outer_momentum: float = number(0.0, 0, None, "momentum of what the averagings change, from one to the next", lt=1)

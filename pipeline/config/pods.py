@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal, Optional
 
-from pydantic.v1 import Field, conint
+from pydantic.v1 import Field
 
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section, number
 
 # The uid of the image's user: see Dockerfile.
 _UID = 10001
@@ -24,9 +24,7 @@ class Toleration(Section):
     effect: Optional[Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]] = Field(
         default=None, description="of the taint; null is any"
     )
-    seconds: Optional[conint(ge=0, le=_MOST)] = Field(  # type: ignore[valid-type]
-        default=None, description="for how long a taint NoExecute is borne; null is for ever"
-    )
+    seconds: Optional[int] = number(None, 0, _MOST, "for how long a taint NoExecute is borne; null is for ever")
 
     def as_kubernetes(self) -> dict[str, Any]:
         """Returns it in Kubernetes' words."""
@@ -56,14 +54,18 @@ class SecurityContext(Section):
         description="what Kubernetes' Pod Security Standard of that name asks of pods; none says nothing: for an image "
         "that runs as root",
     )
-    run_as_user: Optional[conint(ge=1, le=_MOST)] = Field(  # type: ignore[valid-type]
-        default=_UID,
-        description="uid of every container, not root's, 0; the default is that of tfx-estimator's image; null is the "
+    run_as_user: Optional[int] = number(
+        _UID,
+        1,
+        _MOST,
+        "uid of every container, not root's, 0; the default is that of tfx-estimator's image; null is the "
         "image's own, or the cluster's",
     )
-    fs_group: Optional[conint(ge=1, le=_MOST)] = Field(  # type: ignore[valid-type]
-        default=_UID,
-        description="gid that may write in volumes: Kubernetes gives a fresh one to it; null leaves them as they are",
+    fs_group: Optional[int] = number(
+        _UID,
+        1,
+        _MOST,
+        "gid that may write in volumes: Kubernetes gives a fresh one to it; null leaves them as they are",
     )
 
     def of_pod(self) -> dict[str, Any]:

@@ -1,29 +1,31 @@
-"""The sections `trainer.threads` and `trainer.gpu`: how TensorFlow uses a machine. None of it decides the model."""
+"""The sections `trainer.threads`, `gpu` and `profile`: how TensorFlow uses a machine. None of it decides the model."""
 
 from __future__ import annotations
 
 import os
 from typing import Literal, Optional
 
-from pydantic.v1 import Field, conint
+from pydantic.v1 import Field
 
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Section, number
 
+# Folder in a training's, with a folder for each task.
+PROFILES = "profile"
+# Files in each profile's folder.
+PROFILE_JSON, PROFILE_TEXT = "summary.json", "summary.txt"
+# More than this makes files that TensorBoard does not open.
+_MOST_STEPS = 1000
 # NVIDIA's driver has an entry here for each GPU.
 _GPUS = "/proc/driver/nvidia/gpus"
-
-_threads = conint(ge=1, le=1024)
 
 
 class Threads(Section):
     """TensorFlow's pools of threads, in each task."""
 
-    intra_op: Optional[_threads] = Field(  # type: ignore[valid-type]
-        default=None, description="threads inside one op; null is one a core. For small networks 1 costs less CPU"
+    intra_op: Optional[int] = number(
+        None, 1, 1024, "threads inside one op; null is one a core. For small networks 1 costs less CPU"
     )
-    inter_op: Optional[_threads] = Field(  # type: ignore[valid-type]
-        default=None, description="ops that run at the same time; null is one a core"
-    )
+    inter_op: Optional[int] = number(None, 1, 1024, "ops that run at the same time; null is one a core")
     spinning: Optional[bool] = Field(
         default=None,
         description="threads look for work a while before they sleep; null: not where one CPU trains alone",
@@ -34,9 +36,7 @@ class Gpu(Section):
     """How TensorFlow uses the GPUs of each task; without effect where there is none."""
 
     memory_growth: bool = Field(default=False, description="takes memory as it is needed, not all at the start")
-    memory_limit_mb: Optional[conint(ge=16, le=2**24)] = Field(  # type: ignore[valid-type]
-        default=None, description="most memory of each GPU, in MiB; null is all"
-    )
+    memory_limit_mb: Optional[int] = number(None, 16, 2**24, "most memory of each GPU, in MiB; null is all")
     allocator: Optional[Literal["cuda_malloc_async"]] = Field(
         default=None, description="of memory; null is TensorFlow's own (TF_GPU_ALLOCATOR)"
     )
@@ -48,6 +48,15 @@ class Gpu(Section):
     def is_declared(self) -> bool:
         """Is anything of it said."""
         return self != Gpu()
+
+
+class Profile(Section):
+    """Some steps of each task that trains, for TensorBoard, and as a summary."""
+
+    start_step: int = number(
+        100, 1, MAX_STEPS, "global step after which the profile begins: past the first, which build and warm up"
+    )
+    steps: int = number(20, 1, _MOST_STEPS, "how many steps")
 
 
 def has_gpu() -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Optional
 
-from pydantic.v1 import BaseModel, Extra, validator
+from pydantic.v1 import BaseModel, Extra, Field, validator
 from pydantic.v1.fields import ModelField
 
 from tfx_estimator.pipeline.config.kinds import reject
@@ -67,6 +67,16 @@ class Section(BaseModel):
             else:
                 deciding[name] = value
         return deciding, {name: value for name, value in operational.items() if value != {}}
+
+
+def number(default: Any, least: Optional[float], most: Optional[float], description: str, **more: Any) -> Any:
+    """Returns the field of a number within limits, whose annotation is a plain int or float.
+
+    Args:
+        least: None is no limit; with `gt` or `lt` among the others the limit itself is none of them.
+        more: Other arguments of `Field`.
+    """
+    return Field(default=default, ge=least, le=most, description=description, **more)
 
 
 def allow_short(schema: dict[str, Any], short: dict[str, Any]) -> None:

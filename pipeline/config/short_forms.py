@@ -9,8 +9,8 @@ from typing import Any
 from tfx_estimator.pipeline.config.augment import long_operations
 from tfx_estimator.pipeline.config.best import long_metric
 from tfx_estimator.pipeline.config.evaluator import long_metrics
+from tfx_estimator.pipeline.config.parallel import long_sync
 from tfx_estimator.pipeline.config.strategies import TRAITS
-from tfx_estimator.pipeline.config.sync import long_sync
 from tfx_estimator.pipeline.config.tune import long_ranges
 from tfx_estimator.pipeline.config.yaml_text import Path
 

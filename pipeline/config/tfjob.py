@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, Optional
 
-from pydantic.v1 import Field, confloat, conint
+from pydantic.v1 import Field
 
 from tfx_estimator.pipeline.config.pods import Toleration
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section, number
 
 _MONTH = 30 * 24 * 3600
 
@@ -15,19 +15,13 @@ _MONTH = 30 * 24 * 3600
 class Replica(Section):
     """What each pod of one type may use; what is left open is that of `deploy.nodes.Trainer`."""
 
-    cpu: Optional[confloat(ge=0.001, le=1024)] = Field(  # type: ignore[valid-type]
-        default=None, description="CPUs; null is nodes.Trainer's, or else the cluster's own"
-    )
-    memory_gb: Optional[confloat(ge=0.001, le=16384)] = Field(  # type: ignore[valid-type]
-        default=None, description="memory, in 10^9 bytes; null likewise"
-    )
+    cpu: Optional[float] = number(None, 0.001, 1024, "CPUs; null is nodes.Trainer's, or else the cluster's own")
+    memory_gb: Optional[float] = number(None, 0.001, 16384, "memory, in 10^9 bytes; null likewise")
     accelerator: Optional[str] = Field(
         default=None,
         description="`nvidia.com/gpu` and the like; null is nodes.Trainer's where steps are done",
     )
-    accelerators: Optional[conint(ge=1, le=64)] = Field(  # type: ignore[valid-type]
-        default=None, description="how many of them; null is 1"
-    )
+    accelerators: Optional[int] = number(None, 1, 64, "how many of them; null is 1")
     node_selector: Optional[dict[str, str]] = Field(
         default=None, description="labels that the pods' nodes must have; null is nodes.Trainer's"
     )
@@ -63,21 +57,24 @@ class TfJob(Section):
         description="of every pod; with ExitCode one that was killed, or lost another one, is started again, and one "
         "whose own code failed is not",
     )
-    backoff_limit: Optional[conint(ge=0, le=1000)] = Field(  # type: ignore[valid-type]
-        default=None,
-        description="restarts, after which the TFJob fails; null is trainer.distribution.max_restarts; with "
+    backoff_limit: Optional[int] = number(
+        None,
+        0,
+        1000,
+        "restarts, after which the TFJob fails; null is trainer.distribution.max_restarts; with "
         "ExitCode `run` counts them, or `submit` while it follows",
     )
     clean_pod_policy: Literal["Running", "All", "None"] = Field(
         default="Running", description="pods that are removed when the TFJob has ended"
     )
-    active_deadline_seconds: Optional[conint(ge=1, le=_MONTH)] = Field(  # type: ignore[valid-type]
-        default=None, description="longest time of the TFJob; null is none"
+    active_deadline_seconds: Optional[int] = number(None, 1, _MONTH, "longest time of the TFJob; null is none")
+    ttl_seconds_after_finished: Optional[int] = number(
+        None, 0, _MONTH, "seconds until an ended TFJob is removed; null leaves it"
     )
-    ttl_seconds_after_finished: Optional[conint(ge=0, le=_MONTH)] = Field(  # type: ignore[valid-type]
-        default=None, description="seconds until an ended TFJob is removed; null leaves it"
-    )
-    pending_timeout: confloat(gt=0, le=_MONTH) = Field(  # type: ignore[valid-type]
-        default=1800.0,
-        description="seconds that `run`, and `submit` while it follows, wait for all pods to start: for nodes, images",
+    pending_timeout: float = number(
+        1800.0,
+        None,
+        _MONTH,
+        "seconds that `run`, and `submit` while it follows, wait for all pods to start: for nodes, images",
+        gt=0,
     )

@@ -6,19 +6,17 @@ import math
 from fractions import Fraction
 from typing import Any, Literal, Optional, Union
 
-from pydantic.v1 import Field, confloat, conint, validator
+from pydantic.v1 import Field, conint, validator
 
 from tfx_estimator.pipeline.config.augment import Operation, long_operations
 from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, EarlyStopping, KeepBest, long_metric
 from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.optimizer import Optimizer
-from tfx_estimator.pipeline.config.parallel import ModelParallel, PipelineParallel
+from tfx_estimator.pipeline.config.parallel import STEPS_SCHEMA, ModelParallel, PipelineParallel, SyncEvery, long_sync
 from tfx_estimator.pipeline.config.parts import keep_cpus_busy
-from tfx_estimator.pipeline.config.profile import Profile
-from tfx_estimator.pipeline.config.runtime import Gpu, Threads, has_gpu
-from tfx_estimator.pipeline.config.section import MAX_STEPS, Section
-from tfx_estimator.pipeline.config.sync import STEPS_SCHEMA, SyncEvery, long_sync
+from tfx_estimator.pipeline.config.runtime import Gpu, Profile, Threads, has_gpu
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Section, number
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 _MAX_EPOCHS = 1_000_000
@@ -43,24 +41,17 @@ class TrainerSection(Section):
         default=None, description="an existing TFX module file with `trainer_fn` or `run_fn`, unchanged"
     )
     params: dict[str, Any] = Field(default={}, description="further entries of your model_fn's `params`")
-    train_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
-        default=None, description="optimizer steps; this or train_epochs"
+    train_steps: Optional[int] = number(None, 1, MAX_STEPS, "optimizer steps; this or train_epochs")
+    train_epochs: Optional[float] = number(
+        None, None, _MAX_EPOCHS, "passes over the training examples, which may be a fraction; this or train_steps", gt=0
     )
-    train_epochs: Optional[confloat(gt=0, le=_MAX_EPOCHS)] = Field(  # type: ignore[valid-type]
-        default=None, description="passes over the training examples, which may be a fraction; this or train_steps"
+    eval_steps: Optional[int] = number(
+        None, 1, MAX_STEPS, "batches per evaluation; null reads every example exactly once"
     )
-    eval_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
-        default=None, description="batches per evaluation; null reads every example exactly once"
-    )
-    global_batch_size: conint(ge=1, le=_MAX_BATCH) = Field(  # type: ignore[valid-type]
-        default=128, description="examples per step, over all replicas"
-    )
-    eval_batch_size: conint(ge=1, le=_MAX_BATCH) = Field(  # type: ignore[valid-type]
-        default=500, description="examples per evaluation batch, over all replicas"
-    )
-    gradient_accumulation: conint(ge=1, le=1000) = Field(  # type: ignore[valid-type]
-        default=1,
-        description="parts of each replica's batch that are computed one after the other, to need less memory",
+    global_batch_size: int = number(128, 1, _MAX_BATCH, "examples per step, over all replicas")
+    eval_batch_size: int = number(500, 1, _MAX_BATCH, "examples per evaluation batch, over all replicas")
+    gradient_accumulation: int = number(
+        1, 1, 1000, "parts of each replica's batch that are computed one after the other, to need less memory"
     )
     # Operational like threads: `auto` changes at most the last bits of sums, and a number says that each example is
     # computed by itself.
@@ -71,8 +62,8 @@ class TrainerSection(Section):
         operational=True,
     )
     optimizer: Optimizer = Field(default=Optimizer(), description="of the built-in model_fn")
-    label_smoothing: confloat(ge=0, lt=1) = Field(  # type: ignore[valid-type]
-        default=0.0, description="part of the target that all classes share, in the built-in training loss"
+    label_smoothing: float = number(
+        0.0, 0, None, "part of the target that all classes share, in the built-in training loss", lt=1
     )
     class_weights: Optional[Union[Literal["balanced"], tuple[float, ...], dict[str, float]]] = Field(
         default=None,
@@ -96,26 +87,19 @@ class TrainerSection(Section):
         default=None,
         description="stages of the network on several devices of one process, which work on parts of a batch at once",
     )
-    seed: conint(ge=0, le=2**31 - 1) = Field(  # type: ignore[valid-type]
-        default=42, description="of initial weights and of the order of examples"
-    )
-    shuffle_buffer: conint(ge=1, le=MAX_STEPS) = Field(  # type: ignore[valid-type]
-        default=10_000, description="examples; for training files that are not kept in memory"
-    )
-    resident_megabytes: conint(ge=0, le=1_000_000) = Field(  # type: ignore[valid-type]
-        default=512,
-        description="training files of up to this size together are kept in memory, and shuffled as a whole",
+    seed: int = number(42, 0, 2**31 - 1, "of initial weights and of the order of examples")
+    shuffle_buffer: int = number(10_000, 1, MAX_STEPS, "examples; for training files that are not kept in memory")
+    resident_megabytes: int = number(
+        512, 0, 1_000_000, "training files of up to this size together are kept in memory, and shuffled as a whole"
     )
     augment: tuple[Operation, ...] = Field(
         default=(),
         description="how training images are varied, in this order: [random_flip, {random_crop: {padding: 4}}]",
     )
-    save_checkpoints_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
-        default=None, description="steps; null is a tenth of all, between 100 and 1,000"
+    save_checkpoints_steps: Optional[int] = number(
+        None, 1, MAX_STEPS, "steps; null is a tenth of all, between 100 and 1,000"
     )
-    keep_checkpoint_max: conint(ge=1, le=10_000) = Field(  # type: ignore[valid-type]
-        default=3, description="the newest checkpoints that are kept", operational=True
-    )
+    keep_checkpoint_max: int = number(3, 1, 10_000, "the newest checkpoints that are kept", operational=True)
     keep_best: Optional[KeepBest] = Field(
         default=None,
         description="export the checkpoint that is best by a metric, in place of the last; in short, `accuracy`",
@@ -132,19 +116,17 @@ class TrainerSection(Section):
         "many steps; null adds up gradients in each step",
         short_form=STEPS_SCHEMA,
     )
-    log_every_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
-        default=None,
-        description="steps between two points of TensorBoard's curves; null is a fiftieth of all, at most 100",
+    log_every_steps: Optional[int] = number(
+        None,
+        1,
+        MAX_STEPS,
+        "steps between two points of TensorBoard's curves; null is a fiftieth of all, at most 100",
         operational=True,
     )
-    steps_per_execution: conint(ge=1, le=10_000) = Field(  # type: ignore[valid-type]
-        default=20, description="most steps in one call of TensorFlow, on the Keras paths", operational=True
+    steps_per_execution: int = number(
+        20, 1, 10_000, "most steps in one call of TensorFlow, on the Keras paths", operational=True
     )
-    intra_op_threads: Optional[conint(ge=1, le=1024)] = Field(  # type: ignore[valid-type]
-        default=None,
-        description="what threads.intra_op was called before",
-        operational=True,
-    )
+    intra_op_threads: Optional[int] = number(None, 1, 1024, "what threads.intra_op was called before", operational=True)
     # Sums come out as on another processor: up to their last bits, which are no part of a model's key either.
     threads: Threads = Field(default=Threads(), description="TensorFlow's, in each task", operational=True)
     gpu: Gpu = Field(default=Gpu(), description="how each task uses its GPUs", operational=True)
@@ -161,14 +143,16 @@ class TrainerSection(Section):
         description="steps that are profiled, for TensorBoard and as a summary; null is none",
         operational=True,
     )
-    start_timeout: confloat(gt=0, le=_MAX_SECONDS) = Field(  # type: ignore[valid-type]
-        default=300.0, description="seconds until the first sign of progress", operational=True
+    start_timeout: float = number(
+        300.0, None, _MAX_SECONDS, "seconds until the first sign of progress", operational=True, gt=0
     )
-    stall_timeout: confloat(gt=0, le=_MAX_SECONDS) = Field(  # type: ignore[valid-type]
-        default=600.0,
-        description="seconds without any progress; of a run_fn, without output or CPU time, or six times that without "
-        "output",
+    stall_timeout: float = number(
+        600.0,
+        None,
+        _MAX_SECONDS,
+        "seconds without any progress; of a run_fn, without output or CPU time, or six times that without output",
         operational=True,
+        gt=0,
     )
     distribution: Distribution = Field(default=Distribution(), description="strategies and devices")
 

@@ -11,7 +11,7 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.paths import is_path
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.user_source.fingerprint import find_root
-from tfx_estimator.pipeline.user_source.needs import find_computed, find_needs
+from tfx_estimator.pipeline.user_source.needs import find_needs
 from tfx_estimator.pipeline.user_source.pack import find_obstacles, pack
 from tfx_estimator.pipeline.user_source.packages import distributions_of, is_of_image
 
@@ -59,7 +59,7 @@ def check_travel(declaration: Declaration, search_paths: Sequence[str], target: 
 
 
 def note_travel(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> Iterator[str]:
-    """Says what the image must have beside this project, and what no text tells.
+    """Says what the image must have beside this project.
 
     Args:
         search_paths: Folders where the user's modules are looked for before `sys.path`.
@@ -75,11 +75,6 @@ def note_travel(declaration: Declaration, search_paths: Sequence[str], target: s
         yield (
             f"{need.where} imports {name}, which is found nowhere but, perhaps, in a folder that your code names: "
             "it does not travel"
-        )
-    if computed := list(dict.fromkeys(place for each in code for place in find_computed(each, search_paths))):
-        yield (
-            f"{', '.join(computed)}: modules are imported by names that are computed; those that no other import names "
-            "do not travel, and a change in them trains nothing anew"
         )
 
 

@@ -7,8 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
-from tfx_estimator.pipeline.user_source.params_read import Keys, is_read, params_read
+from tfx_estimator.pipeline.user_source.functions import (
+    Keys,
+    argument_names,
+    find_arguments,
+    is_model_fn,
+    is_read,
+    params_read,
+)
 
 _OPTIMIZER, _PARAMS = "trainer.optimizer.", "trainer.params."
 _OF_THE_LOSS = ("label_smoothing", "class_weights")

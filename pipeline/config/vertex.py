@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, Optional
 
-from pydantic.v1 import Field, conint
+from pydantic.v1 import Field
 
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section, number
 
 
 class Machine(Section):
@@ -15,12 +15,8 @@ class Machine(Section):
 
     machine_type: str = Field(default="n1-standard-4", description="as Vertex AI calls it")
     accelerator: Optional[str] = Field(default=None, description="as NVIDIA_TESLA_T4; null for none")
-    accelerators: Optional[conint(ge=1, le=16)] = Field(  # type: ignore[valid-type]
-        default=None, description="how many of them; null is 1"
-    )
-    disk_gb: Optional[conint(ge=100, le=64000)] = Field(  # type: ignore[valid-type]
-        default=None, description="size of the boot disk; null is the service's own, 100"
-    )
+    accelerators: Optional[int] = number(None, 1, 16, "how many of them; null is 1")
+    disk_gb: Optional[int] = number(None, 100, 64000, "size of the boot disk; null is the service's own, 100")
 
 
 class ReplicaMachine(Section):
@@ -28,12 +24,8 @@ class ReplicaMachine(Section):
 
     machine_type: Optional[str] = Field(default=None, description="null is machine's")
     accelerator: Optional[str] = Field(default=None, description="null is machine's")
-    accelerators: Optional[conint(ge=0, le=16)] = Field(  # type: ignore[valid-type]
-        default=None, description="how many of them; null is machine's, 0 is none"
-    )
-    disk_gb: Optional[conint(ge=100, le=64000)] = Field(  # type: ignore[valid-type]
-        default=None, description="size of the boot disk; null is machine's"
-    )
+    accelerators: Optional[int] = number(None, 0, 16, "how many of them; null is machine's, 0 is none")
+    disk_gb: Optional[int] = number(None, 100, 64000, "size of the boot disk; null is machine's")
 
 
 class VertexJob(Section):
@@ -47,8 +39,8 @@ class VertexJob(Section):
     network: Optional[str] = Field(
         default=None, description="to peer with: projects/NUMBER/global/networks/NAME; null for none"
     )
-    timeout_seconds: Optional[conint(ge=60, le=60 * 24 * 3600)] = Field(  # type: ignore[valid-type]
-        default=None, description="longest time of the job; null is the service's own, a week"
+    timeout_seconds: Optional[int] = number(
+        None, 60, 60 * 24 * 3600, "longest time of the job; null is the service's own, a week"
     )
     scheduling: Literal["standard", "spot", "flex_start"] = Field(
         default="standard",

@@ -1,20 +1,25 @@
-"""Examines the machine: Python, cores, memory, disks. Standard library only."""
+"""Examines the machine: Python, cores, memory, disks, network. Standard library only: all else may be broken."""
 
 from __future__ import annotations
 
 import os
 import platform
 import shutil
+import socket
 import sys
 import tempfile
+from dataclasses import dataclass
 from typing import Optional
 
+from tfx_estimator.components.trainer.cluster.ports import free_ports
+from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
 from tfx_estimator.pipeline.base.cpus import cpu_quota
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.doctor.finding import FAILED, WARNING, Finding, ok
 
+OK, WARNING, FAILED = "ok", "warning", "failed"
 _MIB = 1 << 20
 _GIB = 1 << 30
+_PORT_SECONDS = 5.0
 # A task of a cluster takes about this much, most of it TensorFlow.
 _TASK_BYTES = 600 * _MIB
 # A run of the smallest preset, its checkpoints and its artifacts included.
@@ -27,6 +32,21 @@ _CONTAINERS = (
     (f"{_V2}.max", f"{_V2}.current", f"{_V2}.stat", "inactive_file"),
     (f"{_V1}.limit_in_bytes", f"{_V1}.usage_in_bytes", f"{_V1}.stat", "total_inactive_file"),
 )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What an examination found, in one line."""
+
+    name: str  # what was looked at
+    state: str  # `ok`; `warning`, if a run works, but not all that it may be told; `failed`, if none does
+    what: str
+    todo: str = ""  # what to do about it; nothing if it is ok
+
+
+def ok(name: str, what: str) -> Finding:
+    """Returns a finding that is as it should be."""
+    return Finding(name, OK, what)
 
 
 def check_stack() -> Finding:
@@ -84,11 +104,7 @@ def check_memory() -> Finding:
 
 
 def check_shared_memory(path: str = "/dev/shm") -> Finding:
-    """Memory that processes share, which NCCL and multiprocessing use.
-
-    Args:
-        path: Where it is mounted.
-    """
+    """Memory that processes share, which NCCL and multiprocessing use."""
     todo = "mount a tmpfs there (docker run --shm-size=1g): several GPUs, and Python's multiprocessing, need it"
     if reason := _not_writable(path):
         return Finding("shared memory", WARNING, f"{path}: {reason}", todo)
@@ -98,14 +114,7 @@ def check_shared_memory(path: str = "/dev/shm") -> Finding:
 
 
 def check_folder(name: str, path: str, option: str) -> Finding:
-    """A folder that must be there, or that can be made, with room for a run.
-
-    Args:
-        name: What it is for.
-    """
-    if not path or path.startswith("~"):
-        what = f"there is no user {path[1:].partition(os.sep)[0]!r}" if path else "it names no folder"
-        return Finding(name, FAILED, what, f"name another one: {option}")
+    """A folder that must be there, or that can be made, with room for a run."""
     place = os.path.abspath(path)
     while not os.path.lexists(place):
         place = os.path.dirname(place)
@@ -120,11 +129,7 @@ def check_folder(name: str, path: str, option: str) -> Finding:
 
 
 def check_data_dir(path: Optional[str] = None) -> Finding:
-    """Where data sets of TFDS are kept.
-
-    Args:
-        path: The folder; None is TFDS_DATA_DIR, or TFDS's own.
-    """
+    """Where data sets of TFDS are kept; None is TFDS_DATA_DIR, or TFDS's own."""
     named = path or os.environ.get("TFDS_DATA_DIR")
     place = os.path.abspath(os.path.expanduser(named or os.path.join("~", "tensorflow_datasets")))
     if os.path.isdir(place):
@@ -132,6 +137,29 @@ def check_data_dir(path: Optional[str] = None) -> Finding:
         return ok("data sets", f"{place}: {', '.join(names[:8]) or 'none yet'}{' …' if len(names) > 8 else ''}")
     todo = "nothing for the preset digits; else a run fetches its data there, or name a folder: data.data_dir"
     return Finding("data sets", FAILED if path else WARNING, f"{place} is not there", todo)
+
+
+def check_private_network() -> Finding:
+    """Clusters on this machine are in a network of their own, unless they are told otherwise."""
+    try:
+        with PrivateNetwork():
+            return ok("private network", "clusters on this machine can have one")
+    except NoPrivateNetworkError as error:
+        todo = "for clusters set trainer.distribution.network=host where you trust the network: docs/network.md"
+        return Finding("private network", WARNING, str(error), todo)
+
+
+def check_ports() -> Finding:
+    """Tasks of a cluster reach each other at localhost."""
+    todo = "bring the loopback interface up (ip link set lo up), and have /etc/hosts name localhost"
+    try:
+        (port,) = free_ports(1)
+        with socket.create_server(("localhost", port)) as server:
+            server.settimeout(_PORT_SECONDS)
+            with socket.create_connection(("localhost", port), _PORT_SECONDS), server.accept()[0]:
+                return ok("localhost", "ports can be opened and reached")
+    except OSError as error:
+        return Finding("localhost", FAILED, f"no port can be opened and reached: {error}", todo)
 
 
 def _not_writable(folder: str) -> str:

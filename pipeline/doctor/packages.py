@@ -10,8 +10,7 @@ from typing import Optional
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.installed import required_by, version_of
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.doctor.finding import FAILED, WARNING, Finding, ok
-from tfx_estimator.pipeline.doctor.pins import pins as tested_pins
+from tfx_estimator.pipeline.doctor.machine import FAILED, WARNING, Finding, ok
 from tfx_estimator.pipeline.user_source import fresh_python
 
 # With another version of these, nothing has been tried at all.
@@ -25,14 +24,30 @@ print(json.dumps([tensorflow.__version__, len(tensorflow.config.list_physical_de
 """
 
 
-def check_versions(pins: Optional[list[str]] = None) -> Finding:
-    """The installed versions against those that were tested together.
+def pins() -> list[str]:
+    """Returns `name==version` of every package below this one, as the extra of this stack asks for them."""
+    # Here, since every verb's module is imported for the help, and this one takes 25 ms to import.
+    from importlib import metadata
 
-    Args:
-        pins: `name==version` of each; None takes those of `tfx-estimator constraints`.
-    """
+    from packaging.requirements import Requirement
+
     try:
-        wanted = dict(pin.split("==", 1) for pin in (tested_pins() if pins is None else pins))
+        required = metadata.requires("tfx-estimator") or []
+    except metadata.PackageNotFoundError as error:
+        raise TfxEstimatorError(
+            "tfx-estimator is on the path, but not installed",
+            expected="an installed wheel, or `make install` in a checkout",
+            todo="install it: pip install --no-deps WHEEL",
+        ) from error
+    extra = {"extra": f"{stacks.current().extra}-locked"}
+    asked = map(Requirement, required)
+    return [f"{each.name}{each.specifier}" for each in asked if each.marker and each.marker.evaluate(extra)]
+
+
+def check_versions(tested: Optional[list[str]] = None) -> Finding:
+    """The installed versions against those that were tested together: those of `tfx-estimator constraints`."""
+    try:
+        wanted = dict(pin.split("==", 1) for pin in (pins() if tested is None else tested))
     except TfxEstimatorError as error:
         return Finding("packages", WARNING, error.what, error.todo)
     found = {name: _version(name) for name in wanted}

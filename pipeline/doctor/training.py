@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.files import read_tail
-from tfx_estimator.pipeline.doctor.finding import FAILED, Finding, ok
+from tfx_estimator.pipeline.doctor.machine import FAILED, Finding, ok
 from tfx_estimator.pipeline.user_source.modules import package_parent
 
 _NAME = "training"

@@ -14,19 +14,15 @@ from ml_metadata.proto import metadata_store_pb2
 
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.moved_home import uris_here
-from tfx_estimator.pipeline.report.missing import LeftOutError
+from tfx_estimator.pipeline.report.page import LeftOutError
 
 
 @dataclass(frozen=True)
 class Output:
-    """One artifact.
-
-    Args:
-        properties: What it says of itself: numbers and text by name.
-    """
+    """One artifact."""
 
     uri: str
-    properties: Mapping[str, Any]
+    properties: Mapping[str, Any]  # what it says of itself: numbers and text by name
 
     def read_json(self, name: str) -> Any:
         """Reads a property that holds JSON; None where there is none."""
@@ -34,6 +30,7 @@ class Output:
         return json.loads(text) if text else None
 
 
+# By component and name of the output.
 Outputs = Mapping[tuple[str, str], Output]
 
 
@@ -43,12 +40,6 @@ def read_outputs(database: str, components: Iterable[Mapping[str, Any]]) -> Outp
     Args:
         database: The file of ML Metadata, in the pipeline's folder.
         components: Of the run's summary: each has a `node` and an `execution_id`.
-
-    Returns:
-        The artifacts, by component and name of the output.
-
-    Raises:
-        LeftOutError: There is no database, or it cannot be read.
     """
     if not os.path.exists(database):
         raise LeftOutError(f"There is no {database}, which knows where the components keep what they make.")
@@ -73,11 +64,7 @@ def read_outputs(database: str, components: Iterable[Mapping[str, Any]]) -> Outp
 
 
 def need(outputs: Outputs, node: str, name: str) -> Output:
-    """Returns an artifact that is still there.
-
-    Raises:
-        LeftOutError: The component did not get that far, or its files have gone since.
-    """
+    """Returns an artifact that is still there; raises LeftOutError if it never was, or has gone since."""
     output = outputs.get((node, name))
     if output is None:
         raise LeftOutError(f"{node} made no {name} in this run.")

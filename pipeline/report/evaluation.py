@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfx_estimator.pipeline.report.examples import PICTURED_CLASSES, DataSet, Statistics
-from tfx_estimator.pipeline.report.pictures import to_data_uri
+from tfx_estimator.pipeline.report.examples import PICTURED_CLASSES, DataSet, Statistics, to_data_uri
 from tfx_estimator.pipeline.report.plots import draw_matrix, draw_pixels, draw_reliability
 from tfx_estimator.pipeline.report.predictions import Predictions, losses
 from tfx_estimator.pipeline.report.scores import (
@@ -26,34 +25,22 @@ _MOST_NUMBERED = 20
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How the model does on the evaluation examples.
+    """How the model does on the evaluation examples."""
 
-    Args:
-        examples: How many were predicted.
-        mistakes: How many were wrong.
-        accuracy: 0 to 1.
-        notes: What to know; a sentence each.
-        scores: Of each class.
-        matrix: Rows of a confusion matrix: `name` and `cells` of (count, share for its colour, is it right); empty
-            where it is drawn.
-        drawing: The matrix drawn; empty where it has rows.
-        pairs: (true class, predicted class, count, share of the true class).
-        worst: The worst mistakes: `image`, `truth`, `predicted`, and numbers.
-    """
-
-    examples: int
-    mistakes: int
-    accuracy: float
+    examples: int  # how many were predicted
+    mistakes: int  # how many were wrong
+    accuracy: float  # 0 to 1
     loss: float
     output: str
-    notes: list[str]
-    scores: list[ClassScore]
+    notes: list[str]  # what to know; a sentence each
+    scores: list[ClassScore]  # of each class
+    # Rows of a confusion matrix: `name` and `cells` of (count, share for its colour, is it right).
     matrix: list[dict[str, Any]]
-    drawing: str
-    pairs: list[tuple[str, str, int, float]]
+    drawing: str  # the matrix drawn, where it has no rows
+    pairs: list[tuple[str, str, int, float]]  # (true class, predicted class, count, share of the true class)
     calibration: Calibration
     reliability: str
-    worst: list[dict[str, Any]]
+    worst: list[dict[str, Any]]  # mistakes: `image`, `truth`, `predicted`, and numbers
 
 
 def evaluate(data: DataSet, predictions: Predictions) -> Evaluation:
@@ -95,39 +82,16 @@ def evaluate(data: DataSet, predictions: Predictions) -> Evaluation:
 
 @dataclass(frozen=True)
 class DataPart:
-    """What a run's data are like.
+    """What a run's data are like."""
 
-    Args:
-        splits: `name`, `examples` and `counted` of each, and by channel `mean`, `deviation`, and `low`, `high`.
-        classes: `name`, `counts` by split, `shares` of the largest class by split, `images`.
-        pictured: How many classes have pictures.
-    """
-
-    splits: list[dict[str, Any]]
-    classes: list[dict[str, Any]]
+    splits: dict[str, Statistics]
+    classes: list[dict[str, Any]]  # `name`, `counts` by split, `shares` of the largest class by split, `images`
     pixels: str
-    pictured: int
+    pictured: int  # how many classes have pictures
 
 
 def describe(data: DataSet, statistics: dict[str, Statistics]) -> DataPart:
-    """Describes the data.
-
-    Args:
-        statistics: Of each split; pictures are of the first.
-    """
-    splits = [
-        {
-            "name": split,
-            "examples": data.counts[split],
-            "counted": found.examples,
-            "images": found.pixels.images,
-            "mean": found.pixels.mean,
-            "deviation": found.pixels.deviation,
-            "low": found.pixels.low,
-            "high": found.pixels.high,
-        }
-        for split, found in statistics.items()
-    ]
+    """Describes the data by the statistics of each split; pictures are of the first."""
     pictures = next(iter(statistics.values())).pictures
     largest = {split: max(int(found.classes.max()), 1) for split, found in statistics.items()}
     classes = [
@@ -140,7 +104,7 @@ def describe(data: DataSet, statistics: dict[str, Statistics]) -> DataPart:
         for label, name in enumerate(data.names)
     ]
     drawn = draw_pixels({split: found.pixels for split, found in statistics.items()})
-    return DataPart(splits, classes, drawn, min(len(data.names), PICTURED_CLASSES))
+    return DataPart(statistics, classes, drawn, min(len(data.names), PICTURED_CLASSES))
 
 
 def _rows(names: list[str], matrix: np.ndarray) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.report.missing import LeftOutError
+from tfx_estimator.pipeline.report.page import LeftOutError
 
 TRAIN = "train"
 _FILES = "*tfevents*"
@@ -18,11 +18,7 @@ _FILES = "*tfevents*"
 
 @dataclass
 class Series:
-    """One curve.
-
-    Args:
-        values: A value for each.
-    """
+    """One curve: steps, and a value for each."""
 
     steps: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
@@ -38,29 +34,16 @@ class Series:
 
 @dataclass(frozen=True)
 class Training:
-    """What the event files tell of a training.
+    """What the event files tell of a training; points are (seconds since the first event, global step)."""
 
-    Args:
-        curves: By name of the metric, then by who measured it: `train`, or an evaluation's folder.
-        progress: (seconds since the first event, global step) of every event of the training that has a step.
-        starts: (seconds since the first event, global step) of every start of a session; the first is the training's
-            own, each other a restart's or a resume's.
-    """
-
-    curves: Mapping[str, Mapping[str, Series]]
-    progress: list[tuple[float, int]]
+    curves: Mapping[str, Mapping[str, Series]]  # by metric, then by who measured it: `train`, or an evaluation's folder
+    progress: list[tuple[float, int]]  # every event of the training that has a step
+    # Every start of a session; the first is the training's own, each other a restart's or a resume's.
     starts: list[tuple[float, int]]
 
 
 def read_training(model_run: str) -> Training:
-    """Reads a model run's event files.
-
-    Returns:
-        What they tell; a file that ends in the middle of an event tells what it has.
-
-    Raises:
-        LeftOutError: There are none.
-    """
+    """Reads a model run's event files; one that ends in the middle of an event tells what it has."""
     curves: dict[str, dict[str, Series]] = {}
     progress: list[tuple[float, int]] = []
     starts: list[tuple[float, int]] = []

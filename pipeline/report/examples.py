@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import tensorflow as tf
 
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.pipeline.report.artifacts import Output, Outputs, need
-from tfx_estimator.pipeline.report.missing import LeftOutError
+from tfx_estimator.pipeline.report.page import LeftOutError
 
 # Limits for each split: labels are counted in so many examples, pixels in so many of those, evenly spread.
 MOST_LABELS = 200_000
@@ -20,40 +21,29 @@ MOST_IMAGES = 10_000
 # Pictures of each class, and how many classes have some.
 PICTURES, PICTURED_CLASSES = 8, 20
 _BATCH = 500
+# Longest side of a picture in pixels, and from which on it is no longer shown pixel by pixel.
+_LONGEST, _SMALL = 128, 64
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """The examples of a run.
-
-    Args:
-        shape: (height, width, channels) of an image.
-        names: The classes, in the order of their labels.
-        files: TFRecord files by split.
-        counts: Number of examples by split, as TfdsExampleGen counted them.
-    """
+    """The examples of a run."""
 
     title: str
-    shape: tuple[int, int, int]
-    names: list[str]
-    files: dict[str, list[str]]
-    counts: dict[str, int]
+    shape: tuple[int, int, int]  # (height, width, channels) of an image
+    names: list[str]  # the classes, in the order of their labels
+    files: dict[str, list[str]]  # TFRecord files by split
+    counts: dict[str, int]  # number of examples by split, as TfdsExampleGen counted them
 
 
 @dataclass
 class Pixels:
-    """Pixel values, 0 to 255, of the images that were looked at.
-
-    Args:
-        histogram: Number of values in each of 32 equal bins.
-        total: Sum by channel, float64.
-        squares: Sum of squares by channel, float64.
-    """
+    """Pixel values, 0 to 255, of the images that were looked at."""
 
     images: int
-    histogram: np.ndarray
-    total: np.ndarray
-    squares: np.ndarray
+    histogram: np.ndarray  # number of values in each of 32 equal bins
+    total: np.ndarray  # sum by channel, float64
+    squares: np.ndarray  # sum of squares by channel, float64
     low: int = 255
     high: int = 0
 
@@ -75,19 +65,12 @@ class Pixels:
 
 @dataclass
 class Statistics:
-    """What one split holds.
+    """What one split holds."""
 
-    Args:
-        examples: How many its labels were counted in.
-        classes: Number of examples by class; int64 [classes].
-        pixels: Of a part of its images.
-        pictures: Some images by class: uint8 [height, width, channels].
-    """
-
-    examples: int
-    classes: np.ndarray
-    pixels: Pixels
-    pictures: dict[int, list[np.ndarray]] = field(default_factory=dict)
+    examples: int  # how many its labels were counted in
+    classes: np.ndarray  # number of examples by class; int64 [classes]
+    pixels: Pixels  # of a part of its images
+    pictures: dict[int, list[np.ndarray]] = field(default_factory=dict)  # by class: uint8 [height, width, channels]
 
 
 def open_data(outputs: Outputs) -> DataSet:
@@ -110,14 +93,7 @@ def open_data(outputs: Outputs) -> DataSet:
 
 
 def read_statistics(data: DataSet) -> dict[str, Statistics]:
-    """Counts the classes of each split, and looks at a part of its images.
-
-    Returns:
-        What each split holds.
-
-    Raises:
-        LeftOutError: An example is not what TfdsExampleGen writes.
-    """
+    """Counts the classes of each split, and looks at a part of its images."""
     return {split: _read_split(data, split) for split in data.files}
 
 
@@ -134,14 +110,28 @@ def batches(data: DataSet, split: str, most: int) -> Iterator[tuple[np.ndarray, 
 
 
 def to_image(data: DataSet, raw: bytes) -> np.ndarray:
-    """Returns the image, uint8 [height, width, channels], of its raw bytes.
-
-    Raises:
-        LeftOutError: There are more bytes, or fewer.
-    """
+    """Returns the image, uint8 [height, width, channels], of its raw bytes."""
     if len(raw) != math.prod(data.shape):
         raise LeftOutError(f"An image has {len(raw):,} bytes, where {math.prod(data.shape):,} were expected.")
     return np.frombuffer(raw, np.uint8).reshape(data.shape)
+
+
+def to_data_uri(image: np.ndarray) -> str:
+    """Returns an image as a data URI: a small one as a PNG with every pixel, a larger one as a JPEG of at most 128.
+
+    Args:
+        image: uint8 [height, width, channels]; of other than 1 or 3 channels the first three, or one, are shown.
+    """
+    shown = image if image.shape[2] in (1, 3) else image[..., : 3 if image.shape[2] > 3 else 1]
+    longest = max(shown.shape[:2])
+    if longest <= _SMALL:
+        return "data:image/png;base64," + base64.b64encode(tf.io.encode_png(shown).numpy()).decode("ascii")
+    if longest > _LONGEST:
+        size = [max(round(side * _LONGEST / longest), 1) for side in shown.shape[:2]]
+        resized = tf.image.resize(shown, size, antialias=True)
+        shown = tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8).numpy()
+    encoded = tf.io.encode_jpeg(shown, quality=85).numpy()
+    return "data:image/jpeg;base64," + base64.b64encode(encoded).decode("ascii")
 
 
 def _read_split(data: DataSet, split: str) -> Statistics:

@@ -14,43 +14,29 @@ _RADIUS = 7
 
 @dataclass(frozen=True)
 class Node:
-    """One component.
-
-    Args:
-        state: As of the run's summary.
-        share: Of the longest component's time, 0 to 1.
-        upstream: The components that it waits for.
-    """
+    """One component."""
 
     name: str
-    state: str
+    state: str  # as of the run's summary
     seconds: float
-    share: float
-    upstream: list[str]
+    share: float  # of the longest component's time, 0 to 1
+    upstream: list[str]  # the components that it waits for
     y: int
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A pipeline, laid out.
-
-    Args:
-        arcs: Paths of an SVG.
-    """
+    """A pipeline, laid out."""
 
     nodes: list[Node]
-    arcs: list[str]
+    arcs: list[str]  # paths of an SVG
     x: int
     width: int
     height: int
 
 
 def lay_out(components: Sequence[Mapping[str, Any]]) -> Graph:
-    """Lays out the components of a run.
-
-    Args:
-        components: Of the summary: `node`, `state`, `seconds` and, of the newer ones, `upstream`.
-    """
+    """Lays out the components of a run's summary: `node`, `state`, `seconds` and, of the newer ones, `upstream`."""
     names = [each["node"] for each in components]
     longest = max((each["seconds"] for each in components), default=0) or 1
     nodes = [

@@ -19,17 +19,12 @@ _MOST_ROWS, _MOST_COLUMNS = 200, 8
 
 @dataclass(frozen=True)
 class SliceTable:
-    """The metrics of the slices of one feature, or of several crossed.
-
-    Args:
-        rows: Value of the feature, and the metrics.
-        left_out: How many further rows and columns there are.
-    """
+    """The metrics of the slices of one feature, or of several crossed."""
 
     feature: str
     columns: list[str]
-    rows: list[tuple[str, list[str]]]
-    left_out: tuple[int, int]
+    rows: list[tuple[str, list[str]]]  # value of the feature, and the metrics
+    left_out: tuple[int, int]  # how many further rows and columns there are
 
 
 def show_metric(value: Optional[float]) -> str:
@@ -41,11 +36,7 @@ def show_metric(value: Optional[float]) -> str:
 
 
 def entitle(metric: str, label_names: Sequence[str]) -> str:
-    """Names a metric for people: `classId:3/precision` is `precision of three`.
-
-    Args:
-        label_names: The classes, in the order of their labels.
-    """
+    """Names a metric for people: `classId:3/precision` is `precision of three`."""
     part, _, name = metric.rpartition("/")
     kind, _, number = part.partition(":")
     if not number.isdecimal():
@@ -56,11 +47,7 @@ def entitle(metric: str, label_names: Sequence[str]) -> str:
 
 
 def entitle_slice(feature: str, value: str, label_names: Sequence[str]) -> str:
-    """Names the value of a feature, or of several crossed; a label by its class.
-
-    Args:
-        label_names: The classes, in the order of their labels.
-    """
+    """Names the value of a feature, or of several crossed; a label by its class."""
     parts = list(zip(feature.split(CROSSED), value.split(CROSSED)))
     if len(parts) != len(value.split(CROSSED)):
         return value

@@ -1,28 +1,56 @@
-"""Fills the page."""
+"""Fills a page with what can be made, and says of the rest why not."""
 
 from __future__ import annotations
 
+import logging
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.text import duration, printable
-from tfx_estimator.pipeline.report.missing import Missing
 
 _A_MINUTE = 60
+_LONGEST = 300
+
+
+class LeftOutError(Exception):
+    """A part of a report cannot be made of this run; the text is the one sentence that says why."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Stands in for a part that was left out."""
+
+    why: str
+
+
+def attempt(make: Callable[..., Any], *args: Any) -> Any:
+    """Makes a part of a page, or says why not: whatever a user's model or data may be, the rest is made.
+
+    Args:
+        *args: Its arguments; one that is missing itself makes the part missing too.
+    """
+    gone = next((each for each in args if isinstance(each, Missing)), None)
+    if gone is not None:
+        return gone
+    try:
+        return make(*args)
+    except LeftOutError as reason:
+        return Missing(str(reason))
+    except TfxEstimatorError as error:
+        return Missing(f"It could not be made: {error.what}.")
+    except Exception as error:
+        logging.getLogger(__name__).exception("a part of the report could not be made")
+        return Missing(f"It could not be made: {type(error).__name__}: {str(error)[:_LONGEST]}")
 
 
 def render(template: str, **values: Any) -> str:
-    """Fills a template.
-
-    Args:
-        **values: What it is given; text is escaped.
-
-    Returns:
-        A page that refers to nothing outside of it.
-    """
+    """Fills a template, escaped; the page refers to nothing outside of it."""
     loader = PackageLoader("tfx_estimator.pipeline.report", ".")
     environment = Environment(loader=loader, autoescape=True, finalize=_finalize, trim_blocks=True, lstrip_blocks=True)
     environment.tests["missing"] = lambda value: isinstance(value, Missing)

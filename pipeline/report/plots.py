@@ -6,14 +6,14 @@ import io
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 if TYPE_CHECKING:  # a chart needs no TensorFlow
     from tfx_estimator.pipeline.report.events import Series
@@ -21,6 +21,9 @@ if TYPE_CHECKING:  # a chart needs no TensorFlow
     from tfx_estimator.pipeline.report.scores import Calibration
 
 COLOURS = 8
+# Numbers on an axis, and a legend above it.
+_COUNTS, _SHORT = "{x:,.0f}", "{x:g}"
+_LEGEND: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
 # Drawn in these colours, which stand for the page's own: see `_themed`.
 _INK, _FAINT = "#010101", "#020202"
 _SERIES = [f"#0303{number:02x}" for number in range(1, COLOURS + 1)]
@@ -58,12 +61,12 @@ def draw_curves(curves: Mapping[str, Series], runs: Sequence[str] = ()) -> str:
     """
 
     def draw(axes: Axes) -> None:
-        lowest = min(value for series in curves.values() for value in series.values)
-        highest = max(value for series in curves.values() for value in series.values)
+        values = [value for series in curves.values() for value in series.values]
+        lowest, highest = min(values), max(values)
         if lowest > 0 and highest / lowest > 100:
             axes.set_yscale("log")
             axes.minorticks_off()
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.yaxis.set_major_formatter(_SHORT)
         for number, (name, series) in enumerate(curves.items()):
             run, _, who = name.rpartition(": ")
             colour = _SERIES[(runs.index(run) if runs else number) % COLOURS]
@@ -72,12 +75,10 @@ def draw_curves(curves: Mapping[str, Series], runs: Sequence[str] = ()) -> str:
             mark = "o" if len(series.steps) <= 30 else ""
             axes.plot(series.steps, series.values, line, marker=mark, markersize=3.5, color=colour, label=name)
         axes.set_xlabel("step")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.xaxis.set_major_formatter(_COUNTS)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         if len(curves) > 1 and not runs:
-            axes.legend(
-                loc="lower left", bbox_to_anchor=(0, 1), ncols=min(len(curves), 4), borderaxespad=0, handlelength=1.6
-            )
+            axes.legend(ncols=min(len(curves), 4), handlelength=1.6, **_LEGEND)
 
     return _figure(draw, _HEIGHT)
 
@@ -86,8 +87,7 @@ def draw_trials(values: Sequence[float], scores: Sequence[float], label: str, lo
     """Draws what trials came to.
 
     Args:
-        values: Of each trial: its number, or a value that it was trained with.
-        log: Whether powers of ten are equally far apart.
+        values: Of each trial its number, or a value that it was trained with.
         best: `max` or `min` draws the best so far as a line; the values are in order then.
     """
 
@@ -96,11 +96,11 @@ def draw_trials(values: Sequence[float], scores: Sequence[float], label: str, lo
         if best:
             so_far = list(itertools.accumulate(scores, max if best == "max" else min))
             axes.step(values, so_far, where="post", color=_SERIES[1], linewidth=1.6, label="best so far")
-            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
+            axes.legend(**_LEGEND)
             axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         if log:
             axes.set_xscale("log")
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.xaxis.set_major_formatter(_SHORT)
         axes.minorticks_off()
         axes.set_xlabel(label)
 
@@ -113,8 +113,7 @@ def draw_progress(
     """Draws the global step over time, each start of the training, and what a restart took.
 
     Args:
-        progress: (seconds, step).
-        starts: (seconds, step).
+        progress: (seconds, step); likewise the starts.
         lost: From when until when nothing was learned, in seconds.
     """
     unit, seconds = ("minutes", 60) if progress[-1][0] > 300 else ("seconds", 1)
@@ -132,7 +131,7 @@ def draw_progress(
                 axes.plot(*zip(*part), color=_SERIES[0], marker="o", markersize=2.5)
         axes.set_xlabel(f"{unit} since the training's first event")
         axes.set_ylabel("step")
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.yaxis.set_major_formatter(_COUNTS)
 
     return _figure(draw, 2.4)
 
@@ -150,17 +149,17 @@ def draw_reliability(calibration: Calibration) -> str:
                 x, y = calibration.confidence[chosen], calibration.accuracy[chosen]
                 reliability.scatter(x, y, s=36, facecolors=face, edgecolors=_SERIES[0], label=label, zorder=3)
         reliability.set(xlim=(0, 1.02), ylim=(0, 1.03), ylabel="right")
-        reliability.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0, columnspacing=1)
+        reliability.legend(ncols=2, columnspacing=1, **_LEGEND)
         for axes in (reliability, amounts):
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
-        reliability.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
+            axes.xaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+        reliability.yaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
         bins = len(calibration.counts)
         amounts.bar((np.arange(bins) + 0.5) / bins, np.maximum(calibration.counts, 0), 0.9 / bins, color=_SERIES[0])
         amounts.set_yscale("symlog", linthresh=1)
         amounts.set(xlabel="probability of the predicted class", ylabel="examples")
         amounts.yaxis.set_major_locator(MaxNLocator(3))
         amounts.set_yticks([tick for tick in (1, 100, 10_000) if tick <= calibration.counts.max() * 3])
-        amounts.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        amounts.yaxis.set_major_formatter(_COUNTS)
         amounts.minorticks_off()
 
     return _draw(draw, 4.6)
@@ -177,7 +176,7 @@ def draw_pixels(pixels: Mapping[str, Pixels]) -> str:
         axes.set(xlim=(0, 256), xticks=range(0, 257, 64), xlabel="pixel value", ylabel="share of the values")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
         axes.minorticks_off()
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0)
+        axes.legend(ncols=3, **_LEGEND)
 
     return _figure(draw, 2.4)
 

@@ -15,7 +15,7 @@ from tfx.utils import path_utils
 from tfx_estimator.components.served_outputs import Scores, choose_scores, read_outputs
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.examples import DataSet, batches, to_image
-from tfx_estimator.pipeline.report.missing import LeftOutError
+from tfx_estimator.pipeline.report.page import LeftOutError
 
 # No more examples than these are predicted, and none after so many seconds.
 MOST_EXAMPLES = 20_000
@@ -28,43 +28,27 @@ _SMALLEST = 1e-12
 
 @dataclass(frozen=True)
 class Mistake:
-    """An example whose class the model got wrong.
+    """An example whose class the model got wrong."""
 
-    Args:
-        position: In the split, in the order of its files.
-        probability: That the model gave the predicted class.
-        of_label: That it gave the true class.
-        image: uint8 [height, width, channels].
-    """
-
-    position: int
+    position: int  # in the split, in the order of its files
     label: int
     predicted: int
-    probability: float
-    of_label: float
+    probability: float  # that the model gave the predicted class
+    of_label: float  # that it gave the true class
     loss: float
-    image: np.ndarray
+    image: np.ndarray  # uint8 [height, width, channels]
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What the model says of the evaluation examples.
+    """What the model says of the evaluation examples."""
 
-    Args:
-        labels: The true classes; int64 [examples].
-        probabilities: float32 [examples, classes].
-        worst: The mistakes with the highest loss, the worst first.
-        output: Name of the served output.
-        notes: What to know of them; a sentence each.
-        of_two: Does the model serve one score, that of the second of two classes.
-    """
-
-    labels: np.ndarray
-    probabilities: np.ndarray
-    worst: list[Mistake]
-    output: str
-    notes: list[str] = field(default_factory=list)
-    of_two: bool = False
+    labels: np.ndarray  # the true classes; int64 [examples]
+    probabilities: np.ndarray  # float32 [examples, classes]
+    worst: list[Mistake]  # those with the highest loss, the worst first
+    output: str  # name of the served output
+    notes: list[str] = field(default_factory=list)  # what to know of them; a sentence each
+    of_two: bool = False  # does the model serve one score, that of the second of two classes
 
 
 def predict(
@@ -82,10 +66,6 @@ def predict(
         declared: The output that was declared, where there was no evaluation; None leaves it to what fits.
         most: Examples to predict; -1 is all.
         seconds: After which no more are predicted.
-
-    Raises:
-        LeftOutError: There is no model, or it serves no score for each class.
-        UserCodeError: None of its outputs can be scores.
     """
     model_uri = need(outputs, "Trainer", "model").uri
     folder = path_utils.serving_model_path(model_uri)

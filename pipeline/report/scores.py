@@ -11,22 +11,14 @@ BINS = 10
 
 @dataclass(frozen=True)
 class ClassScore:
-    """How well one class is told from the others.
-
-    Args:
-        precision: Of the examples predicted as this class, the share that is of it; None if there are none.
-        recall: Of the examples of this class, the share predicted as it; None if there are none.
-        f1: Harmonic mean of both; None where both are.
-        count: Examples of this class.
-        predicted: Examples predicted as this class.
-    """
+    """How well one class is told from the others."""
 
     label: int
-    precision: float | None
-    recall: float | None
-    f1: float | None
-    count: int
-    predicted: int
+    precision: float | None  # of the examples predicted as this class, the share that is of it; None of none
+    recall: float | None  # of the examples of this class, the share predicted as it; None of none
+    f1: float | None  # harmonic mean of both; None where both are
+    count: int  # examples of this class
+    predicted: int  # examples predicted as this class
 
 
 @dataclass(frozen=True)
@@ -35,18 +27,12 @@ class Calibration:
 
     Equal bins of the probability of the predicted class, as in Guo et al., On Calibration of Modern Neural Networks,
     2017, https://arxiv.org/abs/1706.04599.
-
-    Args:
-        confidence: Mean probability of each bin that is not empty.
-        accuracy: Share of right predictions in each of those.
-        counts: Examples in each of all the bins; int64 [BINS].
-        ece: Expected calibration error: the mean distance between both, weighted by examples; 0 to 1.
     """
 
-    confidence: np.ndarray
-    accuracy: np.ndarray
-    counts: np.ndarray
-    ece: float
+    confidence: np.ndarray  # mean probability of each bin that is not empty
+    accuracy: np.ndarray  # share of right predictions in each of those
+    counts: np.ndarray  # examples in each of all the bins; int64 [BINS]
+    ece: float  # expected calibration error: the mean distance between both, weighted by examples; 0 to 1
 
 
 @dataclass(frozen=True)
@@ -59,11 +45,7 @@ class Confused:
 
 
 def confusion(labels: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
-    """Counts examples by true class (row) and predicted class (column); int64 [classes, classes].
-
-    Args:
-        labels: The true class of each example.
-    """
+    """Counts examples by true class (row) and predicted class (column); int64 [classes, classes]."""
     return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 

@@ -1,4 +1,4 @@
-"""Finds a run, and reads what it left in its log folder."""
+"""Finds a run, and reads what it left in its log folder; and the versions that its results may depend on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import json
 import os
+import platform
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,57 +14,43 @@ from typing import Any
 
 import yaml
 
+from tfx_estimator.pipeline.base.cpus import available_cpus
 from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.installed import version_of
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.render import leaves
 from tfx_estimator.pipeline.moved_home import former_home, rebased
 
 DECLARATION, SUMMARY = "declaration.yaml", "summary.json"
-_EXPECTED = f"a run's log folder, which holds {DECLARATION}, or a pipeline's folder, which holds logs/"
-_TODO = "name RUNS/NAME for the latest run of a pipeline, or RUNS/NAME/logs/TIME for an earlier one"
-
-_NUMBER = (int, float)
-# Entries of the summary that a page is made of, with their types. None stands for what was not measured.
-_KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("components", "warnings", "notes"), (list,)),
-    **dict.fromkeys(("training", "versions"), (dict,)),
-    **dict.fromkeys(("seconds", "evaluated"), _NUMBER),
-    **dict.fromkeys(("accuracy", "loss"), (*_NUMBER, type(None))),
-    **dict.fromkeys(("error", "tuning"), (dict, type(None))),
-    "training_folder": (str, type(None)),
-}
 # Entries that hold a place in the pipeline's folder; by the first it is known where that was then.
 _PLACES = ("model_run", "pushed")
 _MODEL_RUN = "artifacts/Trainer/model_run/[0-9]+"
-_COMPONENT: dict[str, tuple[type, ...]] = {"node": (str,), "state": (str,), "seconds": _NUMBER}
-
-
-class DamagedError(ValueError):
-    """A file that a run left is not what it wrote.
-
-    Args:
-        why: What is wrong with it.
-    """
-
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"{path} is damaged: {why}")
-        self.path = path
+_PACKAGES = (
+    "tfx-estimator",
+    "tfx",
+    "tensorflow",
+    "tensorflow-estimator",
+    "keras",
+    "tf_keras",
+    "tensorflow-transform",
+    "tensorflow-model-analysis",
+    "tensorflow-datasets",
+    "apache-beam",
+    "ml-metadata",
+    "numpy",
+)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run, as its log folder tells of it.
-
-    Args:
-        text: The resolved declaration, with where each value came from.
-        summary: What summary.json says; empty where the run was killed before it could write one.
-        values: The declaration's values, by dotted path.
-    """
+    """One run, as its log folder tells of it."""
 
     logs: str
-    text: str
+    text: str  # the resolved declaration, with where each value came from
+    # What summary.json says; empty where the run was killed before it could write one.
     summary: dict[str, Any] = field(default_factory=dict)
-    values: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)  # the declaration's, by dotted path
 
     @property
     def home(self) -> str:
@@ -80,39 +67,25 @@ class Run:
         """When it started, as the name of the log folder says it."""
         return os.path.basename(self.logs)
 
-    @property
-    def during(self) -> tuple[float, float] | None:
-        """When it began and ended, in seconds since the epoch; None where its summary does not say."""
-        try:
-            begun = datetime.datetime.fromisoformat(self.summary["started"]).timestamp()
-        except (KeyError, TypeError, ValueError):
-            return None
-        # `seconds` leaves out what the machine has slept. The summary is written last, so its time is the end as well.
-        written = os.path.getmtime(os.path.join(self.logs, SUMMARY))
-        return begun, max(begun + self.summary.get("seconds", 0), written)
-
 
 def find_runs(named: Sequence[str]) -> list[Run]:
-    """Finds runs.
-
-    Args:
-        named: For each, its log folder, or a pipeline's folder, which means its latest run.
+    """Finds runs, each by its log folder, or by a pipeline's folder, which means its latest run.
 
     Raises:
         DeclarationError: Something else was named; the message tells of all of it.
     """
-    runs, wrong, damaged = [], [], set()
+    runs, wrong = [], []
     for name in named:
         try:
             runs.append(read_run(_find(name)))
-        except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             wrong.append(f"{name!r}: {_reason(error)}")
-            damaged.add(os.path.basename(error.path) if isinstance(error, DamagedError) else "")
     if wrong:
         raise DeclarationError(
             "no run can be read there:\n  " + "\n  ".join(wrong) if len(wrong) > 1 else wrong[0],
-            expected=_EXPECTED if "" in damaged else "these files as `tfx-estimator run` writes them",
-            todo=_TODO if "" in damaged else _todo_of_damage(damaged),
+            expected=f"a run's log folder, which holds {DECLARATION}, or a pipeline's folder, which holds logs/",
+            todo="name RUNS/NAME for the latest run of a pipeline, or RUNS/NAME/logs/TIME for another one; without a "
+            f"damaged {SUMMARY} there is a report of the rest",
         )
     return runs
 
@@ -124,6 +97,18 @@ def log_folders(logs: str) -> list[str]:
     """
     found = [os.path.join(logs, name) for name in (os.listdir(logs) if os.path.isdir(logs) else ())]
     return sorted((each for each in found if os.path.exists(os.path.join(each, DECLARATION))), key=_place_in_time)
+
+
+def read_versions() -> dict[str, str]:
+    """Returns the stack, the versions of Python and of the packages, and what machine this is."""
+    found = {"stack": stacks.current().words, "Python": platform.python_version()}
+    for name in _PACKAGES:
+        if version := version_of(name):
+            found[name] = version
+    there, available = os.cpu_count() or 1, available_cpus()
+    used = f", {available} of which may be used" if available < there else ""
+    found["machine"] = f"{platform.platform(aliased=True)}, {there} CPUs{used}"
+    return found
 
 
 def _place_in_time(logs: str) -> tuple[int, list[tuple[int, str]]]:
@@ -138,22 +123,13 @@ def _place_in_time(logs: str) -> tuple[int, list[tuple[int, str]]]:
 
 
 def read_run(logs: str) -> Run:
-    """Reads what a run left.
-
-    Raises:
-        OSError: There is no declaration, or it cannot be read.
-        ValueError: It is damaged.
-    """
-    with open(path := os.path.join(logs, DECLARATION), encoding="utf-8") as file:
-        text = file.read()
-    with _damaged(path):
-        _check(declared := yaml.safe_load(text), {})
+    """Reads what a run left; raises OSError if there is no declaration, ValueError if something is damaged."""
+    with open(path := os.path.join(logs, DECLARATION), encoding="utf-8") as file, _damaged(path):
+        declared = _mapping(yaml.safe_load(text := file.read()))
     summary = {}
     if os.path.exists(path := os.path.join(logs, SUMMARY)):
-        with _damaged(path), open(path, encoding="utf-8") as file:
-            _check(summary := json.load(file), _KINDS)
-            for each in summary.get("components", ()):
-                _check(each, _COMPONENT, whole=True)
+        with open(path, encoding="utf-8") as file, _damaged(path):
+            summary = _mapping(json.load(file))
             summary.update(_places_here(summary, os.path.dirname(os.path.dirname(os.path.abspath(logs)))))
     return Run(os.path.abspath(logs), text, summary, {".".join(path): value for path, value in leaves(declared)})
 
@@ -174,22 +150,13 @@ def _damaged(path: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, yaml.YAMLError, RecursionError) as error:
-        raise DamagedError(path, str(error) or type(error).__name__) from error
+        raise ValueError(f"{path} is damaged: {str(error) or type(error).__name__}") from error
 
 
-def _todo_of_damage(names: set[str]) -> str:
-    if names == {SUMMARY}:
-        return f"run the pipeline again, or delete {SUMMARY} to have a report without it"
-    return "run the pipeline again, or name RUNS/NAME/logs/TIME for another run of it"
-
-
-def _check(found: Any, kinds: dict[str, tuple[type, ...]], whole: bool = False) -> None:
-    """Refuses what is no mapping, or holds values of other kinds; a whole one holds them all."""
+def _mapping(found: Any) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{found!r:.80} is no mapping")
-    for name, kind in kinds.items():
-        if (name in found or whole) and not isinstance(found.get(name), kind):
-            raise ValueError(f"{name} is {found.get(name)!r:.80}")
+    return found
 
 
 def _find(name: str) -> str:

@@ -2,64 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.config.render import leaves
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.events import Series, Training
-from tfx_estimator.pipeline.report.missing import LeftOutError, Missing, attempt
-from tfx_estimator.pipeline.report.page import show_number, show_seconds
+from tfx_estimator.pipeline.report.page import LeftOutError, Missing, attempt, show_number, show_seconds
 from tfx_estimator.pipeline.report.plots import draw_curves, draw_progress
-from tfx_estimator.pipeline.report.source import DECLARATION, Run
+from tfx_estimator.pipeline.report.source import Run
 
 _FIRST = ("loss", "accuracy")
 _MOST_CURVES = 12
-# How long after the end of its run a folder may have been written last: the times of files are coarse.
-_SLACK = 2.0
 _TITLES = {"global_step/sec": "steps per second", "learning_rate": "learning rate"}
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawing with what it says.
-
-    Args:
-        text: What can be read from it.
-    """
+    """A drawing with what it says."""
 
     title: str
     svg: str
-    text: str
+    text: str  # what can be read from it
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """How a training went on over time.
+    """How a training went on over time."""
 
-    Args:
-        svg: The drawing; a `Missing` where there is too little of it.
-        restarts: `cause`, `what`, `step`, `lost` and `seconds` of each.
-        facts: Of the model run, by name.
-        decided: Where training ended early, which checkpoint is the model, and why; what was skipped in float16.
-    """
-
-    svg: str | Missing
-    restarts: list[dict[str, Any]]
-    facts: Mapping[str, float]
+    svg: str | Missing  # the drawing, where there is enough of it
+    restarts: list[dict[str, Any]]  # `cause`, `what`, `step`, `lost` and `seconds` of each
+    facts: Mapping[str, float]  # of the model run, by name
+    # Where training ended early, which checkpoint is the model, and why; what was skipped in float16.
     decided: list[str]
 
 
 def find_training(run: Run, outputs: Outputs | Missing) -> str:
-    """Finds the training of a run: the published one, or what one that failed has left.
-
-    Raises:
-        LeftOutError: There was none.
-    """
+    """Finds the training of a run: the published one, or what one that failed has left."""
     states = {each["node"]: each["state"] for each in run.summary.get("components", ())}
     if states.get("Trainer") in ("failed", "interrupted") and (left := _left_by(run)):
         return left
@@ -71,9 +52,7 @@ def find_training(run: Run, outputs: Outputs | Missing) -> str:
 def _left_by(run: Run) -> str | None:
     """The training folder of a run that did not publish it; None if it came to none."""
     trainings = os.path.join(run.home, "artifacts", "Trainer", "training")
-    if "training_folder" not in run.summary:
-        return _likely(run, trainings)
-    noted = run.summary["training_folder"]
+    noted = run.summary.get("training_folder")
     if not noted or is_address(noted):
         return noted
     # The folder of runs may have been moved since.
@@ -81,30 +60,6 @@ def _left_by(run: Run) -> str | None:
     if not os.path.isdir(folder):
         raise LeftOutError("A later run has gone on with this training, or it has been deleted.")
     return folder
-
-
-def _likely(run: Run, trainings: str) -> str | None:
-    """The same for a summary of an earlier version, which names none: the last of its time and declaration."""
-    if run.during is None or not os.path.isdir(trainings):
-        return None
-    begun, ended = os.path.getmtime(os.path.join(run.logs, DECLARATION)), run.during[1] + _SLACK
-    found = [
-        entry.path
-        for entry in os.scandir(trainings)
-        if entry.is_dir() and begun <= entry.stat().st_mtime <= ended and _is_declared(run, entry.path)
-    ]
-    return max(found, key=os.path.getmtime, default=None)
-
-
-def _is_declared(run: Run, training: str) -> bool:
-    try:
-        with open(os.path.join(training, "declaration.json"), encoding="utf-8") as file:
-            declared = {".".join(path): value for path, value in leaves(json.load(file))}
-    except (OSError, ValueError):
-        return False
-    # Not all values have to be on both sides: versions of this project add some, and short forms were written out.
-    both = [path for path in declared.keys() & run.values.keys() if path.startswith("trainer.")]
-    return bool(both) and all(declared[path] == run.values[path] for path in both)
 
 
 def chart_training(training: Training) -> list[Chart]:
@@ -118,22 +73,13 @@ def in_order(metrics: Iterable[str]) -> list[str]:
 
 
 def chart_metric(name: str, curves: Mapping[str, Series], runs: Sequence[str] = ()) -> Chart:
-    """Draws one metric.
-
-    Args:
-        curves: As of `draw_curves`.
-        runs: As of `draw_curves`.
-    """
+    """Draws one metric: see `draw_curves`."""
     last = [f"{who} {show_number(each.values[-1])} at step {each.steps[-1]:,}" for who, each in curves.items()]
     return Chart(_TITLES.get(name, name), draw_curves(curves, runs), "last: " + ", ".join(last))
 
 
 def tell_time(outputs: Outputs, training: Training | Missing) -> Timeline:
-    """Puts the restarts of a published training on a time line.
-
-    Raises:
-        LeftOutError: No training was published, which alone tells of its restarts.
-    """
+    """Puts the restarts of a published training, which alone tells of them, on a time line."""
     model_run = need(outputs, "Trainer", "model_run")
     history = model_run.read_json("history") or []
     facts = {name: value for name, value in model_run.properties.items() if isinstance(value, float)}
@@ -147,10 +93,7 @@ def tell_time(outputs: Outputs, training: Training | Missing) -> Timeline:
         }
         for each in history
     ]
-    told = {
-        "stopped_early": "Training stopped early",
-        "exported": "The model is of",
-    }
+    told = {"stopped_early": "Training stopped early", "exported": "The model is of"}
     decided = [f"{words} {model_run.properties[name]}." for name, words in told.items() if name in model_run.properties]
     if "skipped_steps" in facts:
         number = f"{facts['skipped_steps']:,.0f}"

@@ -14,15 +14,15 @@ from tfx.orchestration import metadata
 from tfx.types import Artifact
 from tfx.types.artifact_utils import decode_split_names, deserialize_artifact
 
-from tfx_estimator.components.baseline_resolver.comparable import DROPPED
+from tfx_estimator.components.baseline_resolver import DROPPED
 from tfx_estimator.components.tfds_example_gen.properties import DATASET, LABEL_NAMES, label_names
 from tfx_estimator.components.trainer.replica_check import verdict
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
 from tfx_estimator.data.features import LABEL
-from tfx_estimator.pipeline.config.profile import PROFILE_TEXT, PROFILES
+from tfx_estimator.pipeline.config.runtime import PROFILE_TEXT, PROFILES
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.report.metrics import CROSSED
-from tfx_estimator.pipeline.report.trials import read_tuning
+from tfx_estimator.pipeline.report.tuning import read_tuning
 from tfx_estimator.pipeline.run.summary import ACCURACY, COUNT, LOSS, Summary, Warned
 from tfx_estimator.pipeline.runners.listener import NodeRun
 

@@ -11,7 +11,7 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.base.ending.signals import SignalledError
 from tfx_estimator.pipeline.base.errors import NotBlessedError, StoppedError, TfxEstimatorError
 from tfx_estimator.pipeline.base.files import finite, write_json
-from tfx_estimator.pipeline.report.versions import read_versions
+from tfx_estimator.pipeline.report.source import read_versions
 from tfx_estimator.pipeline.runners.listener import NodeRun
 
 FILE = "summary.json"

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from tfx_estimator.pipeline.base.text import duration, one_line
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.config.profile import PROFILE_TEXT
+from tfx_estimator.pipeline.config.runtime import PROFILE_TEXT
 from tfx_estimator.pipeline.report.metrics import entitle, entitle_slice, place, show_metric
-from tfx_estimator.pipeline.report.trials import tell_best
+from tfx_estimator.pipeline.report.tuning import tell_best
 from tfx_estimator.pipeline.run.summary import Summary
 
 COLUMN = 13

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.user_source.imports import Import, imports, listed_names, parse
-from tfx_estimator.pipeline.user_source.modules import PROJECT, Module, find_module, is_installed, is_project, is_source
+from tfx_estimator.pipeline.user_source.imports import Import, imports, parse
+from tfx_estimator.pipeline.user_source.modules import (
+    PROJECT,
+    Module,
+    find_module,
+    is_installed,
+    is_project,
+    is_source,
+    listed_names,
+)
 
 # Of this project, the packages that are followed: what becomes of an example, and what is trained. Data sources are
 # not: the Examples artifact keys them.
@@ -39,13 +47,8 @@ def fingerprint_source(target: str | Sequence[str], search_paths: Sequence[str] 
     Raises:
         DeclarationError: There is no such module or file.
     """
-    return hash_sources(collect_sources(target, search_paths))
-
-
-def hash_sources(sources: Mapping[str, bytes]) -> str:
-    """Returns the SHA-256 of what `collect_sources` returned."""
     digest = hashlib.sha256()
-    for name, data in sorted(sources.items()):
+    for name, data in sorted(collect_sources(target, search_paths).items()):
         for part in (name.encode(), data):
             digest.update(len(part).to_bytes(8, "big"))
             digest.update(part)
@@ -53,42 +56,13 @@ def hash_sources(sources: Mapping[str, bytes]) -> str:
 
 
 def collect_sources(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> dict[str, bytes]:
-    """Returns what `fingerprint_source` hashes, by module name.
-
-    Args:
-        target: As of `fingerprint_source`, and likewise the next.
-        search_paths: Folders to look for modules in.
-
-    Raises:
-        DeclarationError: There is no such module or file.
-    """
+    """Returns what `fingerprint_source` hashes, by module name; takes and raises the same."""
     found = follow_imports(target, search_paths)
     return {module.name: _meaning(data) if is_project(module) else data for module, data in found}
 
 
-def find_sources(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> list[Module]:
-    """Returns the modules that `fingerprint_source` hashes.
-
-    Args:
-        target: As of `fingerprint_source`, and likewise the next.
-        search_paths: Folders to look for modules in.
-
-    Raises:
-        DeclarationError: There is no such module or file.
-    """
-    return [module for module, _ in follow_imports(target, search_paths)]
-
-
 def follow_imports(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> Iterator[tuple[Module, bytes]]:
-    """Yields the modules that `fingerprint_source` hashes, with their bytes.
-
-    Args:
-        target: As of `fingerprint_source`, and likewise the next.
-        search_paths: Folders to look for modules in.
-
-    Raises:
-        DeclarationError: There is no such module or file.
-    """
+    """Yields the modules that `fingerprint_source` hashes, with their bytes; takes and raises the same."""
     seen: set[str] = set()
     for each in [target] if isinstance(target, str) else target:
         yield from _follow(each, search_paths, seen)

@@ -1,4 +1,4 @@
-"""The arguments of a user's function, and what it may return: read as text, never imported."""
+"""The arguments of a user's function, and what it reads of its `params`: read as text, never imported."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from tfx_estimator.pipeline.user_source.imports import parse
 from tfx_estimator.pipeline.user_source.modules import Module, defined_names, find_module, is_source, top_level
 
 _MODEL_FN = {"features", "labels"}
+_PARAMS = "params"
+_TAKES = ("get", "pop", "setdefault")
+Keys = tuple[str, ...]
 
 
 def is_model_fn(names: Collection[str]) -> bool:
@@ -75,3 +78,63 @@ def _parse(module: Module) -> ast.Module | None:
         return parse(module.file.read_bytes())
     except OSError:
         return None
+
+
+def params_read(target: str, search_paths: Sequence[str] = ()) -> set[Keys] | None:
+    """Returns the entries that a function reads; those of a nested dict as `("optimizer", "name")`.
+
+    Args:
+        target: `package.module:function`.
+        search_paths: Folders that are searched before `sys.path`.
+
+    Returns:
+        The keys, none for a function without such an argument. None if the text cannot tell: what is handed on,
+        iterated over or asked for by a computed key may be read as a whole.
+    """
+    function = find_function(target, search_paths)
+    if function is None:
+        return None
+    if _PARAMS not in argument_names(function.args):
+        return set()
+    parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
+    read: set[Keys] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.arg) and node.arg == _PARAMS and parents[node] is not function.args:
+            # An inner function has another one.
+            return None
+        if isinstance(node, ast.Name) and node.id == _PARAMS:
+            keys = _keys_after(node, parents) if isinstance(node.ctx, ast.Load) else ()
+            if not keys:
+                return None
+            read.add(keys)
+    return read
+
+
+def is_read(keys: Keys, read: set[Keys]) -> bool:
+    """Tells whether an entry is read: itself, the dict that it is in, or a part of it.
+
+    Args:
+        read: What is read; `()` is all.
+    """
+    return any(keys[: len(each)] == each[: len(keys)] for each in read)
+
+
+def _keys_after(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> Keys:
+    """The keys that follow a name: `params["a"].get("b")` has two; none if it is used in any other way."""
+    keys: list[str] = []
+    while True:
+        parent = parents[node]
+        found: ast.expr | None = None
+        if isinstance(parent, ast.Subscript) and parent.value is node and isinstance(parent.ctx, ast.Load):
+            found, node = parent.slice, parent
+        elif isinstance(parent, ast.Attribute) and parent.attr in _TAKES:
+            call = parents[parent]
+            if isinstance(call, ast.Call) and call.func is parent and call.args:
+                found, node = call.args[0], call
+        elif isinstance(parent, ast.Compare) and parent.comparators == [node] and isinstance(parent.ops[0], ast.In):
+            if isinstance(parent.left, ast.Constant) and isinstance(parent.left.value, str):
+                keys.append(parent.left.value)
+            return tuple(keys)
+        if not (isinstance(found, ast.Constant) and isinstance(found.value, str)):
+            return tuple(keys)
+        keys.append(found.value)

@@ -44,13 +44,13 @@ class Names:
         functions: What `def` defines.
         others: Classes, assigned and imported names.
         is_open: There may be more: `from x import *`, or a module's `__getattr__`.
-        listed: What a literal `__all__` names; None where there is none.
+        listed: What `__all__` names.
     """
 
     functions: frozenset[str]
     others: frozenset[str]
     is_open: bool
-    listed: frozenset[str] | None = None
+    listed: frozenset[str] = frozenset()
 
     def __contains__(self, name: str) -> bool:
         return self.is_open or name in self.functions or name in self.others
@@ -58,9 +58,8 @@ class Names:
     @property
     def public(self) -> list[str]:
         """What the module offers, sorted: what `__all__` names, else the functions without an underscore."""
-        if self.listed is not None:
-            return sorted(name for name in self.listed if name in self)
-        return sorted(name for name in self.functions if not name.startswith("_"))
+        listed = sorted(name for name in self.listed if name in self)
+        return listed or sorted(name for name in self.functions if not name.startswith("_"))
 
 
 # Where Python's own modules are; modules are found by where links lead.
@@ -131,7 +130,9 @@ def defined_names(tree: ast.Module) -> Names:
         elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.For)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             others.update(n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
-    return Names(frozenset(functions), frozenset(others), is_open or "__getattr__" in functions, _listed(tree))
+    return Names(
+        frozenset(functions), frozenset(others), is_open or "__getattr__" in functions, frozenset(listed_names(tree))
+    )
 
 
 def _submodule(module: Module | None, name: str) -> Module | None:
@@ -171,16 +172,21 @@ def _by_finders(name: str) -> Module | None:
     return Module(name, file, tuple(map(Path, spec.submodule_search_locations or ())))
 
 
-def _listed(tree: ast.Module) -> frozenset[str] | None:
-    """The names in `__all__`, where one literal list says them all."""
-    # Where it is used once more, something may be added to it.
-    uses = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "__all__"]
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and node.targets == uses and isinstance(node.value, (ast.List, ast.Tuple)):
-            texts = [item.value for item in node.value.elts if isinstance(item, ast.Constant)]
-            names = frozenset(text for text in texts if isinstance(text, str))
-            return names if names and len(texts) == len(node.value.elts) else None
-    return None
+def listed_names(tree: ast.Module) -> set[str]:
+    """Returns the names that a text puts into `__all__`: of a package, `from x import *` imports those modules."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        places: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            places = node.targets
+        elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
+            places = [node.target]
+        elif isinstance(node, ast.Call):  # as `__all__.append("name")`
+            places = [node.func]
+        if any(isinstance(each, ast.Name) and each.id == "__all__" for place in places for each in ast.walk(place)):
+            constants = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant))
+            found |= {value for value in constants if isinstance(value, str)}
+    return found
 
 
 def top_level(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +10,15 @@ from dataclasses import dataclass
 from tfx_estimator.pipeline.user_source.fingerprint import (
     find_parents,
     find_root,
-    follow_imports,
     is_followed,
     modules_named,
     read_source,
 )
-from tfx_estimator.pipeline.user_source.imports import Import, computed_imports, imports, looks_elsewhere, parse
+from tfx_estimator.pipeline.user_source.imports import Import, imports, parse
 from tfx_estimator.pipeline.user_source.modules import Module, find_module, is_installed, is_project, is_source
+
+# By what a module finds others that no search of folders does: after that, its text cannot tell what there is.
+_ELSEWHERE = re.compile(rb"\bsys\.(meta_path|modules|path|path_hooks)\b|\bfrom (sys|site) import\b|__path__|addsitedir")
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,10 @@ def find_needs(target: str, search_paths: Sequence[str] = ()) -> Needs:
             continue
         seen.add(module.name)
         assert module.file is not None
-        if (tree := parse(read_source(module.file))) is None:
+        data = read_source(module.file)
+        if (tree := parse(data)) is None:
             continue
-        is_open |= looks_elsewhere(tree)
+        is_open |= bool(_ELSEWHERE.search(data))
         for each in imports(tree, module):
             top = find_module(each.name.partition(".")[0], paths) if each.name else None
             where = f"{module.file}:{each.line}"
@@ -89,22 +93,6 @@ def find_needs(target: str, search_paths: Sequence[str] = ()) -> Needs:
     found_nowhere = tuple(missing.values())
     needed = tuple(need for name, need in installed.items() if name not in sys.stdlib_module_names)
     return Needs(() if is_open else found_nowhere, found_nowhere if is_open else (), needed)
-
-
-def find_computed(target: str, search_paths: Sequence[str] = ()) -> list[str]:
-    """Returns the files and lines where the user's modules import others by names that no text tells.
-
-    Args:
-        target: As of `fingerprint_source`.
-
-    Raises:
-        DeclarationError: There is no such module or file.
-    """
-    found = []
-    for module, data in follow_imports(target, search_paths):
-        tree = parse(data) if is_source(module) and not is_project(module) else None
-        found += [f"{module.file}:{line}" for line in (computed_imports(tree, module) if tree is not None else ())]
-    return sorted(found)
 
 
 def _is_missing(found: Import, top: Module | None, paths: Sequence[str]) -> bool:

@@ -84,7 +84,7 @@ def measure_side(side: Side, inputs: dict[str, Any], data_dir: Optional[str]) ->
 
 def prepare(folder: str, data_dir: Optional[str]) -> dict[str, Any]:
     """Runs the preset's pipeline up to the Trainer; what is there already comes from TFX's cache."""
-    from tfx_estimator.pipeline.bench.inputs import prepare_inputs
+    from tfx_estimator.pipeline.experiments.training import prepare_inputs
     from tfx_estimator.pipeline.folders import PipelineFolders
 
     loaded = _load(data_dir, {"global_batch_size": _BATCH})
@@ -111,10 +111,9 @@ def train(
     Returns:
         As `measure_side`.
     """
-    from tfx_estimator.pipeline.bench.inputs import TrainerInputs
-    from tfx_estimator.pipeline.bench.measure import measure
-    from tfx_estimator.pipeline.bench.plan import Plan, Run
-    from tfx_estimator.pipeline.bench.strategies import Contender
+    from tfx_estimator.pipeline.experiments.bench.measure import measure
+    from tfx_estimator.pipeline.experiments.bench.strategies import Contender, Plan, Run
+    from tfx_estimator.pipeline.experiments.training import TrainerInputs
 
     if core is not None:
         os.sched_setaffinity(0, {core})

@@ -114,15 +114,14 @@ def check_ours(arguments: list[str], folder: Path) -> None:
         assert read_job(str(folder / args.file)).tasks
         return
     if args.verb == "compare":
-        from tfx_estimator.pipeline.compare.candidates import find_candidates
+        from tfx_estimator.pipeline.experiments.compare.candidates import find_candidates
 
         if not args.source[0].startswith("runs/"):
             assert len(find_candidates(args.source, args.overrides, args.vary)) > 1
         return
     load(args.source, args.overrides)
     if args.verb == "bench":
-        from tfx_estimator.pipeline.bench.plan import Plan
-        from tfx_estimator.pipeline.bench.strategies import choose, parse_contenders
+        from tfx_estimator.pipeline.experiments.bench.strategies import Plan, choose, parse_contenders
 
         contenders = parse_contenders(args.strategies, args.paths, args.vary)
         Plan(contenders, args.steps, args.warmup, args.rounds, args.input_share).check()

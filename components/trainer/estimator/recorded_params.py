@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.config.unread import keys_of, word_unread
-from tfx_estimator.pipeline.user_source.params_read import Keys, is_read
+from tfx_estimator.pipeline.user_source.functions import Keys, is_read
 
 # The entry of a trainer_fn's specs that holds them.
 SPEC_KEY = "recorded_params"

@@ -9,7 +9,7 @@ from typing import Optional
 
 from tfx.dsl.io import fileio
 
-from tfx_estimator.pipeline.config.profile import PROFILE_JSON, PROFILES, Profile
+from tfx_estimator.pipeline.config.runtime import PROFILE_JSON, PROFILES, Profile
 
 # In a summary: what was declared.
 DECLARED = "declared"

@@ -18,7 +18,7 @@ from tfx_estimator.components.trainer.protocol.measurement import Window
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.settings import ESTIMATOR
 from tfx_estimator.pipeline.config.parallel import PipelineParallel
-from tfx_estimator.pipeline.config.profile import PROFILE_JSON, PROFILE_TEXT, PROFILES, Profile
+from tfx_estimator.pipeline.config.runtime import PROFILE_JSON, PROFILE_TEXT, PROFILES, Profile
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # Steps that a training that goes on does before its profile.

@@ -9,7 +9,8 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.code_checks import find_own
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
+from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy, VariablePartitioner
+from tfx_estimator.pipeline.config.parallel import ModelParallel, PipelineParallel
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, RunFn, functions_of, read_run_fn
 
@@ -47,6 +48,24 @@ class Case:
     def trainer(self) -> TrainerSection:
         """The section."""
         return self.declaration.trainer
+
+    @property
+    def layers(self) -> ModelParallel:
+        """The section `trainer.model_parallel`, under a rule that asks whether there is one."""
+        assert self.trainer.model_parallel is not None
+        return self.trainer.model_parallel
+
+    @property
+    def stages(self) -> PipelineParallel:
+        """The section `trainer.pipeline_parallel`, likewise."""
+        assert self.trainer.pipeline_parallel is not None
+        return self.trainer.pipeline_parallel
+
+    @property
+    def partitioner(self) -> VariablePartitioner:
+        """The section `trainer.distribution.train.variable_partitioner`, likewise."""
+        assert self.train.variable_partitioner is not None
+        return self.train.variable_partitioner
 
     @property
     def distribution(self) -> Distribution:
@@ -118,28 +137,21 @@ def shares(section: Strategy) -> tuple[int, int]:
     return workers, section.devices.count
 
 
-def misfit(section: Strategy) -> Optional[dict[str, str]]:
-    """Why a strategy cannot have its devices, in the words of a rule; None where it can."""
-    strategy, devices = section.strategy, section.devices
+def misfit(section: Strategy, path: str = "") -> Optional[dict[str, str]]:
+    """Why a strategy cannot have its devices, in the words of a rule; None where it can.
+
+    Args:
+        path: Of the section.
+    """
+    devices, remove = section.devices, "remove the devices"
     if section.takes("tpu") and (devices.cpu or devices.gpu):
-        return {
-            "why": "the strategy tpu trains on the TPU's own cores",
-            "fit": "no devices",
-            "mend": "remove the devices",
-        }
+        return {"why": "the strategy tpu trains on the TPU's own cores", "mend": remove}
     if devices.cpu and devices.gpu:
-        mend = "remove one: --set {path}.devices.cpu=null"
-        return {"why": "both cpu and gpu are given", "fit": "one of the two", "mend": mend}
+        return {"why": "both cpu and gpu are given", "mend": f"remove one: --set {path}.devices.cpu=null"}
     if not section.distributes and devices.count > 1:
-        return {
-            "why": f"the strategy one_device uses one device, not {devices.count}",
-            "fit": "1, or a strategy of several devices: mirrored or central_storage",
-            "mend": "remove the devices, or set {path}.strategy to mirrored",
-        }
+        why = f"the strategy {section.strategy} uses one device, not {devices.count}"
+        return {"why": why, "mend": f"{remove}, or set {path}.strategy to mirrored"}
     if section.is_cluster and devices.cpu and devices.indices != (0,):
-        return {
-            "why": f"TensorFlow uses one CPU device in each process of {strategy}, and ignores the others",
-            "fit": f"no devices, or cpu: 1; not {devices.text}",
-            "mend": "remove the devices; for more replicas raise {path}.workers",
-        }
+        why = f"TensorFlow uses one CPU device in each process of {section.strategy}, and ignores the others"
+        return {"why": why, "mend": f"{remove}, or write cpu: 1; for more replicas raise {path}.workers"}
     return None

@@ -8,36 +8,33 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.config.distribution import Strategy
 from tfx_estimator.pipeline.config.problems import nearest_multiples
 from tfx_estimator.pipeline.config.rules.case import Case, misfit, others_start_it, shares
-from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Rule, given, of_strategy
+from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Rule, conflict, given, needs, of_strategy
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.strategies import OPTIONS, taking
 from tfx_estimator.pipeline.config.yaml_text import inline
 
 _PATH = "trainer.distribution"
 _TRAIN, _EVALUATOR, _WORKERS = f"{_PATH}.train", f"{_PATH}.evaluator", f"{_PATH}.train.workers"
+_PARTITIONER, _SHARDING = f"{_TRAIN}.variable_partitioner", f"{_PATH}.sharding"
 # Of a training without an evaluator: what the evaluator does by itself asks for nothing.
 _PACES = {"start_delay_secs": 0, "throttle_secs": 1}
+_SIZES = ("min_bytes", "max_bytes", "fixed_shards")
 
 
 def _of(which: str, batch: str) -> tuple[tuple[Rule, ...], Rule]:
     """The rules of one of the two strategies, and that of the batch that its replicas share."""
     path = f"{_PATH}.{which}"
-    devices = (f"{path}.devices.cpu", f"{path}.devices.gpu")
+    chosen = (f"{path}.strategy", f"{path}.devices")
 
     def of(find: Callable[[Strategy], Any]) -> Callable[[Case], Any]:
         return lambda case: find(getattr(case.distribution, which))
 
-    def options(section: Strategy) -> Iterator[dict[str, str]]:
-        for key in OPTIONS:
-            field = section.__fields__.get(key)
-            # A default may stand there: `show` writes every value.
-            if field is not None and not section.takes(key) and getattr(section, key) != field.default:
-                value = _written(getattr(section, key))
-                yield {"key": key, "chosen": section.strategy, "names": " or ".join(taking(key)), "value": value}
-
-    def unfit(section: Strategy) -> Optional[dict[str, str]]:
-        found = misfit(section)
-        return found and {name: text.format(path=path) for name, text in found.items()}
+    def lacks_gpus(section: Strategy) -> Iterator[dict[str, str]]:
+        """Between workers TensorFlow takes it without a word, and then uses something else."""
+        for key, instead in {"cross_device_ops": "reduction_to_one_device", "communication": "ring"}.items():
+            asks = section.takes(key) and getattr(section, key) == "nccl"
+            if asks and not section.devices.gpu and not misfit(section):
+                yield {"key": key, "instead": instead}
 
     def undivided(case: Case) -> Optional[dict[str, Any]]:
         section, examples = getattr(case.distribution, which), getattr(case.trainer, batch)
@@ -51,73 +48,53 @@ def _of(which: str, batch: str) -> tuple[tuple[Rule, ...], Rule]:
     rules = (
         Rule(
             f"{path}.{{key}}",
-            of(options),
-            "the strategy {chosen} takes no {key}",
-            "{key} only with the strategy {names}",
+            of(_foreign),
+            "the strategy {strategy} takes no {key}",
             f"remove it, or set {path}.strategy to {{names}}",
-            (f"{path}.strategy",),
+            depends=(f"{path}.strategy",),
         ),
-        Rule(
+        needs(
             f"{path}.num_packs",
-            of(lambda each: each.takes("num_packs") and not _packs(each) and each.num_packs is not None),
+            f"{path}.cross_device_ops",
+            "hierarchical_copy",
+            of(_packs_nothing),
             "reduction_to_one_device packs no gradients",
-            "num_packs only with the cross_device_ops hierarchical_copy or nccl",
-            f"remove it, or set {path}.cross_device_ops to hierarchical_copy",
-            (f"{path}.cross_device_ops",),
         ),
-        Rule(f"{path}.devices", of(unfit), "{why}", "{fit}", "{mend}", (f"{path}.strategy", *devices)),
-        *(
-            Rule(
-                f"{path}.{key}",
-                of(_lacks_gpus(key)),
-                "nccl adds up gradients on GPUs, and no GPU is declared",
-                f"{path}.devices: {{{{gpu: N}}}}, N of each process",
-                f"declare the GPUs, or set {path}.{key} to {instead}",
-                (f"{path}.strategy", *devices),
-            )
-            for key, instead in (("cross_device_ops", "reduction_to_one_device"), ("communication", "ring"))
-        ),
+        Rule(f"{path}.devices", of(lambda each: misfit(each, path)), "{why}", "{mend}", depends=chosen[:1]),
         Rule(
-            f"{path}.gradient_compression",
-            of(lambda each: _on_nccl(each, "cross_device_ops") and _compressed(each) == "bf16"),
-            "TensorFlow's NcclAllReduce adds up float16, float32 and float64, and no bfloat16",
-            "fp16, or other cross_device_ops than nccl",
-            f"set it to fp16, or {path}.cross_device_ops to hierarchical_copy",
-            (f"{path}.cross_device_ops",),
+            f"{path}.{{key}}",
+            of(lacks_gpus),
+            "nccl adds up gradients on GPUs, and no GPU is declared",
+            f"declare the GPUs of each process, {path}.devices: {{{{gpu: N}}}}; or set {path}.{{key}} to {{instead}}",
+            depends=chosen,
         ),
     )
     shared = Rule(
         f"trainer.{batch}",
         undivided,
         f"{{examples}} examples do not divide evenly among {{parts}} ({path})",
-        "a multiple of {replicas}",
         f"set it to {{fit}}, or change {path}",
-        (f"{path}.strategy", f"{path}.workers", *devices),
+        "a multiple of {replicas}",
+        (*chosen, f"{path}.workers"),
     )
     return rules, shared
 
 
-def _written(value: Any) -> str:
-    """A value as it was declared: of a section, what is not null."""
-    if isinstance(value, Section):
-        value = {key: each for key, each in value.dict().items() if each is not None}
-    return inline(value)
+def _foreign(section: Strategy) -> Iterator[dict[str, str]]:
+    """Options of other strategies."""
+    for key in OPTIONS:
+        field = section.__fields__.get(key)
+        # A default may stand there: `show` writes every value.
+        if field is not None and not section.takes(key) and (value := getattr(section, key)) != field.default:
+            if isinstance(value, Section):
+                value = {name: each for name, each in value.dict().items() if each is not None}
+            names = " or ".join(taking(key))
+            yield {"key": key, "strategy": section.strategy, "names": names, "value": inline(value)}
 
 
-def _packs(section: Strategy) -> bool:
-    return section.cross_device_ops != "reduction_to_one_device"
-
-
-def _on_nccl(section: Strategy, key: str) -> bool:
-    return section.takes(key) and getattr(section, key) == "nccl"
-
-
-def _lacks_gpus(key: str) -> Callable[[Strategy], bool]:
-    return lambda section: _on_nccl(section, key) and not section.devices.gpu and not misfit(section)
-
-
-def _compressed(section: Strategy) -> str:
-    return getattr(section, "gradient_compression", "none")
+def _packs_nothing(section: Strategy) -> bool:
+    packs = section.takes("num_packs") and section.num_packs is not None
+    return packs and section.cross_device_ops == "reduction_to_one_device"
 
 
 def _lists(case: Case) -> Iterator[dict[str, Any]]:
@@ -163,32 +140,23 @@ STRATEGIES = (
         f"{_TRAIN}.tpu",
         lambda case: case.train.takes("tpu") and not (case.train.tpu or "").strip(),
         "the strategy tpu needs to know which TPU",
-        "its address, grpc://HOST:8470, or its name",
         f"set {_TRAIN}.tpu",
+        "its address, grpc://HOST:8470, or its name",
         (STRATEGY,),
     ),
     Rule(
         f"{_PATH}.{{which}}.devices.gpu",
         _lists,
         "a list names the GPUs of one process, and {sharing} share this machine: each needs its own",
-        "how many GPUs each process gets, gpu: {count}; or a list, where TF_CONFIG describes the cluster",
         f"set {_PATH}.{{which}}.devices.gpu to {{count}}; CUDA_VISIBLE_DEVICES says which GPUs there are to share out",
-        (f"{_PATH}.{{which}}.devices", STRATEGY, _WORKERS, _EVALUATOR),
+        "how many GPUs each process gets; or a list, where TF_CONFIG describes the cluster",
+        (STRATEGY, _WORKERS, _EVALUATOR),
     ),
-    Rule(
-        f"{_PATH}.{{key}}",
-        _idle_paces,
-        "it sets the pace of the evaluator task, and there is none",
-        "{key} only with evaluator: true",
-        f"remove it, or set {_EVALUATOR} to true",
-        (_EVALUATOR,),
-    ),
+    needs(f"{_PATH}.{{key}}", _EVALUATOR, "true", _idle_paces, "it is of the evaluator task, and there is none"),
     of_strategy(
         _EVALUATOR,
         lambda case: case.distribution.evaluator and not case.train.is_cluster,
         "an evaluator stands beside a cluster; the strategy {train.strategy} has one process, which evaluates as well",
-        "false, or the strategy multi_worker_mirrored or parameter_server",
-        f"remove it, or change {STRATEGY}",
     ),
 )
 
@@ -196,30 +164,79 @@ _COMPRESSION = Rule(
     f"{_TRAIN}.gradient_compression",
     lambda case: case.train.gradient_compression != "none",
     "it is for the built-in training step: what trains here adds up its gradients by itself",
-    "none; or a network function as trainer.model",
-    "remove it",
-    CODE,
+    "remove it; or name a network function as trainer.model",
+    depends=CODE,
 )
 # What another input_fn, and another step, than the built-in ones make of the section.
 OWN_INPUT = (
     Rule(
-        f"{_PATH}.sharding",
+        _SHARDING,
         lambda case: case.distribution.sharding != "element",
         "it is for the built-in input_fn: the batches of another one are split, or it shards by `input_context`",
-        "element",
         "remove it; to read files of its own, let the input_fn take `input_context`",
     ),
     _COMPRESSION,
 )
 
+
+def _sizes(case: Case) -> list[str]:
+    return [name for name in _SIZES if getattr(case.partitioner, name) is not None]
+
+
+# Parameter servers are others on the Keras paths than in an Estimator.
+_CUT = given(
+    lambda case: case.train.variable_partitioner is not None,
+    needs(
+        _PARTITIONER,
+        "trainer.path",
+        "keras",
+        lambda case: case.trainer.path == "estimator",
+        "an Estimator's parameter servers take whole variables: TensorFlow 1's strategy has no such option",
+    ),
+    conflict(
+        "trainer.optimizer.name",
+        _PARTITIONER,
+        lambda case: case.trainer.path != "estimator" and case.trainer.optimizer.name == "adafactor",
+        "adafactor keeps means of a variable's rows and columns, and would keep others of each part of it",
+    ),
+    Rule(
+        _PARTITIONER,
+        lambda case: len(_sizes(case)) != 1 and {"sizes": " and ".join(_sizes(case)) or "none of its sizes"},
+        "{sizes} are given",
+        "write for example variable_partitioner: {{min_bytes: 262144}}",
+        f"exactly one of {', '.join(_SIZES)}",
+    ),
+)
+PARAMETER_SERVERS = given(
+    lambda case: case.train.asynchronous,
+    *_CUT,
+    *given(
+        lambda case: case.trainer.path != "estimator" and case.trainer.module_file is None,
+        Rule(
+            _WORKERS,
+            lambda case: case.train.workers == 1,
+            "on the path {trainer.path} the chief hands out the steps and does none: there would be no worker",
+            "raise it, or set trainer.path to estimator, whose chief trains as well",
+            depends=("trainer.path", STRATEGY),
+        ),
+        needs(
+            _SHARDING,
+            "trainer.path",
+            "estimator",
+            lambda case: case.distribution.sharding == "file",
+            "on the path {trainer.path} all workers of parameter_server run the same input, and tell their own "
+            "examples by their number",
+        ),
+    ),
+)
+
 DISTRIBUTION = (
     *STRATEGIES,
+    *PARAMETER_SERVERS,
     of_strategy(
         "trainer.deterministic",
         lambda case: case.trainer.deterministic and case.train.asynchronous,
         "the workers of parameter_server update the weights each at its own pace: no two runs end with equal bits",
-        "false, or a strategy whose replicas train in step",
-        f"remove it, or set {STRATEGY} to multi_worker_mirrored",
     ),
     # A module file has batches, files and checkpoints of its own.
     *given(lambda case: case.trainer.module_file is not None, *OWN_INPUT),
@@ -231,10 +248,10 @@ DISTRIBUTION = (
         Rule(
             "data.shards",
             _few_files,
-            f"{{files}} cannot be shared among {{train.worker_count}} workers ({_PATH}.sharding: file)",
+            f"{{files}} cannot be shared among {{train.worker_count}} workers ({_SHARDING}: file)",
+            f"raise it, or set {_SHARDING} to element",
             "at least {train.worker_count}, one file for each worker",
-            f"raise it, or set {_PATH}.sharding to element",
-            (f"{_PATH}.sharding", STRATEGY, _WORKERS),
+            (_SHARDING, STRATEGY, _WORKERS),
         ),
     ),
 )

@@ -33,39 +33,38 @@ class Rule:
         path: Dotted key that is wrong; the problem shows its value.
         when: Says whether the rule is broken: false; true; names for the texts, of which `value` is shown in place of
             the key's; or several of these, a problem each.
-        expected: What is expected instead.
         todo: What to do next.
+        expected: What is expected instead, where `todo` does not tell.
         depends: Further dotted keys that the problem follows from: where one is wrong itself, it is not shown.
     """
 
     path: str
     when: When
     what: str
-    expected: str
     todo: str
+    expected: str = ""
     depends: tuple[str, ...] = ()
 
 
-def own_code(path: str, why: str, unset: str, instead: str, when: When = always) -> Rule:
+def own_code(path: str, why: str, instead: str, when: When = always) -> Rule:
     """What is for the built-in step, beside code of the user's that does its own; `why` goes on from whose it is."""
-    return Rule(
-        path,
-        lambda case: when(case) and case.own,
-        f"{{own}} {why}",
-        f"{unset}; or trainer.model with a function that returns the network",
-        f"remove it, and {instead}",
-        CODE,
-    )
+    todo = f"remove it, and {instead}; or name a trainer.model that returns the network"
+    return Rule(path, lambda case: when(case) and case.own, f"{{own}} {why}", todo, depends=CODE)
 
 
 def conflict(path: str, other: str, when: When, why: str) -> Rule:
     """Two keys of which one must go; `other` may be a name of what `when` finds."""
-    return Rule(path, when, why, "one of the two", f"remove one of them: {path} or {other}", (other,))
+    return Rule(path, when, why, f"remove one of them: {path} or {other}", depends=(other,))
 
 
-def of_strategy(path: str, when: When, why: str, expected: str, todo: str = "") -> Rule:
+def needs(path: str, key: str, value: str, when: When, why: str) -> Rule:
+    """What has no effect, or cannot be, unless another key has such a value."""
+    return Rule(path, when, why, f"remove it, or set {key} to {value}", depends=(key,))
+
+
+def of_strategy(path: str, when: When, why: str, todo: str = "") -> Rule:
     """What the declared strategy of training cannot do."""
-    return Rule(path, when, why, expected, todo or "remove it, or choose another strategy", (STRATEGY,))
+    return Rule(path, when, why, todo or "remove it, or choose another strategy", depends=(STRATEGY,))
 
 
 def given(condition: When, *rules: Rule) -> tuple[Rule, ...]:
@@ -82,9 +81,8 @@ def broken(rules: Iterable[Rule], case: Case) -> Iterator[Problem]:
     for rule in rules:
         for found in _each(rule.when(case)):
             names = _Names(case, found)
-            path, what, expected, todo = (
-                text.format_map(names) for text in (rule.path, rule.what, rule.expected, rule.todo)
-            )
+            texts = (rule.path, rule.what, rule.expected, rule.todo)
+            path, what, expected, todo = (text.format_map(names) for text in texts)
             depends = tuple(each.format_map(names) for each in rule.depends)
             value = found["value"] if "value" in found else written(case, path)
             yield Problem(path, what, expected, todo, value=value, depends=depends)

@@ -7,10 +7,10 @@ from typing import Any
 from tfx_estimator.pipeline.config.rules.case import Case
 from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Rule, When, given
 
-_PATH = "trainer.distribution"
+_PATH, _MODULE_FILE = "trainer.distribution", ("trainer.module_file",)
 
 
-def _refused(path: str, when: When, why: str, expected: str, todo: str) -> Rule:
+def _refused(path: str, when: When, why: str, todo: str = "remove it") -> Rule:
     """A key that a trainer_fn takes, where there is one."""
 
     def find(case: Case) -> Any:
@@ -18,7 +18,7 @@ def _refused(path: str, when: When, why: str, expected: str, todo: str) -> Rule:
         more = found if isinstance(found, dict) else {}
         return found and {**more, "todo": case.trainer_fn or todo.format(case=case)}
 
-    return Rule(path, find, why, f"{expected}; or a trainer_fn", "{todo}", ("trainer.module_file",))
+    return Rule(path, find, why, "{todo}", "what a run_fn leaves to others; or a trainer_fn", _MODULE_FILE)
 
 
 def _trains_estimator(case: Case) -> dict[str, str]:
@@ -29,10 +29,6 @@ def _trains_estimator(case: Case) -> dict[str, str]:
     return {"alone": "it would train on one device, without a word"}
 
 
-def _is_declared(key: str) -> When:
-    return lambda case: getattr(case.trainer, key) is not None
-
-
 # Of the section `trainer.distribution`, where there is a run_fn.
 RUN_FN_DISTRIBUTION = given(
     lambda case: case.distribution.distributes,
@@ -40,52 +36,42 @@ RUN_FN_DISTRIBUTION = given(
         STRATEGY,
         _trains_estimator,
         "this run_fn trains an Estimator ({run_fn.estimator}): {alone}",
-        "one_device",
         "move what makes the Estimator and its specs into a `def trainer_fn(fn_args, schema)`",
     ),
     _refused(
         STRATEGY,
         lambda case: case.train.takes("tpu") and not _trains_estimator(case),
         "a run_fn connects to its TPU by itself, so this strategy could not be given to it",
-        "one_device, mirrored, central_storage, or a cluster",
         "make the strategy {case.train.strategy} inside the run_fn, and remove it here",
     ),
     _refused(
         f"{_PATH}.eval.strategy",
         lambda case: case.distribution.eval.distributes,
         "a run_fn evaluates by itself, under the strategy that it trains by",
-        "one_device",
-        "remove it",
     ),
     _refused(
         f"{_PATH}.evaluator",
         lambda case: case.distribution.evaluator and case.train.is_cluster,
         "a run_fn evaluates by itself, so an evaluator task would have nothing to do",
-        "false",
-        "remove it",
     ),
 )
 
+
+def _does_itself(key: str, why: str, instead: str) -> Rule:
+    todo = f"remove it, and {instead} inside the run_fn; or name a trainer_fn"
+    return Rule(f"trainer.{key}", lambda case: getattr(case.trainer, key) is not None, why, todo, depends=_MODULE_FILE)
+
+
 # Of the section `trainer`, likewise.
-TRAINS_ITSELF = tuple(
-    Rule(
-        f"trainer.{key}",
-        _is_declared(key),
-        why,
-        "null; or a trainer_fn",
-        f"remove it, and {instead} inside the run_fn",
-        ("trainer.module_file",),
-    )
-    for key, why, instead in (
-        ("keep_best", "a run_fn evaluates and saves by itself", "use Keras's ModelCheckpoint"),
-        ("early_stopping", "a run_fn evaluates and stops by itself", "use Keras's EarlyStopping"),
-        (
-            "profile",
-            "a run_fn does its steps by itself, and nobody else knows when they begin",
-            "call tf.profiler.experimental.start and stop",
-        ),
-        ("warm_start", "a run_fn makes its own model, and begins by itself where it wants", "load the weights"),
-    )
+TRAINS_ITSELF = (
+    _does_itself("keep_best", "a run_fn evaluates and saves by itself", "use Keras's ModelCheckpoint"),
+    _does_itself("early_stopping", "a run_fn evaluates and stops by itself", "use Keras's EarlyStopping"),
+    _does_itself(
+        "profile",
+        "a run_fn does its steps by itself, and nobody else knows when they begin",
+        "call tf.profiler.experimental.start and stop",
+    ),
+    _does_itself("warm_start", "a run_fn makes its own model, and begins where it wants", "load the weights"),
 )
 
 RUN_FN = given(lambda case: case.is_run_fn, *RUN_FN_DISTRIBUTION, *TRAINS_ITSELF)

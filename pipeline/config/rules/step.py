@@ -1,4 +1,4 @@
-"""Rules of how a step is done: precision, XLA, parts of a batch, averaged weights."""
+"""Rules of how a step is done: precision, XLA, parts of a batch, averaged weights, parts of the network."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 from tfx_estimator.pipeline.config.builtin import NORMALISING
 from tfx_estimator.pipeline.config.parts import AUTO
 from tfx_estimator.pipeline.config.rules.case import Case
-from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Rule, conflict, given, of_strategy, own_code
+from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Rule, conflict, given, needs, of_strategy, own_code
 
-PRECISION_KEY, XLA_KEY, SYNC_KEY = "trainer.precision", "trainer.xla", "trainer.sync_every"
-PARTS_KEY, CONCURRENT_KEY = "trainer.gradient_accumulation", "trainer.parallel_parts"
-MODEL_PARALLEL, PIPELINE_PARALLEL = "trainer.model_parallel", "trainer.pipeline_parallel"
+_PRECISION, _XLA, _SYNC = "trainer.precision", "trainer.xla", "trainer.sync_every"
+_PARTS, _CONCURRENT = "trainer.gradient_accumulation", "trainer.parallel_parts"
+_MODEL_PARALLEL, _PIPELINE_PARALLEL = "trainer.model_parallel", "trainer.pipeline_parallel"
 _TRAIN = "trainer.distribution.train"
 _BATCH = ("trainer.global_batch_size", STRATEGY, f"{_TRAIN}.workers")
 _RAISE_BATCH = "lower it, or raise trainer.global_batch_size, which is the batch of an update"
+_NORMALISES = "{trainer.model} normalises by the statistics of a batch, which would be those of a part of it"
 # Networks of ours.
 _MAX_POOLING = ("mnist_cnn", "cifar_cnn", "cifar_resnet9")
 
@@ -27,39 +28,27 @@ def _float16(case: Case) -> bool:
 PRECISION = given(
     lambda case: case.trainer.precision != "float32",
     own_code(
-        PRECISION_KEY,
+        _PRECISION,
         "makes its network by itself, in a precision of its own",
-        unset="float32",
-        instead="call tf.keras.mixed_precision.set_global_policy in your code",
-    ),
-    Rule(
-        PRECISION_KEY,
-        lambda case: _float16(case) and case.trainer.sync_every is not None,
-        f"in float16 the loss is scaled, and with {SYNC_KEY} each worker would change the scale, and skip steps, by "
-        "itself",
-        f"mixed_bfloat16 or float32 with {SYNC_KEY}",
-        f"choose one of them, or remove {SYNC_KEY}",
-        (SYNC_KEY,),
+        "call tf.keras.mixed_precision.set_global_policy in your code",
     ),
     conflict(
-        PRECISION_KEY,
+        _PRECISION,
+        _SYNC,
+        lambda case: _float16(case) and case.trainer.sync_every is not None,
+        f"in float16 the loss is scaled: with {_SYNC} each worker would change the scale, and skip steps, by itself",
+    ),
+    conflict(
+        _PRECISION,
         f"{_TRAIN}.variable_partitioner",
         lambda case: not _float16(case) and case.train.variable_partitioner and not case.own,
         "Keras casts each variable of a layer to 16 bits, and cannot cast one that a partitioner has cut",
     ),
     of_strategy(
-        PRECISION_KEY,
+        _PRECISION,
         lambda case: _float16(case) and case.train.asynchronous,
         "in float16 the loss is scaled, and each worker would change the scale under the others' steps",
-        "mixed_bfloat16 or float32 with {train.strategy}",
-        "choose one of them, or another strategy",
-    ),
-    of_strategy(
-        PRECISION_KEY,
-        lambda case: _float16(case) and case.train.takes("tpu"),
-        "a TPU has no float16",
-        "mixed_bfloat16 or float32 on a TPU",
-        "choose one of them, or another strategy",
+        "choose mixed_bfloat16, or another strategy",
     ),
 )
 
@@ -76,34 +65,29 @@ def _uncompiled(case: Case) -> str:
 def _divided(case: Case) -> str:
     if not case.trainer.is_divided:
         return ""
-    return MODEL_PARALLEL if case.trainer.model_parallel else PIPELINE_PARALLEL
+    return _MODEL_PARALLEL if case.trainer.model_parallel else _PIPELINE_PARALLEL
 
 
 XLA = given(
     lambda case: case.trainer.xla,
-    own_code(
-        XLA_KEY,
-        "has a training step of its own",
-        unset="false",
-        instead="wrap the step in tf.function(jit_compile=True) in your code",
-    ),
-    conflict(XLA_KEY, "{found}", _divided, "XLA compiles for one device, and {found} puts layers on several"),
+    own_code(_XLA, "has a training step of its own", "wrap the step in tf.function(jit_compile=True) in your code"),
+    conflict(_XLA, "{found}", _divided, "XLA compiles for one device, and {found} puts layers on several"),
     conflict(
-        XLA_KEY,
+        _XLA,
         "trainer.deterministic",
         lambda case: case.trainer.deterministic and case.trainer.model in _MAX_POOLING,
         "XLA has no deterministic gradient of max-pooling, and {trainer.model} pools so",
     ),
     # Of built-in networks; the dry run checks the user's own.
     conflict(
-        XLA_KEY,
+        _XLA,
         "trainer.params.synchronized",
         lambda case: (
             case.train.replicas > 1 and case.trainer.model in NORMALISING and case.trainer.params.get("synchronized")
         ),
         "{trainer.model} normalises by the batch of all replicas, and XLA compiles what one replica computes by itself",
     ),
-    of_strategy(XLA_KEY, _uncompiled, "{found}", "false with {train.strategy}"),
+    of_strategy(_XLA, _uncompiled, "{found}"),
 )
 
 
@@ -122,7 +106,7 @@ def _too_many_at_once(case: Case) -> Any:
     parts, batch = case.trainer.gradient_accumulation, case.batch
     if _too_many_parts(case) or not batch or parts * _concurrent(case) <= batch:
         return None
-    makes = f" and {PARTS_KEY} makes {parts} parts of them," if parts > 1 else ""
+    makes = f" and {_PARTS} makes {parts} parts of them," if parts > 1 else ""
     return {"makes": makes, "most": batch // parts}
 
 
@@ -130,97 +114,183 @@ def _whole_steps(case: Case) -> Iterator[dict[str, str]]:
     """What computes a batch as a whole."""
     trainer = case.trainer
     if trainer.xla:
-        yield {"key": XLA_KEY, "why": "XLA makes one program of a step, whose parts follow one another"}
+        yield {"key": _XLA, "why": "XLA makes one program of a step, whose parts follow one another"}
     if trainer.model_parallel is not None:
-        yield {"key": MODEL_PARALLEL, "why": "its layers are on several devices already"}
+        yield {"key": _MODEL_PARALLEL, "why": "its layers are on several devices already"}
     if trainer.pipeline_parallel is not None:
-        yield {"key": PIPELINE_PARALLEL, "why": "its stages work at the same time"}
+        yield {"key": _PIPELINE_PARALLEL, "why": "its stages work at the same time"}
+
+
+def _whole_batches(path: str, instead: str, when: Any) -> Rule:
+    return own_code(path, "computes its gradients itself: its batches would stay whole", instead, when)
 
 
 PARTS = (
-    own_code(
-        PARTS_KEY,
-        "computes its gradients itself: its batches would stay whole",
-        unset="1",
-        instead="accumulate in your own step",
-        when=lambda case: case.trainer.gradient_accumulation > 1,
-    ),
-    own_code(
-        CONCURRENT_KEY,
-        "computes its gradients itself: its batches would stay whole",
-        unset="1",
-        instead="cut the batch in your own step",
-        when=lambda case: _concurrent(case) > 1,
-    ),
+    _whole_batches(_PARTS, "accumulate in your own step", lambda case: case.trainer.gradient_accumulation > 1),
+    _whole_batches(_CONCURRENT, "cut the batch in your own step", lambda case: _concurrent(case) > 1),
     Rule(
-        PARTS_KEY,
+        _PARTS,
         _too_many_parts,
         "each replica has {batch} of the {trainer.global_batch_size} examples of a step: "
         "{trainer.gradient_accumulation} parts are more than these",
-        "at most {batch}",
         _RAISE_BATCH,
+        "at most {batch}",
         _BATCH,
     ),
     *given(
         lambda case: _concurrent(case) > 1 and not case.own,
         Rule(
-            CONCURRENT_KEY,
+            _CONCURRENT,
             _too_many_at_once,
             "each replica has {batch} of the {trainer.global_batch_size} examples of a step,{makes} too few for "
             "{trainer.parallel_parts} at the same time",
-            "at most {most}",
             _RAISE_BATCH,
-            (*_BATCH, PARTS_KEY),
+            "at most {most}",
+            (*_BATCH, _PARTS),
         ),
-        conflict(CONCURRENT_KEY, "{key}", _whole_steps, "there is {key} as well: {why}"),
-        of_strategy(
-            CONCURRENT_KEY, lambda case: case.train.takes("tpu"), "a TPU's host computes no step", "1 on a TPU"
-        ),
-        Rule(
-            CONCURRENT_KEY,
-            lambda case: case.trainer.model in NORMALISING,
-            "{trainer.model} normalises by the statistics of a batch, which would be those of a part of it",
-            "a network without batch normalisation",
-            "remove it, or choose another network",
-            ("trainer.model",),
-        ),
+        conflict(_CONCURRENT, "{key}", _whole_steps, "there is {key} as well: {why}"),
+        conflict(_CONCURRENT, "trainer.model", lambda case: case.trainer.model in NORMALISING, _NORMALISES),
     ),
 )
 
 SYNC = given(
     lambda case: case.trainer.sync_every is not None,
     Rule(
-        SYNC_KEY,
+        _SYNC,
         lambda case: case.trainer.module_file is not None,
         "a module file's trainer_fn or run_fn trains by itself: nobody averages its weights between two steps",
-        "a trainer.model with a function that returns the network, and trainer.path keras",
-        "remove it, and average the weights in your own loop",
-        ("trainer.module_file",),
+        "remove it, and average the weights in your own loop; or name a trainer.model, and trainer.path keras",
+        depends=("trainer.module_file",),
     ),
     *given(
         lambda case: case.trainer.module_file is None,
-        of_strategy(
-            SYNC_KEY,
+        needs(
+            _SYNC,
+            STRATEGY,
+            "multi_worker_mirrored",
             lambda case: not case.train.is_collective,
             "it averages the weights of processes that train in step, and the strategy {train.strategy} has none",
-            "sync_every only with the strategy multi_worker_mirrored",
-            f"remove it, or set {STRATEGY} to multi_worker_mirrored",
         ),
-        Rule(
-            SYNC_KEY,
+        needs(
+            _SYNC,
+            "trainer.path",
+            "keras",
             lambda case: case.trainer.path == "estimator",
             "an Estimator's session saves by itself, between two averagings, what one process has",
-            "sync_every only with trainer.path keras or keras_custom_loop",
-            "remove it, or set trainer.path to keras",
-            ("trainer.path",),
         ),
         conflict(
             f"{_TRAIN}.gradient_compression",
-            SYNC_KEY,
+            _SYNC,
             lambda case: case.train.gradient_compression != "none",
-            f"with {SYNC_KEY} no gradient is sent: weights are, in their own dtype",
+            f"with {_SYNC} no gradient is sent: weights are, in their own dtype",
         ),
     ),
 )
 
-STEP = (*PARTS, *PRECISION, *XLA, *SYNC)
+
+def _distributed(case: Case) -> Iterator[dict[str, str]]:
+    for which, section in (("train", case.train), ("eval", case.distribution.eval)):
+        if section.distributes:
+            yield {"section": f"trainer.distribution.{which}", "strategy": section.strategy}
+
+
+def _named_devices(case: Case) -> Iterator[dict[str, str]]:
+    for which, section in (("train", case.train), ("eval", case.distribution.eval)):
+        if section.devices.indices and not section.distributes:
+            yield {"which": which, "value": f"{{{section.devices.text}}}"}
+
+
+def _of_devices(path: str) -> tuple[Rule, ...]:
+    """Whose step it is, which strategies, and what is no device."""
+    section = path.rpartition(".")[2]
+    return given(
+        lambda case: getattr(case.trainer, section) is not None,
+        own_code(
+            path,
+            "makes its network by itself: its layers cannot be put anywhere from outside",
+            "write `with tf.device(…)` around the layers in your code",
+        ),
+        Rule(
+            path,
+            _distributed,
+            "each replica of {strategy} ({section}) is a whole network on a device that the strategy chooses, and its "
+            "variables are there",
+            "remove it, or {section}: the strategy one_device, in training and in evaluation",
+            depends=("{section}.strategy",),
+        ),
+        Rule(
+            "trainer.distribution.{which}.devices",
+            _named_devices,
+            f"{path} names the devices of the one process that trains and evaluates",
+            f"remove them: they are {path}.devices",
+            depends=(path,),
+        ),
+        Rule(
+            f"{path}.devices",
+            lambda case: [{"why": why} for why in getattr(case.trainer, section).wrong_devices()],
+            "{why}",
+            "write for example devices: [cpu:0, cpu:1]",
+            "two or more, each once: cpu:0 to cpu:63, logical CPUs; or gpu:0 to gpu:63, as TensorFlow counts them",
+        ),
+    )
+
+
+def _beyond(case: Case) -> Iterator[dict[str, str]]:
+    section = case.layers
+    for name, index in section.layers.items():
+        if index >= len(section.devices):
+            yield {"name": name, "value": str(index), "count": str(len(section.devices))}
+
+
+LAYERS = (
+    *_of_devices(_MODEL_PARALLEL),
+    *given(
+        lambda case: case.trainer.model_parallel is not None,
+        Rule(
+            f"{_MODEL_PARALLEL}.layers",
+            lambda case: not case.layers.layers,
+            "it is empty",
+            "name layers: layers: {{dense1: 1}}",
+        ),
+        Rule(
+            f"{_MODEL_PARALLEL}.layers.{{name}}",
+            _beyond,
+            "there are {count} devices, counted from 0",
+            "lower it, or name more devices",
+            depends=(f"{_MODEL_PARALLEL}.devices",),
+        ),
+        conflict(
+            _MODEL_PARALLEL,
+            _PIPELINE_PARALLEL,
+            lambda case: case.trainer.pipeline_parallel is not None,
+            f"{_PIPELINE_PARALLEL} puts the layers of each stage on its device as well",
+        ),
+    ),
+    *_of_devices(_PIPELINE_PARALLEL),
+    *given(
+        lambda case: case.trainer.pipeline_parallel is not None,
+        conflict(_PIPELINE_PARALLEL, "trainer.model", lambda case: case.trainer.model in NORMALISING, _NORMALISES),
+        Rule(
+            f"{_PIPELINE_PARALLEL}.stages",
+            lambda case: [{"why": why, "value": ""} for why in case.stages.wrong_stages()],
+            "{why}",
+            "write for example [[conv1], [dense1]], or a number of stages",
+        ),
+        Rule(
+            f"{_PIPELINE_PARALLEL}.microbatches",
+            lambda case: case.stages.microbatches > case.trainer.global_batch_size,
+            "a batch has {trainer.global_batch_size} examples, and less than so many parts",
+            "lower it, or raise trainer.global_batch_size",
+            depends=("trainer.global_batch_size",),
+        ),
+        Rule(
+            _PARTS,
+            lambda case: case.trainer.gradient_accumulation > 1,
+            f"with {_PIPELINE_PARALLEL} the parts of a batch are its microbatches, whose gradients are added up",
+            f"remove it, and raise {_PIPELINE_PARALLEL}.microbatches",
+            depends=(_PIPELINE_PARALLEL,),
+        ),
+    ),
+)
+
+STEP = (*PARTS, *PRECISION, *XLA, *SYNC, *LAYERS)

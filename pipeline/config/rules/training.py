@@ -1,4 +1,4 @@
-"""Rules of a training's course: its length, first weights, evaluations, profile, threads and GPU."""
+"""Rules of a training's course: its code, length, first weights, evaluations, profile, threads and GPU."""
 
 from __future__ import annotations
 
@@ -7,36 +7,127 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfx_estimator.pipeline.config.best import METRICS
-from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
+from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, expand
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.rules.case import Case
-from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Rule, conflict, given
+from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Rule, conflict, given
 from tfx_estimator.pipeline.config.warm_start import WarmStart
+from tfx_estimator.pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
 
-_WARM, _EVALUATOR = "trainer.warm_start", "trainer.distribution.evaluator"
+_WARM, _EVALUATOR, _STEPS = "trainer.warm_start", "trainer.distribution.evaluator", "trainer.train_steps"
 _WEIGHTS = {
     "checkpoint": "a checkpoint, `model.ckpt-100` of `model.ckpt-100.index`; or a folder of some",
     "model": "a folder of a SavedModel, a run's model, or pushed models",
 }
-_STEPS, _EPOCHS = "trainer.train_steps", "trainer.train_epochs"
+_SCORES = "probabilities"
+_OUTPUTS = (_SCORES, "logits", "class_ids", "classes")
 
-LENGTH = (
-    Rule(
-        _EPOCHS,
-        lambda case: case.trainer.train_steps is not None and case.trainer.train_epochs is not None,
-        f"{_STEPS} and {_EPOCHS} are both given",
+
+def _one_of(section: str, one: str, other: str, example: str = "") -> tuple[Rule, ...]:
+    """Rules of two keys of which one is given: exactly one, where there is an example of it."""
+    both = (f"{section}.{one}", f"{section}.{other}")
+
+    def count(case: Case) -> int:
+        values = getattr(case, section)
+        return (getattr(values, one) is not None) + (getattr(values, other) is not None)
+
+    todo = f"set one to null: --set {both[0]}=null"
+    twice = Rule(both[1], lambda case: count(case) == 2, f"{both[0]} and {both[1]} are both given", todo, depends=both)
+    none = Rule(
+        both[0],
+        lambda case: example and not count(case),
+        f"neither {both[0]} nor {both[1]} is given",
+        f"add `{one}:` or `{other}:` under `{section}:`, or --set {example}",
         "exactly one of the two",
-        f"set one to null: --set {_STEPS}=null",
-        (_STEPS, _EPOCHS),
+        both,
+    )
+    return twice, none
+
+
+CODE_AND_LENGTH = (
+    *_one_of("trainer", "model", "module_file", "trainer.model=mnist_cnn"),
+    *_one_of("transform", "preprocessing_fn", "module_file"),
+    *_one_of("trainer", "train_steps", "train_epochs", "trainer.train_epochs=10"),
+    conflict(
+        "trainer.path",
+        "trainer.module_file",
+        lambda case: case.trainer.module_file and case.trainer.path != "estimator",
+        "a module file brings its own way of training: its run_fn may call Keras's fit by itself",
     ),
     Rule(
-        _STEPS,
-        lambda case: case.trainer.train_steps is None and case.trainer.train_epochs is None,
-        f"neither {_STEPS} nor {_EPOCHS} is given",
-        "exactly one of the two",
-        f"add `train_steps:` or `train_epochs:` under `trainer:`, or --set {_EPOCHS}=10",
-        (_STEPS, _EPOCHS),
+        "trainer.augment",
+        lambda case: case.trainer.augment and case.trainer.module_file and {"value": ""},
+        "a module file reads its examples itself, so that nothing would be varied",
+        "remove it, and vary the images in the module file's own input_fn; or name a trainer.model",
+        depends=("trainer.module_file",),
+    ),
+    Rule(
+        "trainer.augment.{index}",
+        lambda case: [
+            {"index": index, "named": " and ".join(operation.declared) or "nothing", "value": ""}
+            for index, operation in enumerate(case.trainer.augment)
+            if len(operation.declared) != 1
+        ],
+        "an item is one operation, and here it is {named}",
+        "write an item for each",
+    ),
+)
+
+
+def _arguments(case: Case) -> Any:
+    """The arguments of the function that trainer.model names; None where the text does not tell."""
+    target = case.trainer.model
+    return find_arguments(expand("trainer.model", target), case.search_paths) if target else None
+
+
+def _unknown_params(case: Case) -> Iterator[dict[str, str]]:
+    """Names of trainer.params that a network function, which is called with each, does not take."""
+    arguments = _arguments(case)
+    if arguments is None or arguments.kwarg is not None or is_model_fn(argument_names(arguments)):
+        return
+    known = [each.arg for each in (*arguments.args, *arguments.kwonlyargs)]
+    for name in case.trainer.params:
+        if name not in known:
+            near = nearest(name, known)
+            todo = f"did you mean `{near}`?" if near else "remove it, or add it to the function's arguments"
+            value = inline(name)
+            yield {"name": name, "shown": value, "known": ", ".join(known) or "none", "todo": todo, "value": ""}
+
+
+def _no_scores(case: Case) -> str:
+    """Why the Evaluator would read no scores of a network function's model: a whole model_fn has its own outputs."""
+    key, arguments = case.evaluator.prediction_key, _arguments(case)
+    if key in (None, _SCORES) or arguments is None or is_model_fn(argument_names(arguments)):
+        return ""
+    return f"`{key}` gives no right accuracy and loss" if key in _OUTPUTS else f"there is no output `{key}`"
+
+
+# Read as text, never imported: what it cannot tell passes, a name that is assigned or imported, a class, a decorator.
+NETWORK = (
+    Rule(
+        "trainer.path",
+        lambda case: case.trainer.path != "estimator" and case.trainer.module_file is None and case.own,
+        "{trainer.model} is a whole Estimator model_fn, by its arguments features and labels",
+        "set trainer.path: estimator; or name the function that makes the network: its loss and optimizer are then the "
+        "declaration's, or its own if the model is compiled",
+        depends=("trainer.model",),
+    ),
+    Rule(
+        "trainer.params.{name}",
+        _unknown_params,
+        "{trainer.model} takes no `{shown}`",
+        "{todo}",
+        "its arguments: {known}",
+        CODE,
+    ),
+    Rule(
+        "evaluator.prediction_key",
+        _no_scores,
+        f"{{found}}: a network function's model puts out {', '.join(_OUTPUTS)}",
+        f"remove it, or write {_SCORES}",
+        depends=CODE,
     ),
 )
 
@@ -66,7 +157,7 @@ def _warm_start(case: Case) -> Any:
 
 WARM_START = given(
     lambda case: case.trainer.warm_start is not None,
-    Rule(f"{_WARM}{{key}}", _warm_start, "{why}", "{fit}", "{mend}"),
+    Rule(f"{_WARM}{{key}}", _warm_start, "{why}", "{mend}", "{fit}"),
     conflict(
         _WARM,
         "trainer.distribution.train.variable_partitioner",
@@ -79,22 +170,14 @@ WARM_START = given(
 def _unknown_metric(case: Case, key: str) -> Any:
     section, path = getattr(case.trainer, key), f"trainer.{key}"
     near = nearest(section.metric, METRICS)
+    meant = f"did you mean `{near}`? " if near else ""
     if case.trainer.model in SHORT_NAMES["trainer.model"] and section.metric not in METRICS:
-        return {
-            "why": f"the evaluation of {case.trainer.model} reports no `{section.metric}`",
-            "fit": f"one of {', '.join(METRICS)}",
-            "mend": f"did you mean `{near}`?" if near else "choose one of them",
-            "origin": "trainer.model",
-        }
+        why = f"the evaluation of {case.trainer.model} reports no `{section.metric}`"
+        return {"why": why, "mend": f"{meant}choose one of {', '.join(METRICS)}", "origin": "trainer.model"}
     if section.better is not None:
         return None
-    mode = f"set {path}.mode"
-    return {
-        "why": f"its name does not tell whether more or less of `{section.metric}` is better",
-        "fit": f"{path}.mode: max, or min",
-        "mend": f"did you mean `{near}`? If your evaluation reports `{section.metric}`, {mode}" if near else mode,
-        "origin": f"{path}.mode",
-    }
+    why = f"its name does not tell whether more or less of `{section.metric}` is better"
+    return {"why": why, "mend": f"{meant}set {path}.mode to max or min", "origin": f"{path}.mode"}
 
 
 def _deciding(key: str) -> tuple[Rule, ...]:
@@ -106,17 +189,15 @@ def _deciding(key: str) -> tuple[Rule, ...]:
             path,
             lambda case: case.train.is_cluster and not case.distribution.evaluator,
             "it goes by evaluations while training, and the processes of {train.strategy} train only",
-            f"{_EVALUATOR}: true, a task of its own that evaluates each checkpoint",
-            f"set {_EVALUATOR} to true, or remove {path}",
-            (STRATEGY, _EVALUATOR),
+            f"set {_EVALUATOR} to true, a task of its own that evaluates each checkpoint; or remove {path}",
+            depends=(STRATEGY, _EVALUATOR),
         ),
         Rule(
             f"{path}.metric",
             lambda case: _unknown_metric(case, key),
             "{why}",
-            "{fit}",
             "{mend}",
-            ("{origin}", "trainer.module_file"),
+            depends=("{origin}", "trainer.module_file"),
         ),
     )
 
@@ -126,37 +207,20 @@ def _begins_late(case: Case) -> bool:
     return bool(profile is not None and steps and profile.start_step >= steps)
 
 
-_LATE_PROFILE = Rule(
-    "trainer.profile.start_step",
-    _begins_late,
-    "training ends before the profile begins",
-    f"less than {_STEPS}, {{trainer.train_steps}}",
-    "lower it, or train longer",
-    (_STEPS,),
-)
-
-
-def _few_threads(case: Case) -> Iterator[dict[str, int]]:
+def _few_threads(case: Case) -> Any:
     threads, least = case.trainer.threads, case.train.worker_count + 1
     if case.train.asynchronous and threads.inter_op is not None and threads.inter_op < least:
-        yield {"least": least}
+        return {"least": least}
+    return None
 
 
 RUNTIME = (
     Rule(
-        "trainer.intra_op_threads",
-        lambda case: case.trainer.threads.intra_op is not None and case.trainer.intra_op_threads is not None,
-        "trainer.threads.intra_op is the same, and is given as well",
-        "one of the two",
-        "remove it",
-        ("trainer.threads.intra_op",),
-    ),
-    Rule(
         "trainer.threads.inter_op",
         _few_threads,
         "the servers of parameter_server, of {train.worker_count} workers, would wait for each other for ever",
-        "{least} or more, one more than there are workers",
         "raise it, or remove it",
+        "{least} or more, one more than there are workers",
         (STRATEGY, "trainer.distribution.train.workers"),
     ),
     conflict(
@@ -168,10 +232,17 @@ RUNTIME = (
 )
 
 TRAINING = (
-    *LENGTH,
+    *CODE_AND_LENGTH,
+    *NETWORK,
     *WARM_START,
     *_deciding("keep_best"),
     *_deciding("early_stopping"),
-    _LATE_PROFILE,
+    Rule(
+        "trainer.profile.start_step",
+        _begins_late,
+        "training ends before the profile begins",
+        f"lower it to less than {_STEPS}, {{trainer.train_steps}}, or train longer",
+        depends=(_STEPS,),
+    ),
     *RUNTIME,
 )

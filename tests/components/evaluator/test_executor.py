@@ -101,54 +101,67 @@ def export(digits, tmp_path_factory):
     return make
 
 
-def make_executor(component, folder: Path):
-    """Makes a component's executor, of the engine that a pipeline of ours gives it."""
-    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+def run_evaluator(inputs, out: Path, section, names=()) -> tuple[str, bool]:
+    """Runs the executor as TFX does, with the engine that a pipeline of ours gives it.
 
+    Returns:
+        The evaluation's URI, and whether the model is blessed.
+    """
+    from tfx.components.evaluator.component import Evaluator as Theirs
+    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+    from tfx.types import channel_utils, standard_artifacts
+
+    from tfx_estimator.components.evaluator import Evaluator
+    from tfx_estimator.components.evaluator.eval_config import eval_config
     from tfx_estimator.pipeline.config.beam import BeamSection
 
-    context = BaseBeamExecutor.Context(beam_pipeline_args=BeamSection().pipeline_args(), tmp_dir=str(folder))
-    return component.executor_spec.executor_class(context)
+    component = Evaluator(
+        **{name: channel_utils.as_channel(artifacts) for name, artifacts in inputs.items()},
+        eval_config=eval_config(section, names),
+    )
+    # What is chosen is no property, so the key is TFX's own.
+    assert component.spec.exec_properties.keys() <= Theirs.SPEC_CLASS.PARAMETERS.keys()
+    outputs = {"evaluation": standard_artifacts.ModelEvaluation(), "blessing": standard_artifacts.ModelBlessing()}
+    for name, artifact in outputs.items():
+        artifact.uri = str(out / name)
+    context = BaseBeamExecutor.Context(beam_pipeline_args=BeamSection().pipeline_args(), tmp_dir=str(out))
+    properties = {key: value for key, value in component.exec_properties.items() if value is not None}
+    executor = component.executor_spec.executor_class(context)
+    executor.Do(inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)
+    return outputs["evaluation"].uri, outputs["blessing"].get_int_custom_property("blessed") == 1
+
+
+def schema_in(folder: Path, classes: int = CLASSES):
+    from tfx.types import standard_artifacts
+
+    from tfx_estimator.components.image_schema_gen.executor import image_schema
+
+    schema = standard_artifacts.Schema()
+    schema.uri = str(folder / "schema")
+    (folder / "schema").mkdir()
+    (folder / "schema" / "schema.pbtxt").write_text(str(image_schema(classes)))
+    return schema
 
 
 @pytest.fixture
 def evaluate(digits, tmp_path):
-    """Runs the executor as TFX does; returns the metrics by model and slice, and the declared thresholds' verdict."""
+    """Evaluates; returns the metrics by slice, and the declared thresholds' verdict."""
 
     def run(model, baseline=None, classes: int = CLASSES, **section):
         import tensorflow_model_analysis as tfma
-        from tfx.components.evaluator.component import Evaluator as Theirs
-        from tfx.types import channel_utils, standard_artifacts
 
-        from tfx_estimator.components.evaluator import Evaluator
-        from tfx_estimator.components.evaluator.eval_config import eval_config
-        from tfx_estimator.components.image_schema_gen.executor import image_schema
         from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 
-        schema, examples = standard_artifacts.Schema(), digits["examples"][0]
-        schema.uri = str(tmp_path / "schema")
-        (tmp_path / "schema").mkdir()
-        (tmp_path / "schema" / "schema.pbtxt").write_text(str(image_schema(classes)))
+        examples = digits["examples"][0]
         if classes < CLASSES:
             examples = _examples_of(classes, examples, tmp_path)
-        inputs = {"examples": [examples], "model": [model], "schema": [schema]}
+        inputs = {"examples": [examples], "model": [model], "schema": [schema_in(tmp_path, classes)]}
         inputs |= {"baseline_model": [baseline]} if baseline else {}
-        component = Evaluator(
-            **{name: channel_utils.as_channel(artifacts) for name, artifacts in inputs.items()},
-            eval_config=eval_config(EvaluatorSection(**section)),
-        )
-        # What is chosen is no property, so the key is TFX's own.
-        assert component.spec.exec_properties.keys() <= Theirs.SPEC_CLASS.PARAMETERS.keys()
-        outputs = {"evaluation": standard_artifacts.ModelEvaluation(), "blessing": standard_artifacts.ModelBlessing()}
-        for name, artifact in outputs.items():
-            artifact.uri = str(tmp_path / name)
-        executor = make_executor(component, tmp_path)
-        properties = {key: value for key, value in component.exec_properties.items() if value is not None}
-        executor.Do(inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)
+        uri, blessed = run_evaluator(inputs, tmp_path, EvaluatorSection(**section))
         found = {}
-        for key, values in tfma.load_eval_result(outputs["evaluation"].uri).slicing_metrics:
+        for key, values in tfma.load_eval_result(uri).slicing_metrics:
             found[key] = {name: value.get("doubleValue") for name, value in values[""][""].items()}
-        return found, outputs["blessing"].get_int_custom_property("blessed") == 1
+        return found, blessed
 
     return run
 
@@ -170,16 +183,20 @@ def _examples_of(classes, examples, folder):
     return made
 
 
-def expected(model, output, examples, classes: int = CLASSES) -> tuple[float, float]:
-    """Accuracy and mean loss, of what the model serves, in numpy; the output holds probabilities."""
+def scores_and_labels(model, output, examples, classes: int = CLASSES):
     import tensorflow as tf
 
     records = list(tf.data.TFRecordDataset(tf.io.gfile.glob(f"{examples.uri}/Split-eval/*")).as_numpy_iterator())
-    labels = np.array([tf.train.Example.FromString(r).features.feature["label"].int64_list.value[0] for r in records])
-    labels = labels % classes
+    labels = [tf.train.Example.FromString(r).features.feature["label"].int64_list.value[0] % classes for r in records]
     serve = tf.saved_model.load(f"{model.uri}/Format-Serving").signatures["serving_default"]
     (name,) = serve.structured_input_signature[1]
-    scores = serve(**{name: tf.constant(records)})[output].numpy().astype(np.float64)
+    return serve(**{name: tf.constant(records)})[output].numpy(), np.array(labels)
+
+
+def expected(model, output, examples, classes: int = CLASSES) -> tuple[float, float]:
+    """Accuracy and mean loss, of what the model serves, in numpy; the output holds probabilities."""
+    scores, labels = scores_and_labels(model, output, examples, classes)
+    scores = scores.astype(np.float64)
     if output == "raw" and scores.shape[1] == 1:
         scores = 1 / (1 + np.exp(-scores))
     elif output == "raw":
@@ -286,16 +303,6 @@ def test_a_metric_of_the_first_class_is_refused_where_the_one_score_is_of_the_se
         complete(eval_config(section, ("no", "yes")), Scores("logistic", of_two=True), None)
     assert "binarize: [1], or no binarize" in str(caught.value)
     complete(eval_config(section, ("no", "yes")), Scores("probabilities"), None)
-
-
-def scores_and_labels(model, output, examples, classes: int = CLASSES):
-    import tensorflow as tf
-
-    records = list(tf.data.TFRecordDataset(tf.io.gfile.glob(f"{examples.uri}/Split-eval/*")).as_numpy_iterator())
-    labels = [tf.train.Example.FromString(r).features.feature["label"].int64_list.value[0] % classes for r in records]
-    serve = tf.saved_model.load(f"{model.uri}/Format-Serving").signatures["serving_default"]
-    (name,) = serve.structured_input_signature[1]
-    return serve(**{name: tf.constant(records)})[output].numpy(), np.array(labels)
 
 
 @pytest.mark.long

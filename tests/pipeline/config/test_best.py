@@ -9,8 +9,6 @@ from tfx_estimator.pipeline.config.best import EarlyStopping, KeepBest
 
 pytestmark = pytest.mark.unit
 
-CLUSTER = "  distribution: {train: {strategy: multi_worker_mirrored}, evaluator: %s}\n"
-
 
 def test_both_are_off_unless_declared_and_take_a_metric_s_name_for_a_section(write, good):
     write(good)
@@ -64,35 +62,11 @@ def test_a_known_name_tells_which_way_it_is_better(metric, better):
         ("  keep_best: 5\n", "a whole number is no section"),
         ("  keep_best: {metric: accuracy, mode: up}\n", "unknown value"),
         ("  keep_best: {metric: accuracy, patience: 3}\n", "unknown key `patience`"),
-        ("  keep_best: acuracy\n", "did you mean `accuracy`?"),
         ("  early_stopping: {patience: 0}\n", "the value is out of range"),
         ("  early_stopping: {min_delta: -1}\n", "the value is out of range"),
-        (f"  keep_best: loss\n{CLUSTER % 'false'}", "processes of multi_worker_mirrored train only"),
-        (f"  early_stopping: loss\n{CLUSTER % 'false'}", "trainer.distribution.evaluator: true"),
     ],
 )
 def test_what_is_refused(problems, good, declared, said):
     (problem,) = problems(good + declared)
     assert said in problem
     assert problem.startswith(("mine.yaml:8  trainer.keep_best", "mine.yaml:8  trainer.early_stopping"))
-
-
-def test_a_metric_of_the_user_s_own_model_needs_a_mode_where_its_name_does_not_tell(write, good, problems):
-    write("def net(num_classes): ...\n", "mine.py")
-    own = good.replace("mnist_cnn", "mine:net")
-    (problem,) = problems(f"{own}  keep_best: happiness\n")
-    assert "whether more or less of `happiness` is better" in problem
-    assert "set trainer.keep_best.mode" in problem
-    write(f"{own}  keep_best: {{metric: happiness, mode: max}}\n{CLUSTER % 'true'}")
-    assert load("mine.yaml").declaration.trainer.keep_best.better == "max"
-
-
-def test_a_run_fn_does_this_by_itself_and_a_trainer_fn_does_not(write, good, problems):
-    own = good.replace("model: mnist_cnn", "module_file: module.py")
-    write("def run_fn(fn_args): ...\n", "module.py")
-    found = problems(f"{own}  keep_best: loss\n  early_stopping: loss\n")
-    assert len(found) == 2
-    assert all("a run_fn evaluates and " in each for each in found)
-    write("def trainer_fn(fn_args, schema): ...\n", "module.py")
-    write(f"{own}  keep_best: loss\n  early_stopping: loss\n")
-    assert load("mine.yaml").declaration.trainer.early_stopping

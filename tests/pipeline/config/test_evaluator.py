@@ -9,7 +9,7 @@ import pytest
 
 from tests.root import ROOT
 from tfx_estimator.pipeline.config import Declaration, load
-from tfx_estimator.pipeline.config.slices import Slice, parse_held, parse_slice
+from tfx_estimator.pipeline.config.evaluator import Slice, parse_held, parse_slice
 
 pytestmark = pytest.mark.unit
 
@@ -67,27 +67,16 @@ def test_editors_know_both_forms():
 
 
 WRONG = {
-    "{name: Recall, binarize: []}": ["it names no class", "or all"],
-    "{name: Recall, binarize: [1, 1]}": ["1 is named more than once"],
-    "{name: Recall, binarize: [-1]}": ["-1 is no label"],
     "{name: Recall, top_k: [0]}": ["out of range"],
     "{name: Recall, aggregate: mean}": ["unknown value", "one of micro, macro, weighted_macro"],
     "{name: Recall, threshold: {}}": ["it has no limit", "add lower: VALUE"],
     "{name: Recall, threshold: {lower: 2, upper: 1}}": ["no value is at least lower and at most upper"],
     "{name: Recall, change_threshold: {}}": ["absolute, relative, or both"],
     "{name: Calibration, change_threshold: {absolute: 1}}": ["add direction: higher_is_better, or lower_is_better"],
-    "{name: Recall, slices: [label]}": ["there is none", "a threshold beside it"],
+    "{name: Recall, slices: [label]}": ["there is none"],
     "{name: Recall, threshold: {lower: 1}, slices: [lable]}": ["evaluator.metrics.0.slices.0: lable", "`label`?"],
-    "{name: Mean, options: {feature_key_path: label}}": ["it leads to no feature of the examples", "[features, label]"],
-    "{name: Mean, options: {feature_key_path: [label]}}": ["evaluator.metrics.0.options.feature_key_path: [label]"],
     "{name: Mean, options: {feature_key_path: [features, label]}, threshold: {lower: 0}}": [
         "as of no model, and beside a baseline"
-    ],
-    "{name: Mean, options: {feature_key_path: 3}}": ["it leads to no feature"],
-    "{name: Mean, options: {feature_key_path: [features, lable]}}": ["the examples have no feature `lable`"],
-    "{name: Mean, options: {feature_key_path: [features, image]}}": ["an image is no number"],
-    "{name: Mean, options: {feature_key_path: [features, label], example_weights_key_path: w}}": [
-        "evaluator.metrics.0.options.example_weights_key_path: w"
     ],
     "{threshold: {lower: 1}}": ["evaluator.metrics.0.name", "this key is missing"],
     "{name: Recall, clases: [1]}": ["unknown key `clases`"],

@@ -74,12 +74,6 @@ def test_a_split_that_is_not_there_is_answered_with_what_to_write(
     assert load("mine.yaml").declaration.data.dataset == str(tmp_path / "pets")
 
 
-def test_the_default_splits_are_right_where_there_are_folders_of_these_names(write, declare, tmp_path):
-    _touch(tmp_path / "pets", "train/cat/1.png", "test/cat/1.png")
-    write(declare("./pets", ""))
-    assert load("mine.yaml").declaration.data.splits.eval == "test"
-
-
 def test_a_table_is_found_beside_the_declaration(write, problems, declare, tmp_path):
     (problem,) = problems(declare("labels.csv", "{eval: test}"))
     assert "there is no such file" in problem

@@ -92,12 +92,6 @@ def test_what_is_only_like_a_key_of_another_section_is_not_taken_for_it(problems
     assert "did you mean" not in problem
 
 
-def test_a_partitioner_under_another_strategy_is_shown_as_it_was_written(problems, good):
-    cut = "{train: {strategy: mirrored, variable_partitioner: {min_bytes: 10}}}"
-    [problem] = problems(f"{good}  path: keras\n  distribution: {cut}\n")
-    assert "variable_partitioner: {min_bytes: 10}\n" in problem
-
-
 def test_a_metric_that_is_near_a_known_one_is_asked_for(problems, good):
     [problem] = problems(f"{good.replace('mnist_cnn', 'json:dumps')}  keep_best: accuray\n")
     assert "did you mean `accuracy`? If your evaluation reports `accuray`, set trainer.keep_best.mode" in problem

@@ -66,14 +66,6 @@ def test_the_pace_of_evaluations_is_none_of_what_each_checkpoint_is_evaluated_fo
     assert "throttle_secs has no effect: it is of trainings without keep_best and early_stopping, for which" in warning
 
 
-def test_steps_of_an_execution_are_none_of_parameter_servers(write, good):
-    write(good)
-    overrides = ["trainer.path=keras", f"{_TRAIN}={{strategy: parameter_server, workers: 2}}"]
-    assert load("mine.yaml", overrides).warnings == ()
-    (warning,) = load("mine.yaml", [*overrides, "trainer.steps_per_execution=20"]).warnings
-    assert "trainer.steps_per_execution has no effect: it is of the strategies that train in step" in warning
-
-
 def test_what_is_not_written_is_not_told(write, good):
     write(good)
     # One of a section; a whole section, in short and at length; and what says that there is none.

@@ -64,13 +64,6 @@ def test_a_workdir_that_is_a_file_pattern_is_refused(folders, monkeypatch, chara
         check_workdir("runs")
 
 
-def test_a_workdir_that_is_a_file_is_refused(folders):
-    with pytest.raises(
-        DeclarationError, match=r"this is no folder\n  expected: .*\n  to do:    name another --workdir"
-    ):
-        check_workdir(str(folders / "file"))
-
-
 @pytest.mark.parametrize(
     ("destination", "reason"),
     [
@@ -86,37 +79,17 @@ def test_a_push_destination_is_checked(folders, refuse, good, destination, reaso
     assert "`serving` in the work folder" in message
 
 
-@pytest.mark.parametrize("destination", ["gs://bucket/serving", "folder", "folder/new"])
-def test_a_push_destination_that_can_be_written_or_is_remote_passes(folders, write, good, destination):
-    write(good + f"pusher: {{destination: {destination!r}}}\n")
-    assert load("mine.yaml").declaration.pusher.destination.endswith(destination)
-
-
+@pytest.mark.parametrize("key", ["pusher.destination", "data.data_dir", "data.dataset"])
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
         ("s3://bucket/x.csv", "TensorFlow reads and writes only Cloud Storage"),
-        ("hdfs://nn/x", "reads and writes only Cloud Storage"),
-        ("foo://x", "reads and writes only Cloud Storage"),
         ("https://x/y", "reads and writes only Cloud Storage"),
-    ],
-)
-@pytest.mark.parametrize("key", ["pusher.destination", "data.data_dir", "data.dataset"])
-def test_an_address_that_nothing_is_read_from_or_written_to_is_refused(refuse, good, key, value, reason):
-    message = refuse(good, [f"{key}={value}"])
-    assert f"--set {key}={value}  {key}: {value}\n" in message
-    assert reason in message
-
-
-@pytest.mark.parametrize("key", ["pusher.destination", "data.data_dir", "data.dataset", "trainer.warm_start.model"])
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
         ("$HOME/x", "variables of the environment are not replaced"),
         ("${X}/y", "variables of the environment are not replaced"),
     ],
 )
-def test_a_path_of_which_nobody_knows_where_it_leads_is_refused(refuse, good, key, value, reason):
+def test_a_path_that_leads_nowhere_is_refused(refuse, good, key, value, reason):
     message = refuse(good, [f"{key}={value}"])
     assert "has 1 problem\n" in message
     assert f"--set {key}={value}  {key}: {value}\n" in message

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.bench.strategies import parse_contenders
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.experiments.bench.strategies import parse_contenders
 
 pytestmark = pytest.mark.unit
 

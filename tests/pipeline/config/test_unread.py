@@ -76,15 +76,6 @@ def test_a_module_file_takes_neither(declare):
     assert "trainer.params.units has no effect: a module file brings its own" in warning
 
 
-def test_what_the_keras_paths_alone_take_is_told_on_another(write, good):
-    write(f"{good}  steps_per_execution: 5\n")
-    assert load("mine.yaml").warnings == (
-        "mine.yaml:8  trainer.steps_per_execution has no effect: it is of the Keras paths",
-    )
-    for path in ("keras", "keras_custom_loop"):
-        assert load("mine.yaml", [f"trainer.path={path}"]).warnings == ()
-
-
 def test_a_default_that_is_written_out_is_nobodys_wish(declare, write, capsys):
     declare(WHOLE, "  params: {units: 3}\n")
     assert load("mine.yaml").warnings == ()

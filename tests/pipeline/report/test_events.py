@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfx_estimator.pipeline.report.events import Series, read_training
-from tfx_estimator.pipeline.report.missing import LeftOutError
+from tfx_estimator.pipeline.report.page import LeftOutError
 from tfx_estimator.pipeline.report.training import chart_training, in_order
 
 pytestmark = pytest.mark.unit

@@ -276,7 +276,7 @@ def scaled(inputs):
     [
         # Each of its 784 numbers would be a slice.
         ("tf.reshape(pixels, [-1, 784])", 4, "the feature `further`, which has 784 values an example, of shape [784]"),
-        ("tf.reduce_mean(pixels, [1, 2, 3])", 4, "the feature `further` is float32: each of its values"),
+        ("tf.reduce_mean(pixels, [1, 2, 3])", 4, "the feature `further` is float32"),
         ("tf.strings.split(tf.where(inputs['label'] > 4, 'high', 'low small'))", 0, ""),
     ],
 )

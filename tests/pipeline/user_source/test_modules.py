@@ -95,10 +95,6 @@ with open() as file:
     [
         ('__all__ = ["imported", "made"]', ["imported", "made"]),
         ('__all__ = ("made", "not_there")', ["made"]),
-        # Not the whole list.
-        ('__all__ = ["imported"]\n__all__ += others.__all__', ["made"]),
-        ('__all__ = ["imported", *others.__all__]', ["made"]),
-        ('__all__ = []\n__all__.append("imported")', ["made"]),
         ("__all__ = others.__all__", ["made"]),
         ("", ["made"]),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.user_source.needs import find_computed, find_needs
+from tfx_estimator.pipeline.user_source.needs import find_needs
 from tfx_estimator.pipeline.user_source.pack import pack
 from tfx_estimator.pipeline.user_source.packages import is_of_image
 
@@ -109,12 +109,3 @@ def test_packages_are_named_by_what_has_to_be_in_the_image(tmp_path):
         assert is_of_image(name), name
     assert not is_of_image("hypothesis")
     assert not is_of_image("pytest")
-
-
-def test_names_that_are_computed_are_told(tmp_path):
-    folder = write(
-        tmp_path,
-        net="import importlib\nimport second\nimportlib.import_module('second')\nregistry.import_module(name)\n",
-        second="import importlib\n\ndef f(name):\n    return importlib.import_module(f'layers.{name}')\n",
-    )
-    assert find_computed("net:f", [folder]) == [f"{tmp_path}/second.py:4"]

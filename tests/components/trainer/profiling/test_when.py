@@ -8,7 +8,7 @@ import pytest
 
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
-from tfx_estimator.pipeline.config.profile import Profile
+from tfx_estimator.pipeline.config.runtime import Profile
 
 pytestmark = pytest.mark.unit
 

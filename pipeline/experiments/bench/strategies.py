@@ -1,0 +1,315 @@
+"""What a comparison of strategies measures, and in which order; imports no TensorFlow."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tfx_estimator.pipeline.base.cpus import available_cpus
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.config import Declaration, Loaded, load
+from tfx_estimator.pipeline.config.checks import check
+from tfx_estimator.pipeline.config.class_weights import BALANCED
+from tfx_estimator.pipeline.config.problems import nearest
+from tfx_estimator.pipeline.config.strategies import TRAITS
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.config.vary import Variation, check_not_set, parse_variations, reworded
+from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
+
+FILES = JSON_FILE, PNG_FILE, HTML_FILE = "strategies.json", "strategies.png", "strategies.html"
+ONE_CORE, ONE_DEVICE = "one_core", "one_device"
+DEVICES = CPU, GPU = "cpu", "gpu"
+# Strategies with several devices in one process, or with several processes, take a count.
+_COUNTED = tuple(name for name, traits in TRAITS.items() if traits.on_devices or traits.is_cluster)
+NAMES = (ONE_CORE, ONE_DEVICE, *_COUNTED)
+ALL = "all"
+_DEFAULT_COUNT = 2
+_MOST_COUNT = 64
+_MOST_STEPS, _MOST_ROUNDS = 1_000_000, 1000
+# More steps than any measurement has: no worker comes so late that the others have done them, and no checkpoint comes.
+_NEVER = 10**9
+_OPTION = "--strategies"
+# Entries that do not change the steps that are measured.
+_NOT_MEASURED = ("eval_steps", "eval_batch_size", "keep_checkpoint_max", "start_timeout", "stall_timeout")
+_AS_DECLARED = Variation()
+_PATHS: tuple[str, ...] = typing.get_args(TrainerSection.__fields__["path"].outer_type_)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One strategy that is measured."""
+
+    name: str  # `one_core`, `one_device`, or a tf.distribute strategy of the declaration
+    count: int = 1  # devices of `mirrored` and `central_storage`, workers of the others; 1 for the first two
+    path: str = ""  # value of `trainer.path`; empty is the declared one
+    variation: Variation = _AS_DECLARED
+    device: str = CPU  # what trains, and is counted
+
+    def __str__(self) -> str:
+        name = f"{self.name}:{self.count}" if self.name in _COUNTED else self.name
+        return " ".join(filter(None, (self.path, name, str(self.variation))))
+
+    def cores(self, available: Sequence[int]) -> tuple[int, ...]:
+        """Chooses its tasks' logical CPUs: all for `one_device` and GPUs; else one a device or worker, if there are."""
+        count = len(available) if self.name == ONE_DEVICE or self.device == GPU else self.count
+        return tuple(sorted(available)[:count])
+
+    @property
+    def _train(self) -> dict[str, Any]:
+        """The strategy with its count, as `trainer.distribution.train` declares them."""
+        name = ONE_DEVICE if self.name == ONE_CORE else self.name
+        devices = {"devices": {self.device: 1 if TRAITS[name].is_cluster else self.count}}
+        sizes = {"workers": self.count} if TRAITS[name].is_cluster else devices
+        return {"strategy": name, **(devices if self.device == GPU else {}), **(sizes if name in _COUNTED else {})}
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """What declares this strategy, and its path, in place of those of a file."""
+        declared = f"trainer.distribution.train={json.dumps(self._train)}"
+        return (declared, f"trainer.path={self.path}") if self.path else (declared,)
+
+    def declare(self, declaration: Declaration, steps: int = _NEVER) -> Declaration:
+        """Returns the declaration of this strategy: nothing disturbs the steps, ends them early, or restarts anything.
+
+        Of the strategy's options those are kept that were declared for it. Training goes on until every task has
+        measured, however late a worker comes.
+        """
+        values = declaration.dict()
+        trainer = values["trainer"]
+        distribution = trainer["distribution"]
+        own = self._train
+        traits = TRAITS[own["strategy"]]
+        train = distribution["train"] if distribution["train"]["strategy"] == own["strategy"] else {}
+        train = {**train, "devices": {}, **own}
+        if traits.asynchronous:
+            train["ps"] = train.get("ps") or 1
+        kept = {key: distribution[key] for key in ("sharding", "network")}
+        trainer["distribution"] = {**kept, "train": train, "max_restarts": 0}
+        trainer.update(
+            dict.fromkeys(("train_epochs", "keep_best", "early_stopping", "profile")),
+            train_steps=steps,
+            save_checkpoints_steps=_NEVER,
+            path=self.path or trainer["path"],
+        )
+        if traits.distributes:
+            trainer.update(model_parallel=None, pipeline_parallel=None)
+        if not (traits.is_cluster and traits.in_step):
+            trainer["sync_every"] = None
+        if trainer["class_weights"] == BALANCED:
+            # No weights cost less by a multiplication.
+            trainer["class_weights"] = None
+        return Declaration.parse_obj(values)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training that is measured."""
+
+    contender: Contender
+    round: int  # from 1
+    constant_input: bool = False  # on one batch that stays in memory
+
+    def __str__(self) -> str:
+        return f"{self.contender} (constant batch)" if self.constant_input else str(self.contender)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a comparison does."""
+
+    contenders: tuple[Contender, ...]  # the first is the base
+    steps: int  # that are measured
+    warmup: int  # steps before those, and after the first one of the task that comes last
+    rounds: int  # how often each strategy is measured
+    input_share: bool  # measure each once more, on one batch that stays in memory
+
+    def check(self) -> None:
+        """Refuses numbers that are out of range."""
+        for option, value, most in (
+            ("--steps", self.steps, _MOST_STEPS),
+            ("--warmup", self.warmup, _MOST_STEPS),
+            ("--rounds", self.rounds, _MOST_ROUNDS),
+        ):
+            if not 1 <= value <= most:
+                raise DeclarationError(
+                    f"{option} {value}: this is out of range",
+                    expected=f"a number from 1 to {most:,}",
+                    todo="take enough steps for some seconds each, and 3 rounds or more",
+                )
+
+    def runs(self) -> Iterator[Run]:
+        """The trainings in their order: all strategies in turns, so that what else the machine does meets them alike.
+
+        The one on a constant batch follows at once the one that it is compared with.
+        """
+        for number in range(1, self.rounds + 1):
+            for contender in self.contenders:
+                yield Run(contender, number)
+                if self.input_share and number == 1:
+                    yield Run(contender, number, constant_input=True)
+
+
+def default_contenders() -> tuple[Contender, ...]:
+    """All strategies, two devices or workers each."""
+    return tuple(Contender(name, _DEFAULT_COUNT if name in _COUNTED else 1) for name in NAMES)
+
+
+def parse_contenders(text: str, paths: str = "", vary: Sequence[str] = (), device: str = CPU) -> tuple[Contender, ...]:
+    """Reads `--strategies`, `--paths` and `--vary`: each strategy on each path under each combination, each once.
+
+    The first is the base, of GPUs `one_device`: all efficiencies refer to it. No paths are the declared one.
+    """
+    chosen = [Contender(ONE_CORE if device == CPU else ONE_DEVICE)]
+    for part in map(str.strip, text.split(",")):
+        chosen += default_contenders() if part == ALL else [_parse(part)]
+    named = [part.strip() for part in paths.split(",")] if paths else [""]
+    for path in filter(None, named):
+        _check_known("--paths", path, _PATHS)
+    variations = parse_variations(vary)
+    chosen = [replace(each, device=device) for each in chosen if device == CPU or each.name != ONE_CORE]
+    found = (replace(each, path=path, variation=varied) for path in named for varied in variations for each in chosen)
+    return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is measured, and what is not."""
+
+    loaded: Mapping[Variation, Loaded]
+    contenders: tuple[Contender, ...]  # those that can be trained; the first is the base
+    refused: Mapping[str, str]  # why the others cannot, by their names
+
+    def inputs_like(self, variation: Variation) -> Variation:
+        """Returns the first variation whose Trainer is given the same as that of another."""
+        return next(each for each in self.loaded if self._given(each) == self._given(variation))
+
+    def _given(self, variation: Variation) -> tuple[Any, ...]:
+        declaration = self.loaded[variation].declaration
+        return declaration.data, declaration.transform, declaration.trainer.module_file, declaration.beam
+
+
+def choose(contenders: Sequence[Contender], source: str, overrides: Sequence[str]) -> Choice:
+    """Loads the declaration under each variation, and checks it with every strategy.
+
+    Raises:
+        DeclarationError: Where nothing is varied, one cannot be trained; else none can. Or a key is both set and
+            varied.
+    """
+    loaded: dict[Variation, Loaded] = {}
+    refused: dict[str, DeclarationError] = {}
+    chosen = []
+    for variation in dict.fromkeys(each.variation for each in contenders):
+        measured = [each for each in contenders if each.variation == variation]
+        check_not_set(overrides, variation)
+        try:
+            loaded[variation] = _load(source, overrides, variation, measured)
+        except DeclarationError as error:
+            refused[str(variation)] = reworded(error, variation)
+    trained: dict[str, Contender] = {}
+    for contender in contenders:
+        if contender.variation not in loaded:
+            continue
+        try:
+            check_contender(contender, loaded[contender.variation])
+            earlier = trained.setdefault(_training(contender, loaded[contender.variation].declaration), contender)
+            if earlier is not contender:
+                raise _same(contender, earlier)
+            chosen.append(contender)
+        except DeclarationError as error:
+            refused[str(contender)] = error
+    varied = any(each.variation.overrides for each in contenders)
+    if refused and not (varied and chosen):
+        raise next(iter(refused.values()))
+    # A variation that every strategy refuses needs no inputs.
+    used = {each.variation for each in chosen}
+    loaded = {variation: each for variation, each in loaded.items() if variation in used}
+    return Choice(loaded, tuple(chosen), {name: str(error) for name, error in refused.items()})
+
+
+def _load(source: str, overrides: Sequence[str], variation: Variation, contenders: Sequence[Contender]) -> Loaded:
+    """Loads the declaration under a variation; where its strategy or path has no such value, with one that has."""
+    try:
+        return load(source, [*overrides, *variation.overrides])
+    except DeclarationError:
+        for contender in contenders:
+            with contextlib.suppress(DeclarationError):
+                return load(source, [*overrides, *contender.overrides, *variation.overrides])
+        raise
+
+
+def check_contender(contender: Contender, loaded: Loaded) -> None:
+    """Refuses what cannot be trained: the batch does not divide evenly, for example, or a run_fn trains by itself."""
+    declaration = loaded.declaration
+    file = declaration.trainer.module_file
+    # A run_fn makes its own strategy and its own session: there is nothing to change, and nowhere to measure.
+    if file and RUN_FN in (functions_of(file) or ()):
+        raise DeclarationError(
+            f"{loaded.source}: trainer.module_file: {file}: it defines run_fn, which makes a strategy of its own",
+            expected="a Python file that defines trainer_fn, and no run_fn",
+            todo="name trainer.model, or a module file with a trainer_fn",
+        )
+    if file and contender.path:
+        raise DeclarationError(
+            f"--paths: {loaded.source} names trainer.module_file, which brings its own way of training",
+            expected="a declaration that names trainer.model",
+            todo="leave --paths out",
+        )
+    for problem in check(contender.declare(declaration, declaration.trainer.train_steps or 1), loaded.search_paths):
+        at = f"{problem.path}: " if problem.path else ""
+        raise DeclarationError(
+            f"{_OPTION} {contender}: {at}{problem.what}",
+            expected=problem.expected,
+            todo=f"{problem.todo}; or leave {contender} out",
+        )
+
+
+def available_cores() -> tuple[int, ...]:
+    """The logical CPUs that this process may use: of a container with a quota, as many as that allows."""
+    return tuple(sorted(os.sched_getaffinity(0))[: available_cpus()])
+
+
+def _training(contender: Contender, declaration: Declaration) -> str:
+    """What is measured of a contender: of two with the same there is nothing to compare."""
+    declared = contender.declare(declaration)
+    values = {name: value for name, value in declared.trainer.dict().items() if name not in _NOT_MEASURED}
+    parts = [contender.name, contender.count, declared.data.dict(), declared.transform.dict(), values]
+    return json.dumps(parts, sort_keys=True, default=str)
+
+
+def _same(contender: Contender, earlier: Contender) -> DeclarationError:
+    """Says which values change nothing."""
+    others = earlier.variation.values
+    keys = [key for key, value in contender.variation.values.items() if others.get(key) != value]
+    return DeclarationError(
+        f"trains the same as {earlier}: --vary {' and '.join(keys)} has no effect here",
+        todo=f"use {_OPTION} and --paths for what is of a strategy or of a path",
+    )
+
+
+def _check_known(option: str, name: str, names: Sequence[str]) -> None:
+    if name not in names:
+        near = nearest(name, names)
+        raise DeclarationError(
+            f"{option}: there is no {name!r} to measure",
+            expected=f"some of {', '.join(names)}",
+            todo=f"did you mean `{near}`?" if near else "list them with commas in between",
+        )
+
+
+def _parse(part: str) -> Contender:
+    name, colon, count = part.partition(":")
+    _check_known(_OPTION, name, (ALL, *NAMES))
+    counted = name in _COUNTED
+    if colon and not (counted and re.fullmatch(r"[1-9][0-9]?", count) and int(count) <= _MOST_COUNT):
+        raise DeclarationError(
+            f"{_OPTION} {part}: {count!r} is no count of devices or workers",
+            expected=f"a whole number from 1 to {_MOST_COUNT}" if counted else f"{name}: one process takes no count",
+            todo=f"write for example {name if counted else 'mirrored'}:{_DEFAULT_COUNT}",
+        )
+    return Contender(name, int(count) if colon else _DEFAULT_COUNT if counted else 1)

@@ -1,0 +1,219 @@
+"""Asks each model for the class of every evaluation example, in a process of its own, and measures what it says."""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, TfxEstimatorError
+from tfx_estimator.pipeline.base.files import write_whole
+from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, long_metrics
+from tfx_estimator.pipeline.experiments.compare.candidates import Candidate
+from tfx_estimator.pipeline.report.artifacts import Outputs, need
+from tfx_estimator.pipeline.report.page import LeftOutError
+from tfx_estimator.pipeline.user_source import fresh_python
+
+_PROGRAM = "from tfx_estimator.pipeline.experiments.compare import answers; answers.main(*sys.argv[1:])"
+# Variables that a path keeps beside the model's own.
+_NO_PARAMETERS = ("global_step", "save_counter", "_CHECKPOINTABLE_OBJECT_GRAPH", ".OPTIMIZER_SLOT")
+
+_METRICS = "evaluator.metrics"
+_PREDICTION, _LABEL = "prediction", "label"
+# An option of metrics that read another feature than scores and label.
+_OF_FEATURES = "feature_key_path"
+_OF_BLESSING = ("threshold", "change_threshold", "slices")
+# Metrics that are measured for every candidate anyway.
+_BUILT_IN = ("sparse_categorical_accuracy", "sparse_categorical_crossentropy", "example_count")
+
+
+@dataclass(frozen=True)
+class Model:
+    """The model of a candidate."""
+
+    candidate: Candidate
+    outputs: Outputs  # what its components made, by component and output
+    split: str  # the one that is evaluated
+    cached: bool  # was it trained before
+
+    @property
+    def name(self) -> str:
+        """Of the candidate."""
+        return self.candidate.name
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a model says of the evaluation examples, and how large it is."""
+
+    labels: np.ndarray  # the true classes; int64 [examples]
+    probabilities: np.ndarray  # float32 [examples, classes]
+    output: str  # the served output that was read
+    model_bytes: int  # of the SavedModel's files
+    parameters: int  # numbers in its variables
+    notes: Sequence[str] = field(default_factory=list)  # what to know of them; a sentence each
+    metrics: Mapping[str, float] = field(default_factory=dict)  # the declared ones, by the Evaluator's names
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """The predicted classes; int64 [examples]."""
+        return self.probabilities.argmax(axis=1)
+
+    def take(self, order: np.ndarray) -> Answers:
+        """Returns them in another order: of each example its place now, int64 [examples]."""
+        return replace(self, labels=self.labels[order], probabilities=self.probabilities[order])
+
+
+def answer(model: Model, folder: str, log: str, metrics: Sequence[Mapping[str, Any]] = ()) -> Answers:
+    """Predicts all evaluation examples with the exported model, in a fresh process.
+
+    Args:
+        folder: For the files in between.
+        log: Where what the process prints goes: this one's stdout.
+
+    Raises:
+        TfxEstimatorError: The model serves nothing that can be compared, or the process ended without an answer.
+    """
+    task, told_file = os.path.join(folder, "task"), os.path.join(folder, "told")
+    declared = model.candidate.values.get("evaluator.prediction_key")
+    write_whole(task, pickle.dumps((model.outputs, model.split, declared, list(metrics))))
+    words = [*fresh_python.words(_PROGRAM), task, told_file]
+    environment = {**os.environ, "PYTHONPATH": fresh_python.python_path()}
+    code = subprocess.run(words, stdin=subprocess.DEVNULL, env=environment, check=False).returncode
+    if not os.path.exists(told_file):
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        raise PipelineError(
+            f"the process that predicts the evaluation examples {how}",
+            expected="a model that can be loaded, and memory for it",
+            todo=f"see {log}",
+        )
+    with open(told_file, "rb") as file:
+        told = pickle.load(file)
+    if isinstance(told, TfxEstimatorError):
+        raise told
+    return told
+
+
+def main(task: str, told_file: str) -> None:
+    """The fresh process: predicts as one file says, and writes its answers, or its error, into another."""
+    with open(task, "rb") as file:
+        asked = pickle.load(file)
+    told: Answers | TfxEstimatorError
+    try:
+        told = _predict(*asked)
+    except LeftOutError as reason:
+        expected = "a model that serves scores of the classes for tf.Examples, and its evaluation examples"
+        told = DeclarationError(str(reason), expected=expected, todo="leave it out")
+    except TfxEstimatorError as error:
+        told = error
+    write_whole(told_file, pickle.dumps(told))
+
+
+def _predict(outputs: Outputs, split: str, declared: str | None, metrics: Sequence[Mapping[str, Any]]) -> Answers:
+    import tensorflow as tf
+    from tfx.utils import path_utils
+
+    from tfx_estimator.pipeline.report.examples import open_data
+    from tfx_estimator.pipeline.report.predictions import predict
+
+    data = open_data(outputs)
+    found = predict(outputs, data, split, declared, most=-1, seconds=math.inf)
+    saved = path_utils.serving_model_path(need(outputs, "Trainer", "model").uri)
+    files = [os.path.join(path, name) for path, _, names in os.walk(saved) for name in names]
+    variables = tf.train.list_variables(os.path.join(saved, "variables", "variables"))
+    parameters = [shape for name, shape in variables if not any(part in name for part in _NO_PARAMETERS)]
+    labels, probabilities = found.labels, found.probabilities
+    measured, notes = measure_all(metrics, labels, probabilities, data.names, found.of_two) if metrics else ({}, [])
+    return Answers(
+        labels,
+        probabilities,
+        found.output,
+        sum(map(os.path.getsize, files)),
+        sum(map(math.prod, parameters)),
+        [*found.notes, *notes],
+        measured,
+    )
+
+
+def declared_metrics(candidates: Sequence[Candidate]) -> list[Mapping[str, Any]]:
+    """Returns the metrics that any of the candidates declares, without thresholds."""
+    found: list[Mapping[str, Any]] = []
+    for candidate in candidates:
+        for metric in long_metrics(candidate.values.get(_METRICS) or ()):
+            bare = {key: value for key, value in metric.items() if key not in _OF_BLESSING}
+            if bare not in found and _OF_FEATURES not in (bare.get("options") or {}):
+                found.append(bare)
+    return found
+
+
+def measure_all(
+    metrics: Sequence[Mapping[str, Any]], labels: np.ndarray, probabilities: np.ndarray, *rest: Any
+) -> tuple[dict[str, float], list[str]]:
+    """Measures what fits a model: one metric may be made for another candidate's outputs.
+
+    Args:
+        labels: As of `measure`; likewise the rest.
+
+    Returns:
+        The numbers by name; and why some are not there.
+    """
+    try:
+        return measure(metrics, labels, probabilities, *rest), []
+    except Exception:  # TFMA and Keras tell a metric that does not fit in many ways
+        found: dict[str, float] = {}
+        notes = []
+        for metric in metrics:
+            try:
+                found |= measure([metric], labels, probabilities, *rest)
+            except Exception as error:
+                # Beam adds lines of its own; the first one is the error's.
+                why = (str(error).strip() or type(error).__name__).splitlines()[0]
+                notes.append(f"The metric {metric['name']} was not measured: {why}")
+        return found, notes
+
+
+def measure(
+    metrics: Sequence[Mapping[str, Any]],
+    labels: np.ndarray,
+    probabilities: np.ndarray,
+    label_names: Sequence[str],
+    of_two: bool = False,
+) -> dict[str, float]:
+    """Measures, in this process.
+
+    Args:
+        labels: int64 [examples].
+        probabilities: float32 [examples, classes].
+        label_names: The classes, in the order of their labels.
+        of_two: Does the model serve one score, that of the second of two classes.
+
+    Returns:
+        The numbers by name, as the Evaluator has them.
+    """
+    import pandas as pd
+    import tensorflow_model_analysis as tfma
+
+    from tfx_estimator.components.evaluator.completion import complete
+    from tfx_estimator.components.evaluator.eval_config import eval_config
+    from tfx_estimator.components.served_outputs import Scores
+    from tfx_estimator.pipeline.run.results import numbers_of
+
+    config = eval_config(EvaluatorSection.parse_obj({"metrics": metrics, "slices": ()}), label_names)
+    for each in config.metrics_specs:
+        for metric in each.metrics:
+            metric.ClearField("per_slice_thresholds")
+    complete(config, Scores(_PREDICTION, of_two=of_two), None)
+    config.model_specs[0].label_key = _LABEL
+    predictions = probabilities[:, 1] if of_two else list(probabilities)
+    data = pd.DataFrame({_LABEL: labels, _PREDICTION: predictions})
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as folder:
+        found = tfma.analyze_raw_data(data, config, folder)
+        (overall,) = (values for key, values in found.slicing_metrics if not key)
+    return {name: value for name, value in numbers_of(overall) if name not in _BUILT_IN}

@@ -1,0 +1,158 @@
+"""What is compared: declarations that are trained, and runs that are finished; imports no TensorFlow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.config import Loaded, load
+from tfx_estimator.pipeline.config.render import leaves
+from tfx_estimator.pipeline.config.vary import check_not_set, parse_variations, reworded
+from tfx_estimator.pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.report.source import Run, find_runs
+from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
+
+FILES = JSON_FILE, HTML_FILE = "compare.json", "compare.html"
+_MOST = 8  # a page has as many colours
+_VARY = "--vary"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One of those that are compared: a declaration to train, or a finished run."""
+
+    name: str  # no two have the same
+    source: str  # a preset, a file or a folder, as the user named it
+    loaded: Loaded | None = None
+    run: Run | None = None
+
+    @property
+    def home(self) -> str:
+        """The pipeline's folder; empty if it was not run."""
+        return self.run.home if self.run else ""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What was declared, by dotted path."""
+        if self.run:
+            return self.run.values
+        declared = self.loaded.declaration.dict() if self.loaded else {}
+        return {".".join(path): value for path, value in leaves(declared)}
+
+
+def find_candidates(sources: Sequence[str], overrides: Sequence[str], vary: Sequence[str]) -> list[Candidate]:
+    """Finds what is to be compared: at least two, the first being what the others are compared with.
+
+    Args:
+        overrides: Of every declaration: `key.path=value`.
+        vary: `key.path=value,value`: one declaration is compared under each, or under each combination.
+    """
+    folders = [source for source in sources if _is_folder(source)]
+    if not vary:
+        _check_count(len(sources), "name another, or vary one: --vary trainer.path=estimator,keras")
+    if len(folders) == len(sources) and (overrides or vary):
+        option = _VARY if vary else "--set"
+        raise DeclarationError(
+            f"{option}: {one_line(sources[0])} is a folder of finished runs, which nothing can change",
+            expected="a declaration, whose values can be set",
+            todo=f"leave {option} out, or name a preset or a YAML file",
+        )
+    if vary:
+        found = _varied(sources, overrides, vary)
+    else:
+        runs = dict(zip(folders, find_runs(folders)))
+        found = [
+            _of_run(source, runs[source]) if source in runs else _of_declaration(source, load(source, overrides))
+            for source in sources
+        ]
+    _check_same_examples([each for each in found if each.loaded])
+    return _with_unique_names(found)
+
+
+def _is_folder(source: str) -> bool:
+    return source not in presets.names() and os.path.isdir(os.path.expanduser(source))
+
+
+def _of_run(source: str, run: Run) -> Candidate:
+    return Candidate(f"{run.name} {run.time}", source, run=run)
+
+
+def _of_declaration(source: str, loaded: Loaded) -> Candidate:
+    name = source if source in presets.names() else os.path.splitext(os.path.basename(source))[0]
+    return Candidate(name, source, loaded=loaded)
+
+
+def _varied(sources: Sequence[str], overrides: Sequence[str], vary: Sequence[str]) -> list[Candidate]:
+    if len(sources) != 1:
+        raise DeclarationError(
+            f"{_VARY} with {len(sources)} sources",
+            expected="one declaration, which is compared with itself under other values",
+            todo="name one, or leave --vary out",
+        )
+    variations = parse_variations(vary)
+    check_not_set(overrides, variations[0])
+    _check_count(len(variations), "vary fewer values" if variations[1:] else "vary more: trainer.seed=1,2")
+    found = []
+    for each in variations:
+        try:
+            loaded = load(sources[0], [*overrides, *each.overrides])
+        except DeclarationError as error:
+            raise reworded(error, each) from None
+        found.append(Candidate(str(each), sources[0], loaded=loaded))
+    return found
+
+
+def _check_count(count: int, todo: str) -> None:
+    if not 2 <= count <= _MOST:
+        raise DeclarationError(
+            f"there {'is' if count == 1 else 'are'} {count} to compare", expected=f"2 to {_MOST}", todo=todo
+        )
+
+
+def _check_same_examples(candidates: Sequence[Candidate]) -> None:
+    """Refuses declarations that would not be trained on the same materialised examples."""
+    if len(candidates) < 2:
+        return
+    first, *others = candidates
+    expected = _examples(first)
+    for other in others:
+        found = _examples(other)
+        lines = [
+            f"  {key}: {inline(expected.get(key))} in {one_line(first.source)}, {inline(found.get(key))} in "
+            f"{one_line(other.source)}"
+            for key in dict.fromkeys([*expected, *found])
+            if expected.get(key) != found.get(key)
+        ]
+        if lines:
+            raise DeclarationError(
+                "\n".join([f"{first.name} and {other.name} are not trained on the same examples:", *lines]),
+                expected="the same `data` and the same `transform` in all: else predictions are not paired",
+                todo="make them the same, with --set for example",
+            )
+
+
+def _examples(candidate: Candidate) -> dict[str, Any]:
+    """What decides the examples that training reads, by dotted path."""
+    assert candidate.loaded
+    declaration = candidate.loaded.declaration
+    found = {}
+    for name in ("data", "transform"):
+        deciding, _ = getattr(declaration, name).split()
+        found.update({".".join(path): value for path, value in leaves(deciding, (name,))})
+    # The same name in two folders may be of two functions.
+    found["the source of transform"] = fingerprint_source(declaration.transform.target, candidate.loaded.search_paths)
+    return found
+
+
+def _with_unique_names(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Names those apart that would be called the same: by their whole source, else by their place."""
+    names = [one_line(each.name) for each in candidates]
+    if len(set(names)) < len(names):
+        names = [one_line(each.source) if names.count(name) > 1 else name for name, each in zip(names, candidates)]
+    names = [f"{name} ({index})" if names.count(name) > 1 else name for index, name in enumerate(names, 1)]
+    return [replace(each, name=name) for name, each in zip(names, candidates)]

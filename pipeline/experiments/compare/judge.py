@@ -1,0 +1,141 @@
+"""Pairs the answers of all candidates, and says what they tell."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.experiments.compare.answers import Answers, Model
+from tfx_estimator.pipeline.experiments.compare.page import find_disagreements, to_html
+from tfx_estimator.pipeline.experiments.compare.results import Comparison, Result, facts_of, pair_up, score
+from tfx_estimator.pipeline.report.artifacts import Outputs, need
+from tfx_estimator.pipeline.report.events import read_training
+from tfx_estimator.pipeline.report.examples import DataSet, batches, open_data
+from tfx_estimator.pipeline.report.metrics import entitle
+from tfx_estimator.pipeline.report.page import attempt
+from tfx_estimator.pipeline.report.predictions import losses
+
+# With fewer examples every interval is wide, whatever was trained.
+_FEW = 1000
+# Shorter trainings say more about the moment than about what is trained.
+_LEAST_SECONDS = 2.0
+
+
+def judge(
+    had: Sequence[tuple[Model, Answers]], failures: Mapping[str, str], facts: Mapping[str, Any]
+) -> tuple[Comparison, str]:
+    """Compares the models by what they say; returns what was found, and the page of it.
+
+    Args:
+        failures: Why there is nothing of another, by its name.
+        facts: When and where.
+
+    Raises:
+        DeclarationError: They did not evaluate the same examples.
+    """
+    models = [model for model, _ in had]
+    split = models[0].split
+    data = open_data(models[0].outputs)
+    answers = _paired(had, data)
+    labels = answers[0].labels
+    lost = [losses(labels, each.probabilities) for each in answers]
+    results = []
+    for each, found, loss in zip(models, answers, lost):
+        facts_of_training = facts_of(need(each.outputs, "Trainer", "model_run").properties)
+        metrics = {entitle(name, data.names): value for name, value in found.metrics.items()}
+        scores, size = score(labels, found.probabilities, loss), (found.output, found.model_bytes, found.parameters)
+        results.append(
+            Result(each.name, each.candidate.source, *scores, *size, facts_of_training, each.cached, metrics)
+        )
+    pairs = pair_up([each.name for each in models], labels, [each.predicted for each in answers], lost, data.names)
+    comparison = Comparison(
+        results, pairs, len(labels), split, {**facts, "data": data.title}, failures, _notes(results, answers)
+    )
+    trainings = {each.name: attempt(_training, each.outputs) for each in models}
+    values = [{**each.candidate.values, "name": ""} for each in models]
+    disagreements = attempt(find_disagreements, data, split, answers)
+    return comparison, to_html(comparison, trainings, values, disagreements)
+
+
+def _paired(had: Sequence[tuple[Model, Answers]], data: DataSet) -> list[Answers]:
+    """Puts all answers in the order of the first's."""
+    first, base = had[0]
+    expected = None
+    answers = []
+    for each, found in had:
+        if _examples(each) == _examples(first):
+            answers.append(found)
+            continue
+        theirs = open_data(each.outputs)
+        expected = expected or digests(data, first.split)
+        order = match(expected, digests(theirs, each.split)) if theirs.names == data.names else None
+        if order is None:
+            raise DeclarationError(
+                f"{first.name} and {each.name} were not evaluated on the same examples:\n"
+                f"  {data.title}, {len(base.labels):,} examples of {first.split}, {len(data.names)} classes\n"
+                f"  {theirs.title}, {len(found.labels):,} examples of {each.split}, {len(theirs.names)} classes",
+                expected="the same images with the same labels in both: else predictions are not paired",
+                todo="compare runs of the same `data`, or the declarations, which are trained then",
+            )
+        answers.append(found.take(order))
+    return answers
+
+
+def _examples(model: Model) -> tuple[str, str]:
+    return need(model.outputs, "TfdsExampleGen", "examples").uri, model.split
+
+
+def _training(outputs: Outputs) -> Any:
+    return read_training(need(outputs, "Trainer", "model_run").uri)
+
+
+def _notes(results: Sequence[Result], answers: Sequence[Answers]) -> list[str]:
+    notes = [f"{result.name}: {note}" for result, each in zip(results, answers) for note in each.notes]
+    steps = {result.training.get("last_step") for result in results}
+    if len(steps) > 1:
+        notes.append("They were not trained for as many steps.")
+    if cached := [result.name for result in results if result.cached]:
+        notes.append(
+            f"Trained before: {', '.join(cached)}; examples/s, CPU and memory are of that time, and what else the "
+            "machine did then."
+        )
+    seconds = {result.name: result.training.get("steady_seconds", _LEAST_SECONDS) for result in results}
+    if short := [name for name, lasted in seconds.items() if lasted < _LEAST_SECONDS]:
+        notes.append(
+            f"Steps lasted less than {_LEAST_SECONDS:g} s, too short to tell what they cost: {', '.join(short)}."
+        )
+    if resumed := [result.name for result in results if result.training.get("first_step")]:
+        notes.append(f"Went on from an earlier checkpoint: {', '.join(resumed)}; seconds are of the rest alone.")
+    if len(answers[0].labels) < _FEW:
+        notes.append(
+            f"{len(answers[0].labels):,} examples tell only large differences apart: see how wide the intervals are."
+        )
+    if any(np.isinf([result.loss.high, result.loss.low]).any() for result in results):
+        notes.append("One example says nothing of a mean loss.")
+    return notes
+
+
+def digests(data: DataSet, split: str) -> list[bytes]:
+    """Returns a digest of the image and the label of each example, in the order of the files."""
+    return [
+        hashlib.blake2b(image + int(label).to_bytes(8, "little", signed=True), digest_size=16).digest()
+        for _, images, labels in batches(data, split, -1)
+        for image, label in zip(images, labels)
+    ]
+
+
+def match(first: Sequence[bytes], second: Sequence[bytes]) -> np.ndarray | None:
+    """Returns for each example of one run its place in another, int64 [examples]; None if they are not the same.
+
+    Equal examples are paired in their order.
+    """
+    orders = [sorted(range(len(each)), key=each.__getitem__) for each in (first, second)]
+    if [first[place] for place in orders[0]] != [second[place] for place in orders[1]]:
+        return None
+    found = np.empty(len(first), np.int64)
+    found[orders[0]] = orders[1]
+    return found

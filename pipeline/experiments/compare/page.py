@@ -1,0 +1,190 @@
+"""Shows a comparison: as tables on the terminal, and as one page that needs no other file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Optional
+
+import numpy as np
+from rich.console import Console
+
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.experiments.compare.results import ClassDifference, Comparison, Pair, Result, show_p
+from tfx_estimator.pipeline.experiments.compare.statistics import Interval
+from tfx_estimator.pipeline.experiments.runs import render_side_by_side
+from tfx_estimator.pipeline.experiments.tables import MEGABYTE, Row, fact_rows, print_rows, told
+from tfx_estimator.pipeline.report.events import Training
+from tfx_estimator.pipeline.report.metrics import show_metric
+from tfx_estimator.pipeline.report.page import Missing, show_number, show_percent, show_seconds
+
+if TYPE_CHECKING:  # a page of what is known needs no TensorFlow
+    from tfx_estimator.pipeline.experiments.compare.answers import Answers
+    from tfx_estimator.pipeline.report.examples import DataSet
+
+_MOST_DISAGREED = 20
+
+
+def result_rows(comparison: Comparison) -> list[Row]:
+    """Returns the facts of each candidate."""
+
+    def metric(name: str) -> Callable[[Result], Optional[str]]:
+        return lambda each: told(each.metrics, name, show_metric)
+
+    def of_training(name: str, show: Callable[[float], str] = show_number) -> Callable[[Result], Optional[str]]:
+        return lambda each: told(each.training, name, show)
+
+    facts: dict[str, Callable[[Result], Optional[str]]] = {
+        "accuracy": lambda each: _show_interval(each.accuracy, "{:.2f}", 100, " %"),
+        "mean loss": lambda each: _show_interval(each.loss, "{:.4f}"),
+        "calibration error": lambda each: show_percent(each.ece, 2),
+        **{name: metric(name) for each in comparison.results for name in each.metrics},
+        "steps": of_training("last_step"),
+        "exported step": of_training("exported_step"),
+        "training": of_training("train_seconds", show_seconds),
+        "examples/s": of_training("steady_examples_per_second"),
+        "CPU µs/example": of_training("cpu_micros_per_example"),
+        "peak memory": of_training("peak_rss", lambda size: f"{size / MEGABYTE:,.0f} MB"),
+        "restarts": of_training("restarts"),
+        "model": lambda each: f"{each.model_bytes / MEGABYTE:,.2f} MB",
+        "parameters": lambda each: f"{each.parameters:,}",
+    }
+    return fact_rows(facts, comparison.results)
+
+
+def pair_rows(comparison: Comparison) -> list[Row]:
+    """Returns what tells each candidate from the first."""
+    facts: dict[str, Callable[[Pair], Optional[str]]] = {
+        "accuracy, points": lambda each: _show_points(each.accuracy),
+        "mean loss, higher by": lambda each: _show_interval(each.loss, "{:+.4f}"),
+        "only the first right": lambda each: f"{each.mcnemar.only_first:,}",
+        "only this one right": lambda each: f"{each.mcnemar.only_second:,}",
+        "McNemar p": lambda each: f"{show_p(each.mcnemar.p)} ({'exact' if each.mcnemar.exact else 'chi-square'})",
+        "p, after Holm": lambda each: show_p(each.p) if len(comparison.pairs) > 1 else None,
+        "same prediction": lambda each: f"{show_percent(each.agreement, 2)} (kappa {each.kappa:.3f})",
+    }
+    return fact_rows(facts, comparison.pairs)
+
+
+def show(comparison: Comparison, console: Console) -> None:
+    """Prints the tables, and under them what they say."""
+    names = [one_line(each.name) for each in comparison.results]
+    print_rows(console, [f"{comparison.examples:,} examples of {comparison.split}", *names], result_rows(comparison))
+    if comparison.pairs:
+        print_rows(console, [f"against {names[0]}", *names[1:]], pair_rows(comparison))
+    console.print()
+    for line in comparison.conclusions():
+        console.print(one_line(line), style="bold")
+    for name, why in comparison.failures.items():
+        console.print(f"{one_line(name)}: failed: {why}", style="red")
+    for note in comparison.notes:
+        console.print(one_line(note), style="yellow")
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """An example that the candidates do not take for the same class."""
+
+    position: int  # in the split, in the order of the first candidate's files
+    image: str
+    truth: str
+    predicted: list[tuple[str, float]]  # of each candidate its class, and the probability that it gave it
+
+
+def to_html(
+    comparison: Comparison,
+    trainings: Mapping[str, Training | Missing],
+    values: Sequence[Mapping[str, Any]],
+    disagreements: Sequence[Disagreement] | Missing,
+) -> str:
+    """Writes the page.
+
+    Args:
+        trainings: Of each candidate its curves.
+        values: Of each candidate what was declared, by dotted path.
+    """
+    return render_side_by_side(
+        "compare.html.j2",
+        trainings,
+        values,
+        comparison=comparison,
+        results=result_rows(comparison),
+        pairs=pair_rows(comparison),
+        classes=_class_rows(comparison),
+        disagreements=disagreements,
+    )
+
+
+def find_disagreements(data: DataSet, split: str, answers: Sequence[Answers]) -> list[Disagreement]:
+    """Finds the examples on which the candidates' probabilities lie furthest apart, the furthest first.
+
+    Args:
+        data: The examples of the first candidate.
+        answers: Of each candidate, in the order of those.
+    """
+    from tfx_estimator.pipeline.report.examples import to_data_uri
+
+    predicted = [each.predicted for each in answers]
+    base = answers[0].probabilities
+    # Total variation distance.
+    apart = np.max([np.abs(each.probabilities - base).sum(axis=1) / 2 for each in answers[1:]], axis=0)
+    differ = np.flatnonzero(np.any([each != predicted[0] for each in predicted[1:]], axis=0))
+    chosen = differ[np.argsort(-apart[differ], kind="stable")][:_MOST_DISAGREED]
+    if not len(chosen):
+        return []
+    images = _images(data, split, {int(position) for position in chosen})
+    return [
+        Disagreement(
+            int(position),
+            to_data_uri(images[int(position)]),
+            data.names[answers[0].labels[position]],
+            [(data.names[each.predicted[position]], float(each.probabilities[position].max())) for each in answers],
+        )
+        for position in chosen
+    ]
+
+
+def _images(data: DataSet, split: str, positions: set[int]) -> dict[int, np.ndarray]:
+    from tfx_estimator.pipeline.report.examples import batches, to_image
+
+    found: dict[int, np.ndarray] = {}
+    seen = 0
+    for _, raw, labels in batches(data, split, max(positions) + 1):
+        found.update({place: to_image(data, raw[place - seen]) for place in positions if 0 <= place - seen < len(raw)})
+        seen += len(labels)
+    return found
+
+
+def _class_rows(comparison: Comparison) -> list[dict[str, Any]]:
+    """Of each class: `label`, `count`, the first candidate's recall, and of each other one recall and difference."""
+    if not comparison.pairs:
+        return []
+    return [
+        {
+            "label": first.label,
+            "count": first.count,
+            "base": first.base,
+            "others": [
+                (pair.classes[index].other, _show_points(pair.classes[index].difference), _sign(pair.classes[index]))
+                for pair in comparison.pairs
+            ],
+        }
+        for index, first in enumerate(comparison.pairs[0].classes)
+    ]
+
+
+def _sign(found: ClassDifference) -> str:
+    """`better` or `worse` where 0 is not in the interval."""
+    if found.difference.holds(0):
+        return ""
+    return "better" if found.difference.value > 0 else "worse"
+
+
+def _show_points(found: Interval) -> str:
+    """A difference of shares, in points of 100."""
+    return _show_interval(found, "{:+.2f}", 100)
+
+
+def _show_interval(found: Interval, form: str, scale: float = 1, unit: str = "") -> str:
+    value, low, high = (form.format(scale * each) for each in (found.value, found.low, found.high))
+    return f"{value}{unit} ({low} to {high})"

@@ -1,0 +1,168 @@
+"""`tfx-estimator compare`: trains, asks and compares, as a person sees it on the terminal."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Optional
+
+from tfx_estimator.pipeline.base.ending import shared_status
+from tfx_estimator.pipeline.base.ending.signals import received
+from tfx_estimator.pipeline.base.errors import DeclarationError, StoppedError, TfxEstimatorError
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.experiments.compare.answers import Answers, Model, answer, declared_metrics
+from tfx_estimator.pipeline.experiments.compare.candidates import HTML_FILE, JSON_FILE, Candidate
+from tfx_estimator.pipeline.experiments.compare.results import Comparison
+from tfx_estimator.pipeline.experiments.session import Files, Session, now, opened
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.report.artifacts import need
+from tfx_estimator.pipeline.report.page import LeftOutError
+from tfx_estimator.pipeline.report.report import read_run_outputs
+from tfx_estimator.pipeline.report.source import read_versions
+from tfx_estimator.pipeline.run import dry_run
+from tfx_estimator.pipeline.run.explain import explain
+from tfx_estimator.pipeline.run.view import View
+from tfx_estimator.pipeline.runners.listener import NodeRun
+
+_CACHED = "cached"
+_SPLIT = "eval"
+# One alone cannot be compared.
+_LEAST = 2
+
+
+def compare(
+    candidates: Sequence[Candidate], workdir: str, output: Optional[str] = None, terminal_fd: int = 1
+) -> tuple[Comparison, Optional[TfxEstimatorError]]:
+    """Compares candidates with the first of them.
+
+    Returns:
+        What was found; and why a candidate that was left out could not be trained, the first of them.
+
+    Raises:
+        TfxEstimatorError: The first candidate could not be trained, or fewer than two could; or a signal ended it.
+    """
+    trained = next((each.loaded for each in candidates if each.loaded), None)
+    # All declarations are trained in the pipeline of the first one, so that its cache holds their examples.
+    home = PipelineFolders(workdir, trained.declaration.name).home if trained else candidates[0].home
+    folders = PipelineFolders(*os.path.split(home))
+    shown = " · ".join(one_line(each.name) for each in candidates)
+    with opened(folders, "compare", shown, output, trained is not None, terminal_fd) as session:
+        return _Compare(candidates, session).run()
+
+
+class _Compare:
+    """One comparison."""
+
+    def __init__(self, candidates: Sequence[Candidate], session: Session) -> None:
+        self._candidates = candidates
+        self._session = session
+        self._failed = session.failed
+        self._view = _CompareView(session.console)
+
+    def run(self) -> tuple[Comparison, Optional[TfxEstimatorError]]:
+        with self._view.explaining(self._session.log):
+            with self._view.waiting("starting TensorFlow and TFX"):
+                from tfx_estimator.pipeline.experiments.compare.judge import judge
+                from tfx_estimator.pipeline.experiments.compare.page import show
+
+            # Reads finished runs first: an error in one of them should show before others train for minutes.
+            finished = {each.name: _find(each) for each in self._candidates if each.run}
+            for candidate in self._candidates:
+                if candidate.loaded:
+                    self._do_or_note(candidate, self._try)
+            answered: list[tuple[Model, Answers]] = []
+            for candidate in self._candidates:
+                if candidate.name not in self._failed:
+                    self._do_or_note(candidate, lambda each: answered.append(self._answers_of(each, finished)))
+            if len(answered) < _LEAST:
+                raise self._failure(next(iter(self._failed)))
+            self._view.current = "comparing"
+            with self._view.waiting("comparing"):
+                facts = {"when": now(), "versions": read_versions()}
+                comparison, page = judge(answered, self._session.failures, facts)
+            shared_status.at("while writing the results")
+            files: Files = {JSON_FILE: comparison.to_dict(), HTML_FILE: page}
+            self._session.write(files, lambda console: show(comparison, console))
+        return comparison, self._failure(next(iter(self._failed))) if self._failed else None
+
+    def _do_or_note(self, candidate: Candidate, work: Callable[[Candidate], None]) -> None:
+        """Works, and notes that a candidate failed; nothing can be compared without the first."""
+        self._view.current = ""
+        try:
+            work(candidate)
+        except Exception as error:
+            told = explain(error, self._view.current, self._session.log)
+            if isinstance(told, StoppedError) or received():
+                raise
+            self._failed[candidate.name] = told
+            if candidate is self._candidates[0]:
+                raise self._failure(candidate.name) from error
+            logging.getLogger(__name__).exception("a candidate failed")
+            self._view.current = candidate.name
+            self._view.warn(f"failed: {told.what.splitlines()[0]}")
+
+    def _failure(self, name: str) -> TfxEstimatorError:
+        """What went wrong, and with which candidate."""
+        error = self._failed[name]
+        error.what = f"{name}: {error.what}"
+        return error
+
+    def _try(self, candidate: Candidate) -> None:
+        """Tries the user's code."""
+        assert candidate.loaded
+        logs = os.path.join(self._session.folder, "tried", str(self._candidates.index(candidate) + 1))
+        waiting = self._view.waiting(f"trying the code of {candidate.name} on made-up examples")
+        with dry_run.beside(candidate.loaded, self._session.folders, logs) as wait, waiting:
+            wait()
+
+    def _answers_of(self, candidate: Candidate, finished: Mapping[str, Model]) -> tuple[Model, Answers]:
+        model = finished.get(candidate.name) or self._train(candidate)
+        self._view.current = "predicting"
+        with self._view.waiting(f"{candidate.name}: predicting the evaluation examples"):
+            started = time.monotonic()
+            with tempfile.TemporaryDirectory(prefix="answers-", dir=self._session.folder) as folder:
+                answers = answer(model, folder, self._session.log, declared_metrics(self._candidates))
+        self._session.tell(f"predicted {candidate.name:<40}", started)
+        return model, answers
+
+    def _train(self, candidate: Candidate) -> Model:
+        from tfx_estimator.pipeline.experiments.training import TRAINER, train
+
+        assert candidate.loaded
+        started = time.monotonic()
+        outputs = train(candidate.loaded, self._session.folders, self._view)
+        cached = any(run.node == TRAINER and run.state == _CACHED for run in self._view.runs)
+        self._view.hide()
+        self._session.tell(f"{_CACHED if cached else 'trained':<9} {candidate.name:<40}", started)
+        return Model(candidate, outputs, candidate.loaded.declaration.data.splits.evaluated, cached)
+
+
+class _CompareView(View):
+    """Shows how the trainings go; what comes from the cache needs no line for each candidate."""
+
+    def node_ended(self, run: NodeRun) -> None:
+        """Leaves a line for what was done."""
+        if run.state == _CACHED:
+            self.take(run)
+        else:
+            super().node_ended(run)
+
+
+def _find(candidate: Candidate) -> Model:
+    """Finds what a finished run left."""
+    run = candidate.run
+    assert run
+    try:
+        outputs = read_run_outputs(run)
+        for node, name in (("Trainer", "model"), ("Trainer", "model_run"), ("TfdsExampleGen", "examples")):
+            need(outputs, node, name)
+    except LeftOutError as reason:
+        raise DeclarationError(
+            f"{one_line(candidate.source)}: {reason}",
+            expected="a finished run, with its model and its examples",
+            todo="name another run, or its declaration, which is trained then",
+        ) from reason
+    return Model(candidate, outputs, run.summary.get("evaluated_split") or _SPLIT, cached=True)

@@ -1,0 +1,103 @@
+"""One page of several runs: their results, their curves over each other, and what was declared differently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.base.files import write_whole
+from tfx_estimator.pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.experiments.tables import Row, differences, fact_rows, told
+from tfx_estimator.pipeline.report.events import Series, Training, read_training
+from tfx_estimator.pipeline.report.metrics import tell_metrics
+from tfx_estimator.pipeline.report.page import Missing, attempt, render, show_number, show_percent, show_seconds
+from tfx_estimator.pipeline.report.plots import COLOURS
+from tfx_estimator.pipeline.report.report import read_run_outputs
+from tfx_estimator.pipeline.report.source import Run
+from tfx_estimator.pipeline.report.training import Chart, chart_metric, find_training, in_order
+
+
+def write_comparison(runs: Sequence[Run], path: str) -> None:
+    """Writes the page of several runs."""
+    names = name_runs(runs)
+    trainings = {name: attempt(read_training, attempt(_training, run)) for name, run in zip(names, runs)}
+    page = render_side_by_side(
+        "comparison.html.j2",
+        trainings,
+        [run.values for run in runs],
+        logs=[(name, run.logs) for name, run in zip(names, runs)],
+        results=results(runs),
+        versions=differences([run.summary.get("versions", {}) for run in runs]),
+    )
+    write_whole(path, page, named=True)
+
+
+def render_side_by_side(
+    template: str, trainings: Mapping[str, Training | Missing], declared: Sequence[Mapping[str, Any]], **more: Any
+) -> str:
+    """Fills the page of several trainings.
+
+    Args:
+        trainings: The curves of each, by its name.
+        declared: Of each what was declared, by dotted path.
+        **more: What else the template needs.
+    """
+    return render(
+        template,
+        names=list(trainings),
+        charts=chart_runs(trainings),
+        colours=COLOURS,
+        without=[(name, each.why) for name, each in trainings.items() if isinstance(each, Missing)],
+        settings=differences([{key: inline(value) for key, value in values.items()} for values in declared]),
+        **more,
+    )
+
+
+def name_runs(runs: Sequence[Run]) -> list[str]:
+    """Returns a short name for each run, no two alike."""
+    several = len({run.name for run in runs}) > 1
+    names = [f"{run.name} {run.time}" if several else run.time for run in runs]
+    return [f"{name} ({index})" if names.count(name) > 1 else name for index, name in enumerate(names, 1)]
+
+
+def results(runs: Sequence[Run]) -> list[Row]:
+    """Returns what each run came to."""
+    summaries = [run.summary for run in runs]
+    names = dict.fromkeys(name for summary in summaries for name, *_ in tell_metrics(summary))
+
+    def metric(title: str) -> Callable[[Mapping[str, Any]], Optional[str]]:
+        return lambda summary: next((value for name, value, _ in tell_metrics(summary) if name == title), None)
+
+    def of_training(name: str, show: Callable[[Any], str]) -> Callable[[Mapping[str, Any]], Optional[str]]:
+        return lambda summary: told(summary.get("training", {}), name, show)
+
+    facts: dict[str, Callable[[Mapping[str, Any]], Optional[str]]] = {
+        "state": lambda summary: summary.get("state"),
+        "data": lambda summary: summary.get("dataset"),
+        "accuracy": lambda summary: told(summary, "accuracy", lambda value: show_percent(value, 2)),
+        "mean loss": lambda summary: told(summary, "loss", show_number),
+        **{name: metric(name) for name in names},
+        "blessed": lambda summary: told(summary, "blessed", lambda value: "yes" if value else "no"),
+        "steps": of_training("last_step", show_number),
+        "training": of_training("train_seconds", show_seconds),
+        "examples/s": of_training("examples_per_second", show_number),
+        "restarts": of_training("restarts", show_number),
+        "whole run": lambda summary: told(summary, "seconds", show_seconds),
+        "warnings": lambda summary: told(summary, "warnings", lambda found: str(len(found))),
+        "error": lambda summary: (summary.get("error") or {}).get("what"),
+    }
+    return fact_rows(facts, summaries)
+
+
+def chart_runs(trainings: Mapping[str, Training | Missing]) -> list[Chart]:
+    """Lays the curves of each metric over each other."""
+    metrics: dict[str, dict[str, Series]] = {}
+    for name, training in trainings.items():
+        if not isinstance(training, Missing):
+            for metric, curves in training.curves.items():
+                metrics.setdefault(metric, {}).update({f"{name}: {who}": each for who, each in curves.items()})
+    return [chart_metric(metric, metrics[metric], list(trainings)) for metric in in_order(metrics)]
+
+
+def _training(run: Run) -> str:
+    return find_training(run, attempt(read_run_outputs, run))

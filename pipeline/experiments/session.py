@@ -1,0 +1,84 @@
+"""An experiment as a person sees it on the terminal: a line for each training, a table, and the files of results."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+from rich.console import Console
+
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.files import make_dated, write_json, write_whole
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.run.printing import make_console
+from tfx_estimator.pipeline.run.terminal import in_order, quiet
+
+_WIDTH_OF_A_FILE = 140
+# By name of the file: text, bytes, or what becomes JSON.
+Files = dict[str, Union[str, bytes, dict[str, Any]]]
+
+
+@dataclass
+class Session:
+    """One experiment."""
+
+    folders: PipelineFolders  # of the pipeline whose cache the trainings share
+    folder: str  # a new one, of this experiment
+    log: str
+    output: str
+    console: Console
+    failed: dict[str, TfxEstimatorError] = field(default_factory=dict)  # why there is no result, by name
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """The same in words."""
+        return {name: str(error) for name, error in self.failed.items()}
+
+    def tell(self, what: str, started: float) -> None:
+        """Leaves a line for what has ended."""
+        self.console.print(f"  {what} {time.monotonic() - started:7.1f} s")
+
+    def write(self, files: Files, show: Callable[[Console], None]) -> None:
+        """Writes the results, and shows them."""
+        os.makedirs(self.output, exist_ok=True)
+        paths = [os.path.join(self.output, name) for name in files]
+        for path, content in zip(paths, files.values()):
+            if isinstance(content, dict):
+                write_json(path, content, indent=2, allow_nan=False)
+            else:
+                write_whole(path, content)
+        show(self.console)
+        self.console.print()
+        for path in paths:
+            self.console.print(one_line(path))
+
+
+@contextlib.contextmanager
+def opened(
+    folders: PipelineFolders, verb: str, what: str, output: str | None, alone: bool = True, terminal_fd: int = 1
+) -> Iterator[Session]:
+    """Makes a folder for an experiment beside the pipeline's runs, and sends there what libraries print.
+
+    Args:
+        what: That is compared, for the first line.
+        output: Folder for the results; None is the new one.
+        alone: Let no run go on meanwhile.
+        terminal_fd: As of `quiet`.
+    """
+    with in_order(folders, alone):
+        folder = make_dated(os.path.join(folders.home, verb))
+        with quiet(log := os.path.join(folder, f"{verb}.log"), terminal_fd) as terminal:
+            console = make_console(terminal, _WIDTH_OF_A_FILE)
+            console.print(f"{what}  →  {one_line(output or folder)}")
+            yield Session(folders, folder, log, output or folder, console)
+
+
+def now() -> str:
+    """Returns when this is, for the facts of an experiment."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

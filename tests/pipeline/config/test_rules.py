@@ -1,0 +1,444 @@
+"""What a training is refused with: the place of each problem, and a word of its reason; and what is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tfx_estimator.pipeline.config import load
+
+pytestmark = pytest.mark.unit
+
+OWN = """
+def net(num_classes, units=3): pass
+def any(num_classes, **options): pass
+def whole(features, labels, mode, params): pass
+"""
+MODULES = {
+    "own.py": OWN,
+    "trains.py": "def trainer_fn(fn_args, schema): ...\n",
+    "runs.py": "def run_fn(fn_args): ...\n",
+    "both.py": "def run_fn(fn_args): ...\ndef trainer_fn(fn_args, schema): ...\n",
+    "star.py": "from elsewhere import *\ndef trainer_fn(fn_args, schema): ...\n",
+    "makes.py": "import tensorflow as tf\n"
+    'def make(fn_args, schema): return {"estimator": tf.estimator.Estimator(1), "train_spec": 2, "eval_spec": 3}\n'
+    "def run_fn(fn_args): tf.estimator.train_and_evaluate(**make(fn_args, None))\n",
+    "line.py": "from makes import make as trainer_fn\n",
+}
+
+
+@pytest.fixture
+def declare(write: Callable[..., Path]) -> Callable[[str], str]:
+    """Returns a declaration's text, with its section `trainer` of what is given as YAML, and the modules beside it."""
+
+    def text(given: str) -> str:
+        for name, module in MODULES.items():
+            write(module, name)
+        trainer: dict[str, Any] = {"model": "mnist_cnn", "train_steps": 500, **yaml.safe_load(f"{{{given}}}")}
+        if trainer.get("module_file"):
+            trainer.pop("model")
+        rest = {key: trainer.pop(key) for key in ("transform", "evaluator", "beam") if key in trainer}
+        whole = {"name": "mine", "data": {"dataset": "mnist"}, "trainer": trainer, **rest}
+        return yaml.safe_dump(whole, sort_keys=False)
+
+    return text
+
+
+def distribution(train: str, more: str = "") -> str:
+    return f"distribution: {{train: {{{train}}}{more}}}"
+
+
+WORKERS = distribution("strategy: multi_worker_mirrored, workers: 2")
+SERVERS = distribution("strategy: parameter_server, workers: 2")
+CUT = "path: keras, " + distribution("strategy: parameter_server, variable_partitioner: {%s}")
+TPU = distribution("strategy: tpu, tpu: local")
+EVALUATOR = distribution("strategy: multi_worker_mirrored", ", evaluator: true")
+LAYERS = "model_parallel: {devices: [%s], layers: {%s}}"
+TWO = LAYERS % ('"cpu:0", "cpu:1"', "dense1: 1")
+STAGES = "pipeline_parallel: {stages: 2, microbatches: 4}"
+_TRAIN = "trainer.distribution.train"
+# (declared in `trainer`, the place of the one problem, a part of what is said of it)
+REFUSED = [
+    # Code
+    ("module_file: runs.py, path: keras", "trainer.path: keras", "its own way of training"),
+    ("model: 'own:whole', path: keras", "trainer.path: keras", "whole Estimator model_fn"),
+    ("model: 'own:net', params: {unit: 5}", "trainer.params.unit", "did you mean `units`?"),
+    ("model: 'own:net', params: {a: 1}", "trainer.params.a", "its arguments: num_classes, units"),
+    ("evaluator: {prediction_key: logits}", "evaluator.prediction_key: logits", "no right accuracy"),
+    ("model: 'own:net', evaluator: {prediction_key: scores}", "evaluator.prediction_key", "no output `scores`"),
+    ("augment: [{random_flip: {}, cutout: {}}]", "trainer.augment.0", "random_flip and cutout"),
+    ("augment: [{}]", "trainer.augment.0", "one operation"),
+    ("module_file: trains.py, augment: [random_flip]", "trainer.augment", "reads its examples itself"),
+    # Course
+    ("keep_best: acuracy", "trainer.keep_best.metric: acuracy", "did you mean `accuracy`?"),
+    ("model: 'own:net', keep_best: happiness", "trainer.keep_best.metric", "set trainer.keep_best.mode"),
+    (f"keep_best: loss, {WORKERS}", "trainer.keep_best", "processes of multi_worker_mirrored train only"),
+    (f"early_stopping: loss, {WORKERS}", "trainer.early_stopping", "trainer.distribution.evaluator to true"),
+    ("profile: {start_step: 500}", "trainer.profile.start_step: 500", "ends before the profile begins"),
+    (f"threads: {{inter_op: 2}}, {SERVERS}", "trainer.threads.inter_op: 2", "wait for each other for ever"),
+    ("gpu: {memory_growth: true, memory_limit_mb: 100}", "trainer.gpu.memory_limit_mb: 100", "cannot grow up to it"),
+    # A run_fn
+    ("module_file: runs.py, keep_best: loss", "trainer.keep_best", "a run_fn evaluates and saves"),
+    ("module_file: runs.py, early_stopping: loss", "trainer.early_stopping", "a run_fn evaluates and stops"),
+    ("module_file: runs.py, profile: {}", "trainer.profile", "does its steps by itself"),
+    (f"module_file: runs.py, {TPU}", f"{_TRAIN}.strategy: tpu", "connects to its TPU"),
+    (f"module_file: runs.py, {EVALUATOR}", "trainer.distribution.evaluator: true", "nothing to do"),
+    (
+        "module_file: both.py, distribution: {eval: {strategy: mirrored}}",
+        "trainer.distribution.eval.strategy",
+        "by itself",
+    ),
+    (
+        f"module_file: makes.py, {SERVERS}",
+        f"{_TRAIN}.strategy: parameter_server",
+        "from makes import make as trainer_fn",
+    ),
+    (f"module_file: makes.py, {WORKERS}", f"{_TRAIN}.strategy", "(makes.py:3: tf.estimator.train_and_evaluate)"),
+    ("module_file: makes.py, distribution: {train: mirrored:2}", f"{_TRAIN}.strategy", "one device, without a word"),
+    # Optimizer
+    ("optimizer: {warmup_steps: 500}", "trainer.optimizer.warmup_steps: 500", "warm-up does not end"),
+    ("optimizer: {schedule: one_cycle, warmup_steps: 5}", "optimizer.warmup_steps: 5", "has a warm-up of its own"),
+    ("optimizer: {name: adam, momentum: 0.5}", "optimizer.momentum: 0.5", "to momentum or sgd or rmsprop"),
+    ("optimizer: {name: sgd, decay_rate: 0.5}", "optimizer.decay_rate: 0.5", "to exponential or inverse_time"),
+    ("optimizer: {schedule: exponential, decay_rate: 0.5}", "optimizer.decay_steps", "`exponential` needs it"),
+    ("optimizer: {schedule: piecewise, boundaries: [9, 5], values: [1, 2, 3]}", "boundaries: [9, 5]", "do not grow"),
+    ("optimizer: {schedule: piecewise, boundaries: [5, 9], values: [1, 2]}", "optimizer.values: [1.0, 2.0]", "3 rates"),
+    (
+        "optimizer: {schedule: piecewise, boundaries: [5], values: [1, 2], learning_rate: 1}",
+        "optimizer.learning_rate: 1",
+        "has its rates in values",
+    ),
+    ("optimizer: {clip_norm: 1, clip_value: 1}", "optimizer.clip_value: 1", "clip_norm is given as well"),
+    (f"optimizer: {{scaling: linear}}, {SERVERS}", "optimizer.scaling: linear", "no replicas of parameter_server"),
+    (
+        f"optimizer: {{scaling: sqrt}}, path: keras, sync_every: 4, {WORKERS}",
+        "optimizer.scaling: sqrt",
+        "the mean over",
+    ),
+    # Parts of a batch
+    (f"gradient_accumulation: 17, global_batch_size: 32, {WORKERS}", "trainer.gradient_accumulation: 17", "at most 16"),
+    ("module_file: trains.py, gradient_accumulation: 2", "trainer.gradient_accumulation: 2", "gradients itself"),
+    ("model: 'own:whole', gradient_accumulation: 2", "trainer.gradient_accumulation: 2", "whole Estimator model_fn"),
+    (
+        f"parallel_parts: 17, global_batch_size: 32, {WORKERS}",
+        "trainer.parallel_parts: 17",
+        "has 16 of the 32 examples",
+    ),
+    (
+        "parallel_parts: 7, gradient_accumulation: 5, global_batch_size: 32",
+        "trainer.parallel_parts: 7",
+        "trainer.gradient_accumulation makes 5 parts of them",
+    ),
+    ("model: 'own:whole', parallel_parts: 2", "trainer.parallel_parts: 2", "whole Estimator model_fn"),
+    ("parallel_parts: 2, xla: true", "trainer.parallel_parts: 2", "one program of a step"),
+    (f"parallel_parts: 2, {TWO}", "trainer.parallel_parts: 2", "there is trainer.model_parallel as well"),
+    (f"parallel_parts: 2, {STAGES}", "trainer.parallel_parts: 2", "there is trainer.pipeline_parallel as well"),
+    ("model: cifar_resnet, parallel_parts: 2", "trainer.parallel_parts: 2", "by the statistics of a batch"),
+    # Precision, XLA, averaged weights
+    ("model: 'own:whole', precision: mixed_bfloat16", "trainer.precision", "whole Estimator model_fn"),
+    ("module_file: runs.py, precision: mixed_float16", "trainer.precision", "makes its network by itself"),
+    (
+        f"precision: mixed_float16, path: keras, sync_every: 2, {WORKERS}",
+        "trainer.precision: mixed_float16",
+        "change the scale",
+    ),
+    (f"precision: mixed_float16, {SERVERS}", "trainer.precision: mixed_float16", "change the scale"),
+    (f"precision: mixed_bfloat16, {CUT % 'fixed_shards: 2'}", "trainer.precision", "a partitioner has cut"),
+    ("model: 'own:whole', xla: true", "trainer.xla: true", "has a training step of its own"),
+    (f"xla: true, {SERVERS}", "trainer.xla: true", "weights are in other processes"),
+    (f"xla: true, {distribution('strategy: central_storage')}", "trainer.xla: true", "weights are on one device"),
+    (f"xla: true, {TPU}", "trainer.xla: true", "compiled with XLA anyway"),
+    ("xla: true, deterministic: true", "trainer.xla: true", "mnist_cnn pools so"),
+    (
+        "model: cifar_resnet9, params: {synchronized: true}, xla: true, distribution: {train: mirrored:2}",
+        "trainer.xla: true",
+        "by the batch of all replicas",
+    ),
+    (f"xla: true, {STAGES}", "trainer.xla: true", "XLA compiles for one device"),
+    (f"sync_every: 4, {WORKERS}", "trainer.sync_every", "session saves by itself"),
+    ("path: keras, sync_every: 4", "trainer.sync_every", "the strategy one_device has none"),
+    ("module_file: trains.py, sync_every: 4", "trainer.sync_every", "average the weights in your own loop"),
+    (
+        "path: keras, sync_every: 4, " + distribution("strategy: multi_worker_mirrored, gradient_compression: fp16"),
+        f"{_TRAIN}.gradient_compression: fp16",
+        "no gradient is sent",
+    ),
+    # Layers and stages on devices
+    (LAYERS % ('"cpu:0"', "a: 0"), ".model_parallel.devices", "one place only"),
+    (LAYERS % ('"cpu:0", "cpu:0"', "a: 0"), ".model_parallel.devices", "cpu:0 is there more than once"),
+    (LAYERS % ('"tpu:0", "cpu:1"', "a: 0"), ".model_parallel.devices", "tpu:0 is no device"),
+    (LAYERS % ('"cpu:0", "cpu:1"', ""), ".model_parallel.layers", "it is empty"),
+    (LAYERS % ('"cpu:0", "cpu:1"', "a: 2"), ".model_parallel.layers.a: 2", "there are 2 devices"),
+    (f"{TWO}, {STAGES}", "trainer.model_parallel", "layers of each stage"),
+    (f"{TWO}, distribution: {{train: mirrored:2}}", "trainer.model_parallel", "each replica of mirrored"),
+    (f"{STAGES}, distribution: {{eval: mirrored:2}}", "trainer.pipeline_parallel", "each replica of mirrored"),
+    (f"{TWO}, {distribution('devices: {cpu: [1]}')}", f"{_TRAIN}.devices: {{cpu: [1]}}", "names the devices"),
+    (f"model: 'own:whole', {TWO}", "trainer.model_parallel", "whole Estimator model_fn"),
+    (f"module_file: trains.py, {STAGES}", "trainer.pipeline_parallel", "makes its network by itself"),
+    (f"model: cifar_resnet9, {STAGES}", "trainer.pipeline_parallel", "by the statistics of a batch"),
+    (f"gradient_accumulation: 2, {STAGES}", "trainer.gradient_accumulation: 2", "are its microbatches"),
+    ("pipeline_parallel: {stages: 2, microbatches: 129}", ".microbatches: 129", "128 examples"),
+    ("pipeline_parallel: {stages: [[a], []], microbatches: 2}", ".stages", "with a layer each"),
+    ("pipeline_parallel: {stages: [[a], [b, a]], microbatches: 2}", ".stages", "a is there more than once"),
+    ("pipeline_parallel: {stages: 3, microbatches: 2, devices: ['cpu:0', 'cpu:1']}", ".devices", "2 for 3 stages"),
+    # Strategies
+    (distribution("strategy: mirrored, num_packs: 2"), f"{_TRAIN}.num_packs: 2", "packs no gradients"),
+    (
+        distribution("strategy: mirrored, devices: {cpu: 2}, cross_device_ops: nccl"),
+        f"{_TRAIN}.cross_device_ops: nccl",
+        "no GPU is declared",
+    ),
+    (
+        "distribution: {eval: {strategy: mirrored, cross_device_ops: nccl}}",
+        "trainer.distribution.eval.cross_device_ops",
+        "no GPU",
+    ),
+    (distribution("strategy: multi_worker_mirrored, communication: nccl"), f"{_TRAIN}.communication: nccl", "to ring"),
+    (
+        distribution("strategy: mirrored, cross_device_ops: auto"),
+        f"{_TRAIN}.cross_device_ops: auto",
+        "own choice hangs",
+    ),
+    (distribution("strategy: mirrored, devices: {cpu: 2, gpu: 2}"), f"{_TRAIN}.devices", f"--set {_TRAIN}.devices.cpu"),
+    ("distribution: {eval: {devices: {cpu: 3}}}", "trainer.distribution.eval.devices", "uses one device, not 3"),
+    (distribution("strategy: parameter_server, devices: {cpu: [1]}"), f"{_TRAIN}.devices", "uses one CPU device"),
+    (
+        distribution("strategy: multi_worker_mirrored, devices: {gpu: [1, 3]}"),
+        f"{_TRAIN}.devices.gpu: [1, 3]",
+        "2 workers share this machine",
+    ),
+    (
+        distribution("strategy: multi_worker_mirrored, workers: 1", ", eval: {devices: {gpu: [2]}}, evaluator: true"),
+        "trainer.distribution.eval.devices.gpu: [2]",
+        "1 worker and an evaluator share",
+    ),
+    (distribution("strategy: tpu"), f"{_TRAIN}.tpu", "which TPU"),
+    (distribution("strategy: tpu, tpu: my-tpu, devices: {gpu: 3}"), f"{_TRAIN}.devices", "TPU's own cores"),
+    ("distribution: {eval: {strategy: tpu}}", "trainer.distribution.eval.strategy: tpu", "evaluates on CPU or GPU"),
+    ("distribution: {eval: {workers: 2}}", "trainer.distribution.eval.workers: 2", "runs in one process"),
+    (distribution("strategy: mirrored", ", evaluator: true"), "trainer.distribution.evaluator: true", "one process"),
+    (
+        distribution("strategy: multi_worker_mirrored", ", throttle_secs: 5"),
+        "trainer.distribution.throttle_secs: 5",
+        "and there is none",
+    ),
+    ("distribution: {network: privat}", "trainer.distribution.network: privat", "did you mean `private`?"),
+    # All that follows from a strategy that nobody knows is left out.
+    (
+        distribution("strategy: multi_worker_miror, workers: 3, devices: {cpu: 3}"),
+        f"{_TRAIN}.strategy: multi_worker_miror",
+        "did you mean `multi_worker_mirrored`?",
+    ),
+    (f"deterministic: true, {SERVERS}", "trainer.deterministic: true", "no two runs end with equal bits"),
+    (
+        "model: 'own:whole', " + distribution("strategy: multi_worker_mirrored, gradient_compression: bf16"),
+        f"{_TRAIN}.gradient_compression: bf16",
+        "built-in training step",
+    ),
+    (
+        "module_file: trains.py, " + distribution("strategy: multi_worker_mirrored, gradient_compression: bf16"),
+        f"{_TRAIN}.gradient_compression: bf16",
+        "built-in training step",
+    ),
+    # Parameter servers
+    ("path: keras, " + distribution("strategy: parameter_server, workers: 1"), f"{_TRAIN}.workers: 1", "be no worker"),
+    (
+        "path: keras, " + distribution("strategy: parameter_server, workers: 2", ", sharding: file"),
+        "trainer.distribution.sharding: file",
+        "run the same input",
+    ),
+    ((CUT % "min_bytes: 9").replace("keras", "estimator"), f"{_TRAIN}.variable_partitioner", "take whole variables"),
+    (CUT % "", f"{_TRAIN}.variable_partitioner", "none of its sizes"),
+    (CUT % "min_bytes: 9, fixed_shards: 2", f"{_TRAIN}.variable_partitioner", "min_bytes and fixed_shards"),
+    (f"optimizer: {{name: adafactor}}, {CUT % 'min_bytes: 9'}", "trainer.optimizer.name: adafactor", "means of a"),
+]
+
+
+@pytest.mark.parametrize(("given", "place", "said"), REFUSED)
+def test_what_is_refused(declare, problems, given, place, said):
+    (problem,) = problems(declare(given))
+    assert place in problem.splitlines()[0]
+    assert said in problem
+
+
+TAKEN = [
+    "module_file: runs.py, evaluator: {prediction_key: scores}",
+    "model: 'own:whole', params: {a: 1}, evaluator: {prediction_key: scores}",
+    "model: 'own:any', params: {a: 1}, path: keras_custom_loop, evaluator: {prediction_key: probabilities}",
+    "module_file: trains.py, keep_best: loss, early_stopping: loss",
+    f"{EVALUATOR}, model: 'own:net', keep_best: {{metric: happiness, mode: max}}",
+    "module_file: runs.py, " + distribution("strategy: mirrored, devices: {cpu: 2}"),
+    f"module_file: runs.py, {WORKERS}",
+    f"module_file: line.py, {WORKERS}",
+    "module_file: star.py, " + distribution("strategy: mirrored"),
+    "module_file: makes.py, distribution: {max_restarts: 1}",
+    f"gradient_accumulation: 32, global_batch_size: 32, {SERVERS}",
+    f"gradient_accumulation: 16, global_batch_size: 32, {WORKERS}",
+    f"parallel_parts: 16, global_batch_size: 32, {WORKERS}",
+    "parallel_parts: 6, gradient_accumulation: 5, global_batch_size: 32",
+    "model: cifar_resnet, parallel_parts: auto, xla: true, deterministic: true",
+    "model: 'own:whole', parallel_parts: auto",
+    f"parallel_parts: auto, {TPU}",
+    f"parallel_parts: auto, {TWO}",
+    f"precision: mixed_bfloat16, path: keras, sync_every: 2, {WORKERS}",
+    f"precision: mixed_bfloat16, {SERVERS}",
+    CUT % "min_bytes: 4096",
+    "model: cifar_resnet9, params: {synchronized: true}, xla: true",
+    "model: cifar_resnet9, params: {synchronized: false}, xla: true, distribution: {train: mirrored:2}",
+    distribution("strategy: mirrored, cross_device_ops: hierarchical_copy, num_packs: 0"),
+    distribution("strategy: mirrored, devices: {gpu: [1, 3]}, cross_device_ops: nccl"),
+    distribution("strategy: mirrored, devices: {cpu: null, gpu: 2}", ", sharding: file"),
+    distribution("devices: {gpu: [63]}", ", eval: {devices: {cpu: [1]}}"),
+    distribution("strategy: central_storage, devices: {cpu: 2}", ", eval: {strategy: central_storage}"),
+    distribution("strategy: multi_worker_mirrored, workers: 1, devices: {gpu: [1, 3]}"),
+    distribution("strategy: multi_worker_mirrored, workers: 8", ", sharding: file"),
+    distribution("strategy: multi_worker_mirrored, communication: nccl, devices: {gpu: 4}, timeout_seconds: 0.5"),
+    f"{EVALUATOR[:-1]}, start_delay_secs: 5, throttle_secs: 30}}",
+    distribution("strategy: one_device", ", throttle_secs: 30"),
+    # A worker of parameter servers takes a whole batch: 128 need not divide by 3.
+    distribution("strategy: parameter_server, workers: 3, ps: 2, devices: {cpu: [0]}", ", eval: {devices: {gpu: [1]}}"),
+    distribution("strategy: parameter_server, workers: 1", ", sharding: file"),
+    distribution("strategy: tpu, tpu: 'grpc://10.0.0.2:8470'", ", eval: {strategy: mirrored}"),
+]
+
+
+@pytest.mark.parametrize("given", TAKEN)
+def test_what_is_taken(declare, write, given):
+    assert load(write(declare(given))).declaration
+
+
+# An option, a value of it, and the strategies that take it.
+OPTIONS = [
+    ("cross_device_ops", "hierarchical_copy", ["mirrored"]),
+    ("num_packs", "2", ["mirrored"]),
+    ("workers", "4", ["multi_worker_mirrored", "parameter_server"]),
+    ("ps", "2", ["parameter_server"]),
+    ("communication", "ring", ["multi_worker_mirrored"]),
+    ("bytes_per_pack", "1024", ["multi_worker_mirrored"]),
+    ("gradient_compression", "bf16", ["mirrored", "multi_worker_mirrored"]),
+    ("timeout_seconds", "5.0", ["multi_worker_mirrored"]),
+    ("tpu", "my-tpu", ["tpu"]),
+]
+STRATEGIES = ["one_device", "mirrored", "central_storage", "multi_worker_mirrored", "parameter_server", "tpu"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "key", "value", "owners"),
+    [(each, *option) for option in OPTIONS for each in STRATEGIES if each not in option[2]],
+)
+def test_an_option_of_another_strategy(problems, declare, strategy, key, value, owners):
+    named = ", tpu: my-tpu" if strategy == "tpu" else ""
+    (problem,) = problems(declare(distribution(f"strategy: {strategy}, {key}: {value}{named}")))
+    assert f"{_TRAIN}.{key}: {value}\nthe strategy {strategy} takes no {key}\n" in problem
+    assert f"set {_TRAIN}.strategy to {' or '.join(owners)}" in problem
+
+
+def test_a_default_may_stand_at_every_strategy(write, good):
+    # `show` writes every value, and what it writes can be run.
+    write(good)
+    defaults = load("mine.yaml").declaration.trainer.distribution.dict()
+    for strategy in STRATEGIES:
+        defaults["train"].update(strategy=strategy, tpu="my-tpu" if strategy == "tpu" else None)
+        write(f"{good}  distribution: {defaults!r}\n".replace("None", "null"))
+        assert load("mine.yaml").declaration.trainer.distribution.dict() == defaults
+
+
+def test_several_mistakes_are_told_at_once_and_none_that_follows_from_another(problems, declare):
+    text = declare(distribution("workers: 2, devices: {cpu: 3}", ", evaluator: true, network: privat"))
+    found = [problem.splitlines()[0].partition("trainer.distribution.")[2] for problem in problems(text)]
+    # And not that 128 examples do not divide among 3 devices.
+    assert sorted(found) == ["evaluator: true", "network: privat", "train.devices", "train.workers: 2"]
+
+
+@pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
+@pytest.mark.parametrize(
+    ("given", "deciding"),
+    [
+        ("gradient_accumulation: 4", True),
+        ("precision: mixed_float16", True),
+        ("xla: true", True),
+        ("parallel_parts: auto", False),
+        ("parallel_parts: 4", False),
+        (TWO, False),
+    ],
+)
+def test_what_is_taken_on_every_path_decides_the_model_or_not(write, declare, path, given, deciding):
+    trainer = load(write(declare(f"path: {path}, {given}"))).declaration.trainer
+    key = given.partition(":")[0]
+    assert (key in trainer.split()[0], key in trainer.split()[1]) == (deciding, not deciding)
+    assert not trainer.undivided.is_divided
+
+
+@pytest.mark.parametrize(
+    ("declared", "count", "cpus", "ideal"),
+    [
+        ("{stages: 2, microbatches: 4}", 2, 2, 1 / 5),
+        ("{stages: [[conv1, flatten], [dense1], [logits]], microbatches: 1}", 3, 3, 2 / 3),
+        ('{stages: 2, microbatches: 8, devices: ["gpu:0", "gpu:1"]}', 2, 0, 1 / 9),
+        ('{stages: 2, microbatches: 8, devices: ["cpu:3", "gpu:1"]}', 2, 4, 1 / 9),
+    ],
+)
+def test_stages_are_a_number_or_lists_of_layers(write, declare, declared, count, cpus, ideal):
+    trainer = load(write(declare(f"pipeline_parallel: {declared}"))).declaration.trainer
+    section = trainer.pipeline_parallel
+    assert (section.stage_count, trainer.logical_cpus, section.ideal_bubble) == (count, cpus, pytest.approx(ideal))
+    # What is trained is another sum, wherever the stages are.
+    deciding, operational = trainer.split()
+    assert "devices" not in deciding["pipeline_parallel"]
+    assert list(operational["pipeline_parallel"]) == ["devices"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "found"),
+    [
+        ("4", {"steps": 4, "outer_momentum": 0.0}),
+        ("{steps: 8, outer_momentum: 0.5}", {"steps": 8, "outer_momentum": 0.5}),
+    ],
+)
+def test_weights_are_averaged_after_so_many_steps(write, declare, declared, found):
+    text = declare(f"path: keras, sync_every: {declared}, {WORKERS}")
+    assert load(write(text)).declaration.trainer.sync_every.dict() == found
+
+
+@pytest.mark.parametrize(
+    ("strategy", "path", "noted"),
+    [
+        ("parameter_server", "keras", True),
+        ("parameter_server", "estimator", False),
+        ("multi_worker_mirrored", "keras", False),
+    ],
+)
+def test_tasks_that_do_the_steps_and_have_no_profile_are_noted(write, declare, strategy, path, noted):
+    write(declare(f"path: {path}, {distribution(f'strategy: {strategy}')}"))
+    assert load("mine.yaml").notes == ()
+    notes = load("mine.yaml", ["trainer.profile.start_step=5"]).notes
+    assert [("only the chief is profiled, which hands out the steps" in note) for note in notes] == [True] * noted
+
+
+# Text that does not tell whether it is a network or a whole model_fn.
+UNTOLD = [
+    "from elsewhere import net",
+    "import functools\nnet = functools.partial(print, 1)",
+    "net = lambda: None",
+    "class net: pass",
+    "import functools\n@functools.cache\ndef net(): pass",
+    "def net(): pass\ndef net(features, labels): pass",
+]
+NETWORKS = ["def net(*sizes): pass", "if True:\n    def net(num_classes): pass", "def net(features, num_classes): pass"]
+
+
+@pytest.mark.parametrize("module", [*UNTOLD, *NETWORKS])
+def test_what_the_text_cannot_tell_and_networks_pass_on_every_path(write, declare, problems, module):
+    write(f"{module}\n", "nets.py")
+    write(declare("model: 'nets:net', path: keras"))
+    for path in ("keras", "estimator"):
+        load("mine.yaml", [f"trainer.path={path}"])
+    told = declare("model: 'nets:net', evaluator: {prediction_key: scores}")
+    if module in UNTOLD:
+        load(write(told))
+    else:
+        assert len(problems(told)) == 1

@@ -1,0 +1,165 @@
+"""What can be compared, and what a mistake is told, before anything is trained."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.experiments.compare.candidates import find_candidates
+
+pytestmark = pytest.mark.unit
+
+TEXT = """\
+name: {name}
+data: {{dataset: digits, splits: {{train: "train[:80%]", eval: "train[80%:]"}}, shards: {shards}}}
+trainer: {{model: mnist_cnn, train_steps: {steps}}}
+"""
+
+
+def write(folder: Path, name: str = "own", shards: int = 2, steps: int = 5, more: str = "") -> str:
+    """Writes a declaration; returns its path."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.yaml"
+    path.write_text(TEXT.format(name=name, shards=shards, steps=steps) + more)
+    return str(path)
+
+
+def refused(*sources: str, overrides=(), vary=()) -> str:
+    """What is said of those that cannot be compared."""
+    with pytest.raises(DeclarationError) as caught:
+        find_candidates(sources, overrides, vary)
+    return str(caught.value)
+
+
+def test_one_declaration_is_varied_in_all_combinations_and_the_first_is_the_base():
+    found = find_candidates(
+        ["digits"], ["trainer.train_steps=7"], ["trainer.seed=1, 2", "trainer.optimizer.name=sgd,adam"]
+    )
+    assert [each.name for each in found] == [
+        "seed=1, name=sgd",
+        "seed=1, name=adam",
+        "seed=2, name=sgd",
+        "seed=2, name=adam",
+    ]
+    assert [(each.values["trainer.seed"], each.values["trainer.optimizer.name"]) for each in found][1] == (1, "adam")
+    assert {each.values["trainer.train_steps"] for each in found} == {7}
+
+
+@pytest.mark.parametrize(
+    ("override", "vary"),
+    [
+        ("trainer.seed=3", "trainer.seed=1,2"),
+        (" trainer . seed =3", "seed=1,2"),
+        ("trainer.optimizer.learning_rate=1", "optimizer={name: sgd},{name: adam}"),
+    ],
+)
+def test_what_is_varied_is_not_set_as_well(override, vary):
+    assert f"--set {override}: trainer." in (said := refused("digits", overrides=[override], vary=[vary]))
+    assert "is varied as well, by --vary" in said
+
+
+def test_a_part_of_what_is_set_may_be_varied():
+    names = [
+        each.values["trainer.optimizer.name"]
+        for each in find_candidates(["digits"], ["trainer.optimizer={name: sgd}"], ["optimizer.learning_rate=0.1,0.2"])
+    ]
+    assert names == ["sgd", "sgd"]
+
+
+def test_files_of_the_same_name_are_told_apart_by_their_folders(tmp_path):
+    one, other = write(tmp_path / "a", steps=5), write(tmp_path / "b", steps=6)
+    assert [each.name for each in find_candidates([one, other], [], [])] == [one, other]
+
+
+def test_runs_and_declarations_can_be_mixed(tmp_path, leave_run):
+    found = find_candidates(["digits", str(leave_run("20261122-010101"))], [], [])
+    assert [(each.name, each.loaded is None) for each in found] == [("digits", False), ("own 20261122-010101", True)]
+    assert found[1].values["trainer.train_steps"] == 5
+
+
+def test_the_same_declaration_may_be_of_two_networks(tmp_path):
+    sources = [write(tmp_path / name) for name in ("a", "b")]
+    for source, units in zip(sources, (1, 2)):
+        Path(source).write_text(Path(source).read_text().replace("mnist_cnn", "mine:network"))
+        Path(source).with_name("mine.py").write_text(f"def network(classes):\n    return {units}\n")
+    assert len(find_candidates(sources, [], [])) == 2
+
+
+def test_other_examples_are_refused_and_told_key_by_key(tmp_path):
+    said = refused(write(tmp_path, "one", shards=2), write(tmp_path, "two", shards=3))
+    assert "one and two are not trained on the same examples" in said
+    assert "data.shards: 2 in" in said
+    assert "3 in" in said
+    assert "train_steps" not in said
+    assert "data.shards" in refused("digits", vary=["data.shards=2,3"])
+
+
+def test_the_same_name_of_another_preprocessing_fn_is_another_transform(tmp_path):
+    more = 'transform: {preprocessing_fn: "mine:scale"}\n'
+    sources = [write(tmp_path / name, more=more, steps=steps) for name, steps in (("a", 5), ("b", 6))]
+    for name, factor in (("a", 255), ("b", 127)):
+        (tmp_path / name / "mine.py").write_text(f"def scale(inputs):\n    return inputs / {factor}\n")
+    assert "the source of transform" in refused(*sources)
+    (tmp_path / "b" / "mine.py").write_text((tmp_path / "a" / "mine.py").read_text())
+    assert len(find_candidates(sources, [], [])) == 2
+
+
+@pytest.mark.parametrize(
+    ("sources", "overrides", "vary", "words"),
+    [
+        (["digits"], [], [], "there is 1 to compare"),
+        (["digits"], [], ["trainer.seed=1"], "vary more"),
+        (["digits"], [], ["trainer.seed=1,2,3,4,5,6,7,8,9"], "there are 9 to compare"),
+        (["digits", "mnist"], [], ["trainer.seed=1,2"], "--vary with 2 sources"),
+        (["digits"], [], ["trainer.seed"], "--vary trainer.seed: this cannot be read"),
+        (["digits"], [], ["trainer.train_steps=5,0"], "--vary trainer.train_steps=0  trainer.train_steps: 0"),
+        (["digits", "no/such/folder"], [], [], "no/such/folder"),
+        (["digits", "mnist"], ["trainer.train_steps=0"], [], "trainer.train_steps"),
+    ],
+)
+def test_a_mistake_is_told(sources, overrides, vary, words):
+    assert words in refused(*sources, overrides=overrides, vary=vary)
+
+
+def test_nothing_can_be_set_in_finished_runs(leave_run):
+    logs = [str(leave_run(f"20261122-01010{number}")) for number in (1, 2)]
+    assert "--set" in refused(*logs, overrides=["trainer.seed=1"])
+    assert "--vary" in refused(logs[0], vary=["trainer.seed=1,2"])
+
+
+@pytest.mark.parametrize("points", ["-1", "101", "nan"])
+def test_equal_means_points_of_accuracy(points, capsys):
+    assert main(["compare", "digits", "--vary", "trainer.seed=1,2", f"--require-equal={points}"]) == 2
+    assert "out of range" in capsys.readouterr().err
+
+
+def test_results_of_before_are_not_overwritten(tmp_path, capsys):
+    (tmp_path / "compare.html").touch()
+    assert main(["compare", "digits", "--vary", "trainer.seed=1,2", "--output", str(tmp_path)]) == 2
+    assert "compare.html is there already" in capsys.readouterr().err
+
+
+def test_a_mistake_is_told_without_tensorflow(tmp_path):
+    code = (
+        "import sys; from tfx_estimator.__main__ import main; "
+        "assert main(['compare', 'digits', 'nowhere.yaml']) == 2; assert 'tensorflow' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_run_without_a_model_is_refused_before_anything_is_trained(tmp_path, leave_run, capsys):
+    """A run that failed, and one that was killed."""
+    failed = leave_run("20261122-010101", components=[], state="failed")
+    killed = leave_run("20261122-010102")
+    for logs, words in ((failed, "metadata.sqlite"), (killed, "has left no summary.json")):
+        assert main(["compare", "digits", str(logs), "--workdir", str(tmp_path / "runs")]) == 2
+        said = capsys.readouterr().err
+        assert words in said
+        assert "to do:    name another run" in said
+    assert not (tmp_path / "runs" / "digits" / "artifacts").exists()

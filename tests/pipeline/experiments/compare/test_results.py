@@ -1,0 +1,156 @@
+"""What a comparison says of known predictions: pairs, notes, the table, and the page."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+
+from tfx_estimator.pipeline.base.errors import NotEqualError
+from tfx_estimator.pipeline.commands.compare import require_equal
+from tfx_estimator.pipeline.experiments.compare.page import Disagreement, show, to_html
+from tfx_estimator.pipeline.experiments.compare.results import Comparison, Result, pair_up, score
+from tfx_estimator.pipeline.report.events import Series, Training
+from tfx_estimator.pipeline.report.page import Missing
+from tfx_estimator.pipeline.run.printing import make_console
+
+pytestmark = pytest.mark.unit
+
+EVIL = "<script>alert(1)</script>\x1b[31m"
+CLASSES = ["cat", EVIL, "never seen"]
+LABELS = np.array([0] * 60 + [1] * 40)
+
+
+def certain(predicted: np.ndarray, sure: float = 0.9) -> np.ndarray:
+    """Probabilities of so sure a model."""
+    found = np.full((len(predicted), len(CLASSES)), (1 - sure) / 2)
+    found[np.arange(len(predicted)), predicted] = sure
+    return found
+
+
+def compared(*wrong: list[int], failures=None) -> Comparison:
+    """Compares candidates that take these examples for another class."""
+    from tfx_estimator.pipeline.report.predictions import losses
+
+    names = [f"number {index}" for index in range(len(wrong))]
+    predicted = []
+    for each in wrong:
+        found = LABELS.copy()
+        found[each] = 1 - found[each]
+        predicted.append(found)
+    lost = [losses(LABELS, certain(each)) for each in predicted]
+    results = []
+    for name, each, loss in zip(names, predicted, lost):
+        facts = {"last_step": 5.0, "cpu_micros_per_example": 12.5} if name == "number 0" else {}
+        scores, metrics = score(LABELS, certain(each), loss), {"auc": 0.875} if facts else {"precision of cat": 0.5}
+        results.append(Result(name, EVIL, *scores, "probabilities", 1 << 20, 1234, facts, metrics=metrics))
+    pairs = pair_up(names, LABELS, predicted, lost, CLASSES)
+    facts = {"data": "pets 1.0.0", "when": "today", "versions": {"machine": "mine"}}
+    return Comparison(results, pairs, len(LABELS), "eval", facts, failures or {}, [EVIL])
+
+
+def test_a_pair_is_counted_example_by_example():
+    # Both wrong at 0 and 60; the first alone at 1 to 4 and 61; the second alone at 5.
+    found = compared([0, 60, 1, 2, 3, 4, 61], [0, 60, 5])
+    (pair,) = found.pairs
+    assert (pair.both_right, pair.both_wrong) == (92, 2)
+    assert (pair.mcnemar.only_first, pair.mcnemar.only_second) == (1, 5)
+    assert pair.accuracy.value == pytest.approx(0.04)
+    assert pair.agreement == pytest.approx(0.94)
+    # A wrong prediction costs ln(0.9 / 0.05) more.
+    assert pair.loss.value == pytest.approx(-0.04 * np.log(0.9 / 0.05))
+    assert [each.label for each in pair.classes] == ["cat", EVIL]
+    assert [(each.count, each.base, each.other) for each in pair.classes] == [(60, 55 / 60, 58 / 60), (40, 0.95, 0.975)]
+    assert found.spread == pytest.approx(4)
+    assert found.conclusions()[0].startswith(
+        "number 1 is not told apart from number 0 (+4.00 points): McNemar p = 0.22"
+    )
+
+
+def test_a_difference_that_is_one_is_said():
+    found = compared([], list(range(30)))
+    assert found.conclusions() == [
+        "Of these two models, that of number 1 is 30.00 points worse than that of number 0: McNemar p = 1e-07, "
+        "95 % interval -38.66 to -20.16 points; loss higher (+0.8671).",
+        # The test knows nothing of the chance in training.
+        "How far apart trainings with other seeds lie was not measured: another seed may turn it round.",
+    ]
+
+
+def test_the_same_predictions_are_said_to_be_so():
+    (said,) = compared([0, 5], [0, 5]).conclusions()
+    assert said == "number 1 takes every example for the same class as number 0; mean loss +0.0e+00."
+
+
+def test_of_several_each_is_corrected():
+    found = compared([0, 1, 2, 3, 4, 5, 6], [], [0])
+    assert [pair.mcnemar.p for pair in found.pairs] == pytest.approx([2 / 128, 2 / 64])
+    assert [pair.p for pair in found.pairs] == pytest.approx([4 / 128, 2 / 64])
+    assert "corrected for 2 tests" in found.conclusions()[0]
+
+
+def test_what_is_required_to_be_equal_must_be():
+    found = compared([], [0], [1, 2])
+    require_equal(found.spread, None)
+    require_equal(found.spread, 2.0)
+    with pytest.raises(NotEqualError) as caught:
+        require_equal(found.spread, 1.9)
+    assert caught.value.exit_code == 8
+    assert "2.00 points apart" in caught.value.what
+
+
+def test_json_can_hold_it():
+    told = json.loads(json.dumps(compared([0], [1], failures={"third": "why"}).to_dict(), allow_nan=False))
+    assert list(told["candidates"]) == ["number 0", "number 1"]
+    assert told["pairs"]["number 1"]["mcnemar"] == {
+        "only_first": 1,
+        "only_second": 1,
+        "p": 1.0,
+        "statistic": None,
+        "exact": True,
+    }
+    assert told["failures"] == {"third": "why"}
+
+
+def test_the_table_gives_no_orders_to_a_terminal():
+    out = io.StringIO()
+    show(compared([0], [1], failures={EVIL: EVIL}), make_console(out, 140))
+    printed = out.getvalue()
+    assert "\x1b" not in printed
+    assert re.search(r"accuracy +99\.00 % \(94\.55 to 99\.82\) +99\.00 %", printed)
+    assert re.search(r"CPU µs/example +12\.5 +—", printed)
+    assert re.search(r"auc +0\.8750 +—", printed)
+    assert re.search(r"precision of cat +— +0\.5000", printed)
+    assert "examples/s" not in printed
+    assert "McNemar p " in printed
+
+
+def test_the_page_is_whole_and_escaped():
+    curves = {"loss": {"train": Series([1, 2], [2.0, 1.0]), "eval": Series([2], [1.5])}}
+    trainings = {"number 0": Training(curves, [], []), "number 1": Missing(EVIL)}
+    seen = [Disagreement(3, "data:image/png;base64,AA==", EVIL, [("cat", 0.9), (EVIL, 0.6)])]
+    values = [{"trainer.seed": 1, "a": EVIL}, {"trainer.seed": 2, "a": EVIL}]
+    page = to_html(compared([0], [1], failures={EVIL: EVIL}), trainings, values, seen)
+    assert "<script" not in page
+    assert "\x1b" not in page
+    assert not re.search(r"(src|href)=\"(?!data:|#)", page)
+    for part in ("result-table", "pair-table", "class-table", "disagreements", "settings-table"):
+        assert page.count(f'id="{part}"') == 1
+    assert page.count("<figure") == 1
+    assert "trainer.seed" in page
+    assert "today · mine" in page
+    assert "Content-Security-Policy" in page
+
+
+def test_examples_are_found_in_another_order():
+    from tfx_estimator.pipeline.experiments.compare.judge import match
+
+    first, second = [b"a", b"b", b"c", b"b"], [b"b", b"c", b"b", b"a"]
+    found = match(first, second)
+    assert found is not None
+    assert found.tolist() == [3, 0, 1, 2]
+    assert match(first, [b"a", b"b", b"c", b"d"]) is None
+    assert match(first, first[:3]) is None

@@ -1,0 +1,23 @@
+"""Shared by the tests of experiments."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves stdout as it is, and takes what is for the terminal."""
+    from tfx_estimator.pipeline.experiments import session
+
+    @contextlib.contextmanager
+    def terminal(log: str, _: int) -> Iterator[io.StringIO]:
+        Path(log).touch()
+        yield io.StringIO()
+
+    monkeypatch.setattr(session, "quiet", terminal)
