@@ -100,7 +100,8 @@ class Reporter(Observer):
 
     def _report(self, step: int, values: Mapping[str, float]) -> None:
         self._last = time.monotonic()
-        self._reported = int(values.get("step", step))
+        # What was read beside the update may be of the step before: the end tells it again.
+        self._reported = -1 if "step" in values else step
         told = {name: int(values[name]) for name in (SKIPPED_STEPS, EXTRA_STEPS) if name in values}
         loss = {"loss": float(values["loss"])} if "loss" in values else {}
-        self._progress.write(Event.STEP, step=self._reported, **told, **loss)
+        self._progress.write(Event.STEP, step=int(values.get("step", step)), **told, **loss)

@@ -24,22 +24,6 @@ _INDEX = "model.ckpt-*.index"
 logger = get_logger("trainer")
 
 
-class TrainingCheckpoints:
-    """What the supervisor asks of them: see `protocol.traits`."""
-
-    def __init__(self, training_dir: str) -> None:
-        self._training_dir = training_dir
-
-    def drop_damaged(self) -> Optional[int]:
-        """See Checkpoints."""
-        return drop_damaged(self._training_dir)
-
-    def tidy(self) -> None:
-        """See Checkpoints."""
-        remove_worker_copies(self._training_dir)
-        name_relatively(self._training_dir)
-
-
 def folder_of(training_dir: str) -> str:
     """Finds the folder with the checkpoints: this or one in it; TFX's examples use `fn_args.serving_model_dir`."""
     # Others may hold what training starts from, somebody's pretrained weights say.
@@ -58,60 +42,55 @@ def last_step(training_dir: str) -> Optional[int]:
     return max((step_of(path[: -len(".index")]) for path in paths), default=None)
 
 
-def drop_damaged(training_dir: str) -> Optional[int]:
-    """Makes the newest whole checkpoint the latest one, so that a damaged last one does not end the next attempt.
+class TrainingCheckpoints:
+    """What the supervisor asks of them: see `protocol.checkpoints`."""
 
-    Returns:
-        The global step that training goes on from; None where there is no checkpoint.
-    """
-    training_dir = folder_of(training_dir)
-    state = _state(training_dir)
-    found = {path[: -len(".index")] for path in tf.io.gfile.glob(os.path.join(training_dir, _INDEX))}
-    if state is not None:
-        # The folder may have been moved since.
-        found |= {os.path.join(training_dir, os.path.basename(path)) for path in state.all_model_checkpoint_paths}
-    candidates = sorted(found, key=step_of)
-    damaged = []
-    while candidates:
-        reason = damage(candidates[-1])
-        if reason is None:
-            break
-        logger.warning(f"checkpoint {candidates[-1]} is damaged ({reason}); the one before it is used")
-        damaged.append(candidates.pop())
-    for path in damaged:
-        for name in tf.io.gfile.glob(f"{path}.*"):
-            tf.io.gfile.rename(name, os.path.join(training_dir, f"damaged-{os.path.basename(name)}"), overwrite=True)
-    latest = candidates[-1] if candidates else None
-    if latest is None:
-        if damaged and tf.io.gfile.exists(os.path.join(training_dir, "checkpoint")):
-            tf.io.gfile.remove(os.path.join(training_dir, "checkpoint"))
-        return None
-    if state is None or state.model_checkpoint_path != latest or damaged:
-        _write_state(training_dir, candidates)
-    return step_of(latest)
+    def __init__(self, training_dir: str) -> None:
+        self._training_dir = training_dir
 
+    def drop_damaged(self) -> Optional[int]:
+        """See Checkpoints."""
+        folder = folder_of(self._training_dir)
+        state = _state(folder)
+        found = {path[: -len(".index")] for path in tf.io.gfile.glob(os.path.join(folder, _INDEX))}
+        if state is not None:
+            # The folder may have been moved since.
+            found |= {os.path.join(folder, os.path.basename(path)) for path in state.all_model_checkpoint_paths}
+        candidates = sorted(found, key=step_of)
+        damaged = []
+        while candidates:
+            reason = damage(candidates[-1])
+            if reason is None:
+                break
+            logger.warning(f"checkpoint {candidates[-1]} is damaged ({reason}); the one before it is used")
+            damaged.append(candidates.pop())
+        for path in damaged:
+            for name in tf.io.gfile.glob(f"{path}.*"):
+                tf.io.gfile.rename(name, os.path.join(folder, f"damaged-{os.path.basename(name)}"), overwrite=True)
+        if not candidates:
+            if damaged and tf.io.gfile.exists(os.path.join(folder, "checkpoint")):
+                tf.io.gfile.remove(os.path.join(folder, "checkpoint"))
+            return None
+        if state is None or state.model_checkpoint_path != candidates[-1] or damaged:
+            _write_state(folder, candidates)
+        return step_of(candidates[-1])
 
-def remove_worker_copies(training_dir: str) -> None:
-    """Removes what the other tasks of a cluster leave in the training folder, whole copies of checkpoints; and drafts.
-
-    A draft is what a task that was killed had written of a checkpoint.
-    """
-    patterns = [os.path.join(training_dir, *within, each) for each in (_WORKERS, _DRAFTS) for within in ((), ("*",))]
-    for folder in [path for pattern in patterns for path in tf.io.gfile.glob(pattern)]:
-        if is_address(folder):
-            tf.io.gfile.rmtree(folder)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def name_relatively(training_dir: str) -> None:
-    """Has the checkpoints be found when the folder has been moved: the savers of some Estimators name whole paths."""
-    training_dir = folder_of(training_dir)
-    state = _state(training_dir)
-    # Those of others, of Keras's callbacks say, may lie elsewhere.
-    paths = list(state.all_model_checkpoint_paths) if state is not None else []
-    if paths and {os.path.dirname(path) for path in paths} == {os.path.normpath(training_dir)}:
-        _write_state(training_dir, paths)
+    def tidy(self) -> None:
+        """See Checkpoints; removes drafts too, what a task that was killed had written of a checkpoint."""
+        places = [(*within, each) for each in (_WORKERS, _DRAFTS) for within in ((), ("*",))]
+        patterns = [os.path.join(self._training_dir, *place) for place in places]
+        for folder in [path for pattern in patterns for path in tf.io.gfile.glob(pattern)]:
+            if is_address(folder):
+                tf.io.gfile.rmtree(folder)
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+        # They are found when the folder has been moved: the savers of some Estimators name whole paths.
+        training_dir = folder_of(self._training_dir)
+        state = _state(training_dir)
+        # Those of others, of Keras's callbacks say, may lie elsewhere.
+        paths = list(state.all_model_checkpoint_paths) if state is not None else []
+        if paths and {os.path.dirname(path) for path in paths} == {os.path.normpath(training_dir)}:
+            _write_state(training_dir, paths)
 
 
 def _write_state(training_dir: str, paths: list[str]) -> None:

@@ -127,12 +127,11 @@ class _Training:
         context, observers = self.context, self._observers()
         profiler = Profiler.of(context.settings.runtime, context.job.training_dir, context.task, context.progress)
         profilers = [profiler] if profiler else []
-        hooks = (
-            *given.hooks,
-            ObserverHook(observers, alone=not context.distribution.train.asynchronous, in_step=_in_step(context)),
+        alone = not context.distribution.train.asynchronous
+        hooks = [*given.hooks, ObserverHook(observers, alone, _in_step(context))]
+        if profiler:
             # Of asynchronous workers each counts its own steps, from where it began.
-            ObserverHook(profilers),
-        )
+            hooks.append(ObserverHook(profilers))
         # In a cluster a checkpoint's step may be that of another task; and TensorFlow may call no listener.
         own = [] if context.task.in_cluster else [ObserverListener([*observers, *profilers])]
         return given._replace(hooks=hooks, saving_listeners=(*given.saving_listeners, *own))

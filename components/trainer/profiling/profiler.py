@@ -21,7 +21,6 @@ from tfx_estimator.components.trainer.protocol.events import Event, ProgressWrit
 from tfx_estimator.components.trainer.protocol.measurement import Window
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.settings import ESTIMATOR
-from tfx_estimator.pipeline.config.parallel import PipelineParallel
 from tfx_estimator.pipeline.config.runtime import PROFILE_JSON, PROFILE_TEXT, PROFILES, Profile
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
@@ -44,28 +43,19 @@ class Profiler(Observer):
     """Starts and ends the profile of a task, between two of its steps.
 
     Args:
-        coordinates: Does it only hand out steps, which others run.
-        pipeline: The declared pipeline, of whose stages it tells how long they wait.
-        keeps: Is the profile kept, and summed up.
+        declared: Which steps; where `section` declares none, of a pipeline whose stages it tells how long they wait.
     """
 
     def __init__(
-        self,
-        declared: Profile,
-        folder: str,
-        task: TaskSpec,
-        progress: ProgressWriter,
-        coordinates: bool = False,
-        pipeline: Optional[PipelineParallel] = None,
-        keeps: bool = True,
+        self, section: TrainerSection, folder: str, task: TaskSpec, progress: ProgressWriter, declared: Profile
     ) -> None:
-        self._declared = declared
-        self._folder = os.path.join(folder, PROFILES, task.name) if keeps else os.path.join(folder, _PASSING)
+        # Is the profile kept, and summed up.
+        self._keeps = section.profile is not None
+        self._folder = os.path.join(folder, PROFILES, task.name) if self._keeps else os.path.join(folder, _PASSING)
+        self._section = section
         self._task = task
         self._progress = progress
-        self._coordinates = coordinates
-        self._pipeline = pipeline
-        self._keeps = keeps
+        self._declared = declared
         self._first: Optional[int] = None
         self._began: Optional[int] = None
         self._ended = False
@@ -73,13 +63,10 @@ class Profiler(Observer):
     @classmethod
     def of(cls, section: TrainerSection, folder: str, task: TaskSpec, progress: ProgressWriter) -> Optional[Profiler]:
         """Returns what is declared, or looks into a pipeline; None if nothing is, or this task does no steps."""
-        pipeline, keeps = section.pipeline_parallel, section.profile is not None
         # Not where the time of steps is measured.
-        declared = section.profile or (_OF_A_PIPELINE if pipeline and not Window.of_environment() else None)
-        if declared is None or not task.trains:
-            return None
-        coordinates = section.distribution.train.asynchronous and section.path != ESTIMATOR
-        return cls(declared, folder, task, progress, coordinates, pipeline, keeps)
+        looks = section.pipeline_parallel and not Window.of_environment()
+        declared = section.profile or (_OF_A_PIPELINE if looks else None)
+        return cls(section, folder, task, progress, declared) if declared and task.trains else None
 
     @property
     def edges(self) -> Sequence[int]:
@@ -146,14 +133,15 @@ class Profiler(Observer):
         space = xplane_pb2.XSpace()
         with tf.io.gfile.GFile(max(files), "rb") as file:
             space.ParseFromString(file.read())
-        if self._pipeline and (bubbles := find_bubbles(space)):
+        section = self._section
+        if section.pipeline_parallel and (bubbles := find_bubbles(space)):
             # The one in the middle: a step may be late for any reason.
-            self._progress.write(Event.STAGED, text=bubbles[len(bubbles) // 2].tell(self._pipeline))
+            self._progress.write(Event.STAGED, text=bubbles[len(bubbles) // 2].tell(section.pipeline_parallel))
         if not self._keeps:
             tf.io.gfile.rmtree(self._folder)
             return
         found = trace.summarise(space, steps, self._task.in_cluster)
-        if self._coordinates:
+        if section.distribution.train.asynchronous and section.path != ESTIMATOR:
             found.update(shares={}, advice=[_COORDINATES])
         found[_DECLARED] = self._declared.dict()
         text = trace.to_text(self._task.name, found)

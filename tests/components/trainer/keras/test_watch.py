@@ -78,17 +78,18 @@ class Averaging:
         self.steps = []
 
     def before_checkpoint(self) -> None:
-        self.steps.append(self.watch.step)
+        self.steps.append((self.watch.step, len(self.saves)))
 
 
 def test_weights_are_averaged_before_each_checkpoint_that_is_not_in_turn(make, clock):
     averaging = Averaging()
-    averaging.watch, saves = make(save_checkpoints_steps=20, sync_every=8, train_steps=60, averaging=averaging)
+    options = {"save_checkpoints_steps": 20, "sync_every": 8, "train_steps": 60}
+    averaging.watch, averaging.saves = make(averaging=averaging, **options)
     averaging.watch.begin(0)
     # In turn the executions do it, in their graph: none is shorter for it.
     assert run(averaging.watch, clock, 0.001) == [1, 2, 4, 8, 16, 20, 30, 40, 60]
-    assert averaging.steps == [20, 60]
-    assert saves == [20, 40, 60]
+    assert averaging.steps == [(20, 0), (60, 2)]
+    assert averaging.saves == [20, 40, 60]
 
 
 def test_tasks_that_train_by_themselves_end_together_where_one_diverges(make, clock):

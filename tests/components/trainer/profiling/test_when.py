@@ -22,9 +22,10 @@ pytestmark = pytest.mark.unit
 def make(tmp_path, monkeypatch):
     """Makes a profiler of steps 100 to 119, and tells what it does and says."""
     did, progress = [], tmp_path / "progress"
+    section = TrainerSection(model="mnist_cnn", profile=Profile())
 
     def make():
-        made = module.Profiler(Profile(), str(tmp_path), TaskSpec(CHIEF, 0, 1), ProgressWriter(str(progress)))
+        made = Profiler.of(section, str(tmp_path), TaskSpec(CHIEF, 0, 1), ProgressWriter(str(progress)))
         monkeypatch.setattr(made, "_tell", lambda steps: did.append(steps))
         monkeypatch.setattr(module.tf.profiler.experimental, "start", lambda folder: did.append("start"))
         monkeypatch.setattr(module.tf.profiler.experimental, "stop", lambda: did.append("stop"))
