@@ -10,8 +10,8 @@ from tfx_estimator.components.trainer.settings import built_in_function
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.targets import KUBEFLOW, SPEC_TARGETS
 from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config.data import TransformSection
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.config.transform import TransformSection
 from tfx_estimator.pipeline.config.travel_checks import named_code
 from tfx_estimator.pipeline.user_source.pack import module_name
 from tfx_estimator.pipeline.user_source.trainer_functions import functions_of

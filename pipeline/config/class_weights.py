@@ -69,13 +69,13 @@ def _find_wrong(weights: Weights, classes: Sequence[str]) -> Optional[Problem]:
             return Problem(_PATH, what, "some of " + ", ".join(classes), todo, depends=depends)
         # A class that is not named has 1.
         numbers = [weights.get(name, 1.0) for name in classes]
-    elif classes and len(weights) != len(classes):
+    if numbers and not any(numbers) and (classes or not isinstance(weights, Mapping)):
+        return Problem(_PATH, "no example would count", "a weight above 0", "raise one", value=value, depends=depends)
+    if classes and not isinstance(weights, Mapping) and len(weights) != len(classes):
         what = f"{len(weights)} weights for {len(classes)} classes"
         expected = f"one for each label, in this order: {', '.join(classes)}"
         todo = "add or remove some; or name classes: {" + f"{inline(classes[0])}: 2.0" + "}"
         return Problem(_PATH, what, expected, todo, depends=depends)
-    if numbers and not any(numbers) and (classes or not isinstance(weights, Mapping)):
-        return Problem(_PATH, "no example would count", "a weight above 0", "raise one", value=value, depends=depends)
     return None
 
 

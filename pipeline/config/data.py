@@ -1,4 +1,4 @@
-"""The `data` section: what to ingest."""
+"""The sections `data` and `transform`: what to ingest, and how it is preprocessed in full passes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Optional
 
 from pydantic.v1 import Field, conint
 
+from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.section import Section
 
 _SHARDS = 8
@@ -58,3 +59,19 @@ class DataSection(Section):
     def shards_for(self, readers: int = 1) -> int:
         """Returns the number of files per split, where each reader takes files of its own."""
         return self.shards or max(_SHARDS, readers)
+
+
+class TransformSection(Section):
+    """Which preprocessing_fn Transform runs."""
+
+    preprocessing_fn: Optional[str] = Field(
+        default=None, description="`standardize`, which null is too; or `package.module:function`"
+    )
+    module_file: Optional[str] = Field(
+        default=None, description="a TFX module file that defines `preprocessing_fn`, unchanged"
+    )
+
+    @property
+    def target(self) -> str:
+        """The module file, or `package.module:function` of the preprocessing_fn."""
+        return self.module_file or expand("transform.preprocessing_fn", self.preprocessing_fn or "standardize")

@@ -9,13 +9,12 @@ from pydantic.v1 import Field, ValidationError, constr
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.beam import BeamSection
-from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.data import DataSection, TransformSection
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 from tfx_estimator.pipeline.config.render import render
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.config.transform import TransformSection
 from tfx_estimator.pipeline.config.tune import TuneSection
 
 

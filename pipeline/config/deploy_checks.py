@@ -193,14 +193,11 @@ def _tfjob(declaration: Declaration, deploy: DeploySection, target: str) -> Iter
 
 
 def _root(deploy: DeploySection, target: str, alone: bool) -> Iterator[Problem]:
-    root, expected = deploy.pipeline_root, []
-    if target != TFJOB or alone:
-        expected.append("gs://BUCKET/FOLDER")
-    if in_volume := target in (KUBEFLOW, TFJOB):
-        expected.append("a folder in one of deploy.volumes that is not read_only")
+    root, in_bucket, in_volume = deploy.pipeline_root, target != TFJOB or alone, target in (KUBEFLOW, TFJOB)
+    expected = ["gs://BUCKET/FOLDER"] * in_bucket + ["a folder in one of deploy.volumes, not read_only"] * in_volume
     if root is None:
         what = f"the target {target} needs it"
-    elif (root.startswith(_GS) and len(expected) > in_volume) or (in_volume and deploy.is_mounted(root, writable=True)):
+    elif (in_bucket and root.startswith(_GS)) or (in_volume and deploy.is_mounted(root, writable=True)):
         return
     elif root.startswith(_GS):
         what = "the pods of its cluster meet in files there, which no bucket holds"

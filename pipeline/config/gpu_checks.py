@@ -56,23 +56,6 @@ def check_gpus(declaration: Declaration, target: str = "") -> Iterator[Problem]:
             yield Problem(asks, what, f"at most the accelerators of {machine.path}", todo, value=value, depends=depends)
 
 
-def note_gpu(declaration: Declaration, target: str) -> Optional[str]:
-    """Says that `trainer.gpu` reaches no GPU where training is deployed.
-
-    Args:
-        target: Where the pipeline is to be deployed; empty if it runs on this machine.
-
-    Returns:
-        What to say; empty if there is nothing, None if training is not deployed.
-    """
-    machines = list(_machines(declaration, target))
-    if not machines:
-        return None
-    if any(machine.gpus for machine in machines):
-        return ""
-    return f"trainer.gpu has no effect: no machine that trains has a GPU; {machines[0].path}.accelerator would name it"
-
-
 def note_machines(declaration: Declaration, target: str) -> Iterator[str]:
     """Says what becomes of a cluster, and of accelerators, where that is less than it seems."""
     deploy, processes = declaration.deploy or DeploySection(), sum(declaration.trainer.distribution.pods.values())

@@ -8,7 +8,6 @@ from typing import Optional
 
 from tfx_estimator.pipeline.base.targets import TARGETS
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.gpu_checks import note_gpu
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.runtime import has_gpu
@@ -34,13 +33,9 @@ def note_profile(declaration: Declaration) -> Iterator[str]:
 
 
 def note_runtime(declaration: Declaration, target: str = "") -> Iterator[str]:
-    """Yields what the user should know of the sections."""
-    if not declaration.trainer.gpu.is_declared:
-        return
-    deployed = note_gpu(declaration, target)
-    if deployed:
-        yield deployed
-    elif deployed is None and not has_gpu():
+    """Yields what the user should know of a training on this machine."""
+    is_elsewhere = target or (declaration.deploy is not None and declaration.deploy.tfjob.train)
+    if declaration.trainer.gpu.is_declared and not is_elsewhere and not has_gpu():
         yield "trainer.gpu has no effect on a machine without a GPU, such as this one"
 
 

@@ -23,7 +23,7 @@ from tfx.types import Artifact, standard_artifacts
 from tfx_estimator.components.image_schema_gen.executor import SCHEMA_FILE, image_schema
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import SourceInfo
-from tfx_estimator.pipeline.config.transform import TransformSection
+from tfx_estimator.pipeline.config.data import TransformSection
 from tfx_estimator.pipeline.user_source import loader
 
 _SPLITS = ("train", "eval")

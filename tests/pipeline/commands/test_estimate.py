@@ -85,7 +85,7 @@ def test_the_numbers_of_a_network_by_hand_and_the_memory_of_its_training(capsys,
 def test_the_memory_of_a_training(capsys, tmp_path, training, settings, path, model, shape, batch):
     from tfx_estimator.components.trainer.dry_run.inputs import make_inputs
     from tfx_estimator.data.sources import SourceInfo
-    from tfx_estimator.pipeline.config.transform import TransformSection
+    from tfx_estimator.pipeline.config.data import TransformSection
 
     trainer = {"path": path, "model": model, "global_batch_size": batch, "train_steps": 4}
     dataset = "cifar10" if shape[2] == 3 else "digits"

@@ -12,12 +12,11 @@ import yaml
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.config.beam import BeamSection
-from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.data import DataSection, TransformSection
 from tfx_estimator.pipeline.config.declaration import PusherSection
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.config.transform import TransformSection
 
 pytestmark = pytest.mark.unit
 

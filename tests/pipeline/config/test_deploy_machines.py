@@ -167,14 +167,6 @@ def test_gpus_of_a_tfjob_are_those_of_each_pod(target, more):
     assert "each pod of evaluator needs 2 GPUs, and has none" in problem
 
 
-def test_a_gpus_options_are_told_of_the_machine_that_trains():
-    whole = (*COMMON, *OF_TARGET["vertex"], "trainer.gpu.memory_growth=true")
-    assert not [note for note in load("digits", whole, "vertex").notes if "trainer.gpu" in note]
-    (note,) = [note for note in load("digits", (*whole, "deploy.nodes.Trainer=null"), "vertex").notes if "gpu" in note]
-    assert "this one" not in note
-    assert "deploy.nodes.Trainer.accelerator would name it" in note
-
-
 def test_a_role_of_a_custom_job_has_of_machine_what_it_leaves_open():
     whole = (
         *(*COMMON, *OF_TARGET["vertex"], "trainer.global_batch_size=66"),
