@@ -29,7 +29,7 @@ _IN_AN_ARGUMENT = (
     (r"add `(\w+):`( under `[\w.]+:`)?, or --set \S+=VALUE", r'add "\1"'),
     (r"--set \S+\.(\w+)=null", r'"\1"'),
     (r"remove the line", "leave it out"),
-    (r"put its keys in lines of their own, indented", "give a dict"),
+    (r"write its keys below it, indented; or as \{key: value\}", "give a dict"),
     (r"put it in quotes, as YAML reads it as something else", "give a str"),
     (r"write it without quotes, in digits", "give a number"),
     (r"\btrue\b", "True"),

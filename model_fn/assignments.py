@@ -25,7 +25,7 @@ def all_done() -> Iterator[int]:
     """
     graph = tf.compat.v1.get_default_graph()
     begin = len(graph.get_operations())
-    if graph.building_function:
+    if graph.building_function or tf.executing_eagerly():
         yield begin
         return
     before = graph._add_control_dependencies
@@ -57,7 +57,7 @@ def assignments(begin: int, variables: Sequence[Any], known: Iterable[Any]) -> l
         Operations for the step to do as well. In a function, which does them by itself, there are none.
     """
     graph = tf.compat.v1.get_default_graph()
-    if graph.building_function:
+    if graph.building_function or tf.executing_eagerly():
         return []
     copies = [_own(variable) for variable in variables]
     initial = {copy.initializer.name for copy in copies}
@@ -80,21 +80,14 @@ def assignments(begin: int, variables: Sequence[Any], known: Iterable[Any]) -> l
     return list(found.values())
 
 
-def operation_count() -> int:
-    """Returns how many operations the graph has, for `changes_since`; 0 where there is none."""
-    return 0 if tf.executing_eagerly() else len(tf.compat.v1.get_default_graph().get_operations())
-
-
 def changes_since(begin: int) -> bool:
     """Tells whether a function's graph assigns anything in what was made since; outside of one that is not known.
 
     Args:
-        begin: Of `operation_count`.
+        begin: Of `all_done`.
     """
     graph = tf.compat.v1.get_default_graph()
-    if tf.executing_eagerly():
-        return False
-    return any(_changes(graph, each) for each in graph.get_operations()[begin:])
+    return graph.building_function and any(_changes(graph, each) for each in graph.get_operations()[begin:])
 
 
 def _own(variable: Any) -> Any:

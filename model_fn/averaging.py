@@ -23,7 +23,7 @@ class Averaging:
     """Averages a model over all replicas. Made in the strategy's scope, and before a checkpoint is restored.
 
     Args:
-        model: Compiled with a `keras_optimizers.DeclaredOptimizer`, with all its variables.
+        model: Compiled with a `optimizer.DeclaredOptimizer`, with all its variables.
         every: Steps between two averagings.
         outer_momentum: In heavy-ball form, of the averaged change; 0 is the mean alone.
 

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 import tensorflow as tf
+from tensorflow.core.protobuf import rewriter_config_pb2
 
-from tfx_estimator.model_fn.accumulation import Computed, Part, in_turn
-from tfx_estimator.model_fn.assignments import all_done, assignments
-from tfx_estimator.model_fn.compiling import Compiler, takes_step
-from tfx_estimator.model_fn.compression import NONE
+from tfx_estimator.model_fn.compiling import Compiler
 from tfx_estimator.model_fn.division import Division, find_division, is_whole
 from tfx_estimator.model_fn.given_weights import GivenWeights
-from tfx_estimator.model_fn.keras_model import inputs_of, require_scores, require_trainable, told_apart
-from tfx_estimator.model_fn.layers import dropout_keys
-from tfx_estimator.model_fn.loss import as_float, classification_loss, flat
-from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, LOGITS, PROBABILITIES
-from tfx_estimator.model_fn.objective import Objective, count_hits
-from tfx_estimator.model_fn.optimizers import make_optimizer
-from tfx_estimator.model_fn.parallel_parts import in_parallel, refuse_state
-from tfx_estimator.model_fn.precision import FLOAT16, FLOAT32, SKIPPED_STEPS, LossScale, require_declared, stored, use
-from tfx_estimator.model_fn.schedules import learning_rate
-from tfx_estimator.model_fn.update import gradients_of, update
+from tfx_estimator.model_fn.gradients import NONE
+from tfx_estimator.model_fn.keras_model import predictions, require_trainable
+from tfx_estimator.model_fn.objective import Objective, classification_loss, flat
+from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.precision import FLOAT16, FLOAT32, SKIPPED_STEPS, LossScale, require_declared, use
+from tfx_estimator.model_fn.step import Step, logits_of
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 Network = Callable[[int], tf.keras.Model]
-
-# What of a step XLA compiles.
-_WHOLE, _PARTS, _NOTHING = "whole", "parts", "nothing"
 
 
 def make_model_fn(
@@ -67,15 +58,21 @@ def make_model_fn(
         tf.keras.utils.set_random_seed(params["seed"])
         with division.used() if division else contextlib.nullcontext():
             model = build(params, trains)
+
+        def call(features: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+            logits = logits_of(model, features, training, division, params["num_classes"])
+            if division:
+                division.check(model)
+            return logits
+
         if trains:
-            spec = _train(model, features, labels, params, division, divided)
+            spec = _train(model, call, features, labels, params, division)
             if given:
                 given.begin(model)
             return spec
-        logits = _logits(model, inputs_of(model, features), params, division=division)
         if serves:
-            return _predict(tf.cast(logits, tf.float32), params.get("label_names", ()))
-        return _evaluate(logits, labels)
+            return _predict(call(features), params.get("label_names", ()))
+        return _evaluate(call(features), labels)
 
     def build(params: dict[str, Any], trains: bool) -> tf.keras.Model:
         """Calls the user's function."""
@@ -98,21 +95,6 @@ def make_model_fn(
     return model_fn
 
 
-def _logits(
-    model: tf.keras.Model,
-    inputs: Any,
-    params: dict[str, Any],
-    training: bool = False,
-    division: Optional[Division] = None,
-) -> tf.Tensor:
-    with division.used(model) if division else contextlib.nullcontext():
-        outputs = model(inputs, training=training)
-    if division:
-        division.check(model)
-    require_scores(outputs, params["num_classes"])
-    return as_float(outputs)
-
-
 def _predict(logits: tf.Tensor, label_names: Sequence[str]) -> tf.estimator.EstimatorSpec:
     outputs = predictions(logits, label_names)
     return tf.estimator.EstimatorSpec(
@@ -122,45 +104,34 @@ def _predict(logits: tf.Tensor, label_names: Sequence[str]) -> tf.estimator.Esti
     )
 
 
-def predictions(logits: tf.Tensor, label_names: Sequence[str]) -> dict[str, tf.Tensor]:
-    """What a served model answers.
-
-    Args:
-        logits: float, [batch, num_classes].
-        label_names: The classes' names, in the order of their labels; none are not served.
-
-    Returns:
-        `logits`, `probabilities`, `class_ids` (int64 [batch]) and, with names, `classes` (string [batch]).
-    """
-    class_ids = tf.argmax(logits, axis=-1)
-    outputs = {LOGITS: logits, PROBABILITIES: tf.nn.softmax(logits), CLASS_IDS: class_ids}
-    if label_names:
-        outputs[CLASSES] = tf.gather(tf.constant(list(label_names)), class_ids)
-    return outputs
-
-
 def _train(
     model: tf.keras.Model,
+    call: Callable[..., tf.Tensor],
     features: dict[str, tf.Tensor],
     labels: tf.Tensor,
     params: dict[str, Any],
     division: Optional[Division],
-    divided: Optional[TrainerSection],
 ) -> tf.estimator.EstimatorSpec:
+    """Trains a model.
+
+    Args:
+        call: Returns its logits of features.
+    """
     section = Optimizer.parse_obj(params["optimizer"])
-    global_step = tf.compat.v1.train.get_or_create_global_step()
-    replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    rate = learning_rate(section, params["train_steps"], global_step, replicas)
     scale = LossScale() if params.get("precision") == FLOAT16 else None
-    xla, parts = params.get("xla", False), params.get("gradient_accumulation", 1)
+    optimizer = DeclaredOptimizer(section, params["train_steps"], params.get("gradient_compression", NONE), scale)
+    optimizer.iterations = tf.compat.v1.train.get_or_create_global_step()
+    rate = optimizer.learning_rate(optimizer.iterations)
+    xla = params.get("xla", False)
     if xla:
         # A function that is compiled makes no variables.
-        model(tf.nest.map_structure(lambda each: each[:1], inputs_of(model, features)), training=False)
-    step = _Step(
-        model=model,
-        params=params,
-        division=division,
-        divided=divided,
+        call(tf.nest.map_structure(lambda each: each[:1], features))
+    elif division and division.stages:
+        # Called whole once, for its variables to have the names that they have elsewhere; nothing of it is run.
+        call(features)
+    step = Step(
+        network=model,
+        optimizer=optimizer,
         objective=Objective(
             loss_options={key: params[key] for key in ("label_smoothing", "class_weights") if key in params},
             weight_decay=section.weight_decay,
@@ -168,117 +139,30 @@ def _train(
             beside=division is not None,
             scale=scale,
         ),
-        section=section,
-        rate=rate,
-        global_step=global_step,
-        parts=parts,
-        parallel=params.get("parallel_parts", 1),
-        compiled=_compiled_of_step(xla, parts),
+        call=functools.partial(call, training=True),
+        seed=params["seed"],
+        division=division,
+        in_turn=params.get("gradient_accumulation", 1),
+        at_once=params.get("parallel_parts", 1),
+        xla=xla,
         compiler=Compiler(model),
-        # With those of the placeholder that a functional network was made of, which nobody feeds.
-        # One that is not built has none, and may have losses of weights that are not there yet.
-        losses_of_earlier_calls=list(model.losses) if model.built else [],
     )
-    loss, hits, train_op = step.run(features, labels)
+
+    def train(features: dict[str, tf.Tensor], labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, Any]:
+        computed = step.compute(features, labels)
+        require_trainable(model)
+        with tf.control_dependencies(computed.updates):
+            applied = optimizer.apply_gradients(step.pairs(computed))
+        # A function, which is compiled, does its updates by itself.
+        return computed.loss, computed.hits, [] if step.is_compiled_whole else applied
+
+    loss, hits, applied = step.run(train, features, labels)
     tf.compat.v1.summary.scalar("train_accuracy", hits / tf.cast(tf.size(labels), hits.dtype))
     tf.compat.v1.summary.scalar("learning_rate", rate)
     if scale:
         tf.compat.v1.summary.scalar("loss_scale", scale.value)
         tf.compat.v1.add_to_collection(SKIPPED_STEPS, tf.identity(scale.skipped))
-    return tf.estimator.EstimatorSpec(ModeKeys.TRAIN, loss=loss, train_op=train_op)
-
-
-def _compiled_of_step(xla: bool, parts: int) -> str:
-    """What XLA compiles; in the context of the strategy that trains."""
-    if not xla:
-        return _NOTHING
-    return _WHOLE if takes_step(parts) else _PARTS
-
-
-@dataclasses.dataclass(frozen=True)
-class _Step:
-    """A training step of an Estimator's graph.
-
-    Args:
-        division: Where the network's layers are; None is on one device.
-        divided: The declared trainer, where it puts layers on several devices.
-        rate: The learning rate of this step.
-        global_step: The variable that counts steps.
-        parts: Of a batch: see `accumulation.in_turn`.
-        parallel: Parts of each of these: see `parallel_parts.in_parallel`.
-        compiled: What XLA compiles: the whole step, what computes each part of a batch, or nothing.
-        losses_of_earlier_calls: Losses that the network lists, and that are of no call of this step; each call adds
-            its own.
-    """
-
-    model: tf.keras.Model
-    params: dict[str, Any]
-    division: Optional[Division]
-    divided: Optional[TrainerSection]
-    objective: Objective
-    section: Optimizer
-    rate: tf.Tensor
-    global_step: tf.Variable
-    parts: int
-    parallel: int
-    compiled: str
-    compiler: Compiler
-    losses_of_earlier_calls: list[tf.Tensor]
-
-    def run(
-        self, features: dict[str, tf.Tensor], labels: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, Union[tf.Tensor, tf.Operation]]:
-        """Trains by a batch: returns its loss, how many are classified rightly, and what does the step."""
-        if self.compiled != _WHOLE:
-            return self._update(features, labels)
-        loss, hits = self.compiler.step(lambda *batch: self._update(*batch)[:2])(features, labels)
-        # A function does its updates by itself.
-        return loss, hits, tf.group(loss, hits)
-
-    def _update(self, features: dict[str, tf.Tensor], labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Operation]:
-        """Computes a batch, and updates the weights by it."""
-        whole = self._compute(features, labels)
-        require_trainable(self.model)
-        gradients = self.objective.unscaled(whole.gradients)
-        compression = self.params.get("gradient_compression", NONE)
-        optimizer = make_optimizer(self.section, self.rate, self.global_step, compression, self.objective.scale)
-        variables = stored(self.model.trainable_variables)
-        train_op = update(gradients, variables, optimizer, self.global_step, before=whole.updates)
-        return whole.loss, whole.hits, train_op
-
-    def _compute(self, features: dict[str, tf.Tensor], labels: tf.Tensor) -> Computed:
-        """Computes a batch: by stages on several devices, or part after part."""
-        division, divided = self.division, self.divided
-        if division and divided and division.stages:
-            # Called whole once, for its variables to have the names that they have elsewhere; nothing of it is run.
-            _logits(self.model, inputs_of(self.model, features), self.params, division=division)
-            with all_done() as begin:
-                pipeline = division.pipeline(self.model, divided, **self.objective.of_pipeline())
-                whole = pipeline.compute(features, labels)
-        else:
-            with all_done() as begin:
-                compute = in_parallel(self._compute_part, self.parallel)
-                whole = in_turn(
-                    self.compiler.part(compute) if self.compiled == _PARTS else compute, features, labels, self.parts
-                )
-        # Of layers that keep a state of their own in `call`.
-        found = assignments(begin, self.model.weights, known=whole.updates)
-        if self.parallel > 1 and (found or whole.updates):
-            raise refuse_state(self.parallel, self.model)
-        return dataclasses.replace(whole, updates=[*whole.updates, *found])
-
-    def _compute_part(self, part: Part) -> Computed:
-        model, inputs = self.model, inputs_of(self.model, part.features)
-        with dropout_keys(told_apart(part.features), self.params["seed"]):
-            logits = _logits(model, inputs, self.params, training=True, division=self.division)
-        # Keras lists those of each call.
-        earlier = self.losses_of_earlier_calls
-        own = [each for each in model.losses if not any(each is other for other in earlier)]
-        earlier.extend(own)
-        loss = self.objective.loss(part, logits, own, model.trainable_variables)
-        averages = model.get_updates_for(None) + model.get_updates_for(inputs)  # of batch normalisation
-        gradients = gradients_of(self.objective.scaled(loss), stored(model.trainable_variables))
-        return Computed(loss, count_hits(logits, part.labels, loss.dtype), gradients, averages)
+    return tf.estimator.EstimatorSpec(ModeKeys.TRAIN, loss=loss, train_op=tf.group(loss, hits, applied))
 
 
 def _evaluate(logits: tf.Tensor, labels: tf.Tensor) -> tf.estimator.EstimatorSpec:
@@ -290,3 +174,27 @@ def _evaluate(logits: tf.Tensor, labels: tf.Tensor) -> tf.estimator.EstimatorSpe
         "average_loss": tf.compat.v1.metrics.mean(per_example),
     }
     return tf.estimator.EstimatorSpec(ModeKeys.EVAL, loss=tf.reduce_mean(per_example), eval_metric_ops=metrics)
+
+
+def make_run_config(section: TrainerSection, model_dir: str) -> tf.estimator.RunConfig:
+    """Builds the RunConfig; the strategies are added to whichever RunConfig a trainer_fn builds."""
+    return tf.estimator.RunConfig(
+        model_dir=model_dir,
+        tf_random_seed=section.seed,
+        save_summary_steps=section.report_steps,
+        save_checkpoints_steps=section.checkpoint_steps,
+        keep_checkpoint_max=section.keep_checkpoint_max,
+        log_step_count_steps=section.report_steps,
+        session_config=_session_config(section),
+    )
+
+
+def _session_config(section: TrainerSection) -> tf.compat.v1.ConfigProto:
+    # A session makes logical CPUs of its own, whatever tf.config says.
+    cpus = {"device_count": {"CPU": section.logical_cpus}} if section.logical_cpus else {}
+    config = tf.compat.v1.ConfigProto(allow_soft_placement=True, **cpus)
+    config.experimental.disable_thread_spinning = not section.spinning
+    if section.xla:
+        # Under a strategy TensorFlow would fuse operations within the step as well, into some that XLA does not know.
+        config.graph_options.rewrite_options.remapping = rewriter_config_pb2.RewriterConfig.OFF
+    return config

@@ -1,4 +1,4 @@
-"""What a compiled Keras model must bring to be trained, evaluated and kept."""
+"""What the built-in step cannot do for a training step of the user's, and what a compiled model must bring."""
 
 from __future__ import annotations
 
@@ -9,22 +9,76 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfx_estimator.model_fn.keras_model import output_names
-from tfx_estimator.model_fn.own_methods import own_methods
+from tfx_estimator.model_fn.keras_model import is_compiled, output_names
 from tfx_estimator.pipeline.base.errors import UserCodeError
-from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.parts import AUTO
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 _OF_ONE_HOT = re.compile("(top_?k_?)?categorical|one_?hot|cosine_?similarity|f(beta|1)score", re.IGNORECASE)
+# By which a class of the user's trains and evaluates.
+_METHODS = ("train_step", "test_step", "compute_loss", "compute_metrics")
 
 
-def check_compiled(
-    model: tf.keras.Model,
-    target: str,
-    distribution: Distribution,
-    precision: str,
-    outputs: Any,
-) -> None:
-    """Refuses what would fail after the training, or have no effect.
+def refuse_step_options(section: TrainerSection, brings: str) -> None:
+    """Refuses options of the built-in training step where another one trains, on which they would have no effect.
+
+    Args:
+        brings: What `trainer.model` is instead of a network.
+
+    Raises:
+        UserCodeError: One of these is declared.
+    """
+    train = section.distribution.train
+    declared = {
+        "trainer.gradient_accumulation": section.gradient_accumulation > 1,
+        "trainer.parallel_parts": section.parallel_parts not in (AUTO, 1),
+        "trainer.model_parallel": section.model_parallel,
+        "trainer.pipeline_parallel": section.pipeline_parallel,
+        "trainer.xla": section.xla,
+        "trainer.sync_every": section.sync_every,
+        "trainer.precision": section.precision != "float32",
+        "trainer.distribution.train.gradient_compression": train.gradient_compression != "none",
+    }
+    for option in (name for name, is_declared in declared.items() if is_declared):
+        raise UserCodeError(
+            f"{option} is declared, and {section.model!r} {brings}, which has a training step of its own",
+            expected="a function that returns a network, not compiled: the built-in step then trains it",
+            todo=f"remove {option}, and do the same in the function, or name a network by trainer.model",
+        )
+
+
+def own_methods(model: tf.keras.Model) -> list[str]:
+    """Returns the names of the methods of training and evaluation that a model does not have from Keras.
+
+    Args:
+        model: A network, or a compiled model.
+    """
+    return [name for name in _METHODS if getattr(type(model), name) is not getattr(tf.keras.Model, name)]
+
+
+def refuse_own_methods(network: Any) -> None:
+    """Refuses a network whose methods would never be called: its loss and its steps are the declaration's.
+
+    Args:
+        network: What the user's function returned; what is no model, or is compiled, passes.
+
+    Raises:
+        UserCodeError: It has such methods.
+    """
+    # AutoGraph of TensorFlow 2.21, which looks through what a replica runs, does not know `:=`.
+    own = own_methods(network) if isinstance(network, tf.keras.Model) and not is_compiled(network) else []
+    if not own:
+        return
+    raise UserCodeError(
+        f"trainer.model: the network, a {type(network).__name__} that is not compiled, has a {' and a '.join(own)} of "
+        "its own, which would never be called: a network is trained by the declared optimizer and loss",
+        expected="a compiled model, on path keras or keras_custom_loop, or a network without one",
+        todo=f"compile the model in the function, with its loss; or remove {' and '.join(own)}",
+    )
+
+
+def check_compiled(model: tf.keras.Model, target: str, outputs: Any) -> None:
+    """Refuses what would fail after the training, or be another training without a word.
 
     Args:
         target: `trainer.model`.
@@ -32,16 +86,8 @@ def check_compiled(
 
     Raises:
         UserCodeError: It has no loss, or one of one-hot labels, or an optimizer of TensorFlow 1, or one that
-            keeps averages of the weights; or what is declared is of the built-in training step.
+            keeps averages of the weights.
     """
-    if precision != "float32":
-        raise UserCodeError(
-            f"trainer.model: {target!r} returns a compiled model, which brings a precision of its own: "
-            f"trainer.precision, {precision}, is for a network",
-            expected="trainer.precision: float32, beside a compiled model",
-            todo="remove trainer.precision, and call tf.keras.mixed_precision.set_global_policy in the function, "
-            "before the layers are made",
-        )
     if not model.loss:
         raise UserCodeError(
             f"trainer.model: {target!r} returns a model that is compiled without a loss: it could not be evaluated",
@@ -50,8 +96,6 @@ def check_compiled(
         )
     _refuse_one_hot(model, target, outputs)
     _refuse_one_hot_metrics(model, target)
-    if distribution.train.gradient_compression != "none":
-        refuse_option(target, "trainer.distribution.train.gradient_compression")
     # Within one that scales the loss.
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     if not isinstance(optimizer, (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)):
@@ -120,20 +164,3 @@ def _spreads(loss: Callable, places: int) -> bool:
     except ValueError:
         # Of labels and scores of other shapes.
         return places > 1
-
-
-def refuse_option(target: str, option: str) -> None:
-    """Refuses what is of the built-in training step.
-
-    Args:
-        target: `trainer.model`.
-
-    Raises:
-        UserCodeError: Always.
-    """
-    raise UserCodeError(
-        f"trainer.model: {target!r} returns a compiled model, which is trained by its own optimizer: {option} could "
-        "not be given to it",
-        expected=f"no {option.rpartition('.')[2]}, or a model that is not compiled",
-        todo="remove it, or return the network without compile: the built-in step then trains it",
-    )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,11 @@ from tfx_estimator.model_fn.keras_model import (
     told_apart,
 )
 from tfx_estimator.model_fn.layers import dropout_keys
-from tfx_estimator.model_fn.loss import flat
+from tfx_estimator.model_fn.objective import flat
 from tfx_estimator.model_fn.precision import FLOAT32, computes_in_half
 from tfx_estimator.model_fn.probabilities import gives_probabilities
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.user_source.frames import unwrapped, user_lines
 
 # What a test_step or a compute_metrics of the user's own returns, among what our test_step does.
 RETURNED = "returned"
@@ -115,8 +113,7 @@ class CompiledClassifier(tf.keras.Model):
         if self._is_own("train_step"):
             return self._own_train_step(inputs, labels)
         with tf.GradientTape() as tape:
-            keys = dropout_keys(told_apart(features), self._section.seed, self.optimizer.iterations)
-            with keys, self._in_a_graph():
+            with dropout_keys(told_apart(features), self._section.seed, self.optimizer.iterations):
                 outputs = self.own(inputs, training=True)
             loss = self.own.compute_loss(inputs, labels, outputs, None)
         variables = self.own.trainable_variables
@@ -131,30 +128,9 @@ class CompiledClassifier(tf.keras.Model):
             total = context.all_reduce(tf.distribute.ReduceOp.SUM, total)
         return dict(zip((LOSS, ACCURACY), tf.unstack(total, num=len(reported))))
 
-    @contextlib.contextmanager
-    def _in_a_graph(self) -> Iterator[None]:
-        """Says what is wrong with code that was compiled to run eagerly, and needs it."""
-        try:
-            yield
-        except (AttributeError, NotImplementedError) as error:
-            if not self.own.run_eagerly or isinstance(error, UserCodeError):
-                raise
-            told = getattr(error, "ag_error_metadata", None)
-            failed = type(error)(told.get_message()) if told else error
-            kind, what = unwrapped(str(failed))
-            where = "".join(user_lines(failed)[-1:]).rstrip()
-            raise UserCodeError(
-                f"{self._section.model!r} compiles its model with run_eagerly=True, which has no effect, and its step "
-                f"fails in a graph: {kind or type(error).__name__}: {what or error}" + (f"\n{where}" if where else ""),
-                expected="a step that TensorFlow can trace",
-                todo="compute with TensorFlow's operations in place of numpy(), print by tf.print, or wrap what needs "
-                "Python in tf.py_function",
-            ) from error
-
     def _own_train_step(self, inputs: Any, labels: tf.Tensor) -> dict[str, tf.Tensor]:
         """The numbers that the user's own train_step returns, of this step."""
-        with self._in_a_graph():
-            values = self.own.train_step((inputs, labels))
+        values = self.own.train_step((inputs, labels))
         numbers = _numbers(values)
         if LOSS not in numbers:
             what = f"{', '.join(values) or 'nothing'}, and no loss"

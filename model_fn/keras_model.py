@@ -7,11 +7,12 @@ from typing import Any, Optional, Union
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.input_types import refuse_rounding
-from tfx_estimator.model_fn.names import CLASS_IDS, CLASSES, IMAGE, LABEL, LOGITS, PROBABILITIES
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 Features = Mapping[str, tf.Tensor]
+# What features are called, and the outputs of a served model; the Evaluator reads PROBABILITIES.
+IMAGE, LABEL = "image", "label"
+CLASSES, CLASS_IDS, LOGITS, PROBABILITIES = "classes", "class_ids", "logits", "probabilities"
 # Next to the smallest float32.
 _TINY = 1e-37
 
@@ -54,7 +55,8 @@ def inputs_of(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dic
         UserCodeError: An input is named as no feature is, or would round it.
     """
     found = _chosen(model, features)
-    refuse_rounding(model, found)
+    if model._is_graph_network:
+        _refuse_rounding(model, found)
     return found
 
 
@@ -83,6 +85,24 @@ def _chosen(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dict[
             todo=f"{named}; or return {' and '.join(missing)} from the preprocessing_fn",
         )
     return {name: features[name] for name in names}
+
+
+def _refuse_rounding(model: tf.keras.Model, given: Any) -> None:
+    """Refuses inputs of integers where the features are floats, which Keras casts without a word.
+
+    Of standardised pixels that leaves next to nothing. Integers for an input of floats are cast as well, and stay.
+    """
+    by_name = dict(model.input) if isinstance(model.input, Mapping) else dict(zip(model.input_names, model.inputs))
+    named = given if isinstance(given, Mapping) else {next(iter(by_name)): given}
+    for name, feature in named.items():
+        kind, wanted = tf.as_dtype(feature.dtype), by_name[name].dtype if name in by_name else tf.float32
+        if wanted.is_integer and kind.is_floating:
+            raise UserCodeError(
+                f"trainer.model: the model's input {name} is of {wanted.name}, and its feature of {kind.name}: Keras "
+                "would round each value to an integer, such as those of standardised pixels to 0, 1 and 2",
+                expected=f"an input of {kind.name}, or a feature of {wanted.name}",
+                todo=f"make the Input without dtype={wanted.name!r}; or have the preprocessing_fn return {wanted.name}",
+            )
 
 
 def told_apart(features: Features) -> tf.Tensor:
@@ -208,23 +228,19 @@ def class_scores(outputs: Any, num_classes: int) -> Optional[tf.Tensor]:
     return flat[0]
 
 
-def served(
-    outputs: Any, probabilities: bool, num_classes: int, label_names: Sequence[str] = ()
+def predictions(
+    scores: tf.Tensor, label_names: Sequence[str] = (), probabilities: bool = False
 ) -> dict[str, tf.Tensor]:
-    """What a served model answers: the names of a network's outputs where there is a score for each class.
+    """What a served model answers.
 
     Args:
-        outputs: Of a model; several by their names.
-        probabilities: Whether these are probabilities, or logits.
-        label_names: The classes, in the order of their labels; none are not served.
+        scores: float, [batch, num_classes].
+        label_names: The classes' names, in the order of their labels; none are not served.
+        probabilities: Whether the scores are probabilities, or logits.
 
     Returns:
-        `logits`, `probabilities`, `class_ids` and, with names, `classes`; else the outputs by their names.
+        `logits`, `probabilities`, `class_ids` (int64 [batch]) and, with names, `classes` (string [batch]).
     """
-    scores = class_scores(outputs, num_classes)
-    if scores is None:
-        named = outputs if isinstance(outputs, Mapping) else {PROBABILITIES if probabilities else LOGITS: outputs}
-        return {name: tf.identity(each) for name, each in named.items()}
     scores = tf.cast(scores, tf.float32)
     class_ids = tf.argmax(scores, axis=-1)
     found = {
@@ -235,3 +251,19 @@ def served(
     if label_names:
         found[CLASSES] = tf.gather(tf.constant(list(label_names)), class_ids)
     return found
+
+
+def served(
+    outputs: Any, probabilities: bool, num_classes: int, label_names: Sequence[str] = ()
+) -> dict[str, tf.Tensor]:
+    """What a served compiled model answers: its outputs by their names, unless there is a score for each class.
+
+    Args:
+        outputs: Several by their names.
+        probabilities: As of `predictions`, and likewise `label_names`.
+    """
+    scores = class_scores(outputs, num_classes)
+    if scores is not None:
+        return predictions(scores, label_names, probabilities)
+    named = outputs if isinstance(outputs, Mapping) else {PROBABILITIES if probabilities else LOGITS: outputs}
+    return {name: tf.identity(each) for name, each in named.items()}

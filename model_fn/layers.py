@@ -174,19 +174,10 @@ class StatelessDropout(tf.keras.layers.Layer):
     Args:
         rate: Part of the units that is dropped, from 0 to less than 1.
         **kwargs: Of a Keras layer.
-
-    Raises:
-        UserCodeError: The rate is not such a part.
     """
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not 0 <= rate < 1:
-            raise UserCodeError(
-                f"StatelessDropout({rate}): no part of the units",
-                expected="a rate from 0 to less than 1",
-                todo="correct it in the network",
-            )
         self.rate = rate
 
     # AutoGraph would make another error of ours.
@@ -223,8 +214,9 @@ class StatelessDropout(tf.keras.layers.Layer):
         return {**super().get_config(), "rate": self.rate}
 
 
-@contextlib.contextmanager
-def dropout_keys(examples: tf.Tensor, seed: int, step: Optional[tf.Tensor] = None) -> Iterator[None]:
+def dropout_keys(
+    examples: tf.Tensor, seed: int, step: Optional[tf.Tensor] = None
+) -> contextlib.AbstractContextManager[None]:
     """Tells each `StatelessDropout` that is called inside which examples it is called with.
 
     Args:
@@ -232,11 +224,10 @@ def dropout_keys(examples: tf.Tensor, seed: int, step: Optional[tf.Tensor] = Non
         seed: Of the masks.
         step: The global step, an integer scalar; None is that of an Estimator's graph.
 
-    Yields:
-        Nothing.
+    Returns:
+        A context manager.
     """
-    with DropoutKeys(examples, seed, step).used():
-        yield
+    return DropoutKeys(examples, seed, step).used()
 
 
 class DropoutKeys:

@@ -10,18 +10,17 @@ https://arxiv.org/abs/1811.06965.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.accumulation import Computed, Features, Part, add, cut, operations, part_penalties
 from tfx_estimator.model_fn.keras_model import told_apart
 from tfx_estimator.model_fn.layers import DropoutKeys
-from tfx_estimator.model_fn.loss import as_float, classification_loss, weight_decay
+from tfx_estimator.model_fn.objective import Objective, as_float, count_hits, gradients_of
+from tfx_estimator.model_fn.parts import Computed, Features, Part, add, cut
 from tfx_estimator.model_fn.stages import Link
-from tfx_estimator.model_fn.update import global_loss, gradients_of
 
 # Begins the names of a stage's operations, before its number: a profile tells the stages apart by it.
 SCOPE = "pipeline_stage"
@@ -98,35 +97,22 @@ class Pipeline:
         variables: What is trained: those of all stages.
         parts: Of a batch; of equal size, to within one example.
         feed: Returns what the first layer is called with, of a batch's features.
-        loss_options: Of `classification_loss`.
         seed: Of `StatelessDropout`.
-        step: The global step, for the same; None is that of an Estimator's graph.
-        scaled: Returns the loss to differentiate: see `LossScale`.
+        step: The global step, for the same.
     """
 
     stages: Sequence[Stage]
     variables: Sequence[tf.Variable]
     parts: int
     feed: Callable[[Features], tf.Tensor]
-    global_batch_size: int
-    loss_options: Mapping[str, Any]
-    weight_decay: float
+    objective: Objective
     seed: int
-    step: Optional[tf.Tensor] = None
-    scaled: Callable[[tf.Tensor], tf.Tensor] = tf.identity
+    step: tf.Tensor
 
-    def compute(self, features: Features, labels: tf.Tensor) -> Computed:
-        """Computes a batch.
-
-        Args:
-            features: Of the batch, each [batch, ...].
-            labels: int64, [batch].
-
-        Returns:
-            The sums of all parts; a gradient for each of `variables`.
-        """
+    def compute(self, batch: Part) -> Computed:
+        """Computes a batch: the sums of all its parts, with a gradient for each of `variables`."""
         option = "trainer.pipeline_parallel.microbatches"
-        cuts = [cut(features, labels, number, self.parts, option) for number in range(self.parts)]
+        cuts = [cut(batch, number, self.parts, option) for number in range(self.parts)]
         keys = [DropoutKeys(told_apart(part.features), self.seed, self.step) for part in cuts]
         seen = [loss for stage in self.stages for loss in stage.losses()]
         totals: list[Optional[Computed]] = [None] * len(self.stages)
@@ -142,8 +128,8 @@ class Pipeline:
                     given, computed = self._back(number, ahead.pop(here), returned.pop(here, None))
                     if number:
                         returned[number - 1, index] = given
-                    totals[number] = add(totals[number], computed)
-                    last[number] = [*operations(totals[number]), *([] if given is None else [given])]
+                    totals[number] = total = add(totals[number], computed)
+                    last[number] = [*total.operations, *([] if given is None else [given])]
                     continue
                 inputs = ahead[number - 1, index].outputs if number else self.feed(cuts[index].features)
                 with keys[index].used():
@@ -157,9 +143,9 @@ class Pipeline:
                 ahead[here] = _Ahead(inputs, outputs, loss, hits)
                 last[number] = [outputs, loss, hits]
         found: dict[int, Any] = {}
-        for stage, total in zip(self.stages, totals):
-            assert total is not None
-            found.update(zip(map(id, stage.variables), total.gradients))
+        for stage, whole in zip(self.stages, totals):
+            assert whole is not None
+            found.update(zip(map(id, stage.variables), whole.gradients))
         loss, hits = (tf.add_n([getattr(each, name) for each in totals]) for name in ("loss", "hits"))
         return Computed(loss, hits, [found.get(id(variable)) for variable in self.variables])
 
@@ -167,15 +153,9 @@ class Pipeline:
         self, part: Part, number: int, outputs: tf.Tensor, own: Sequence[tf.Tensor]
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """A stage's share of a part's loss, and how many of its examples are classified rightly: the last one tells."""
-        penalties = part_penalties(part, own, weight_decay(self.stages[number].variables, self.weight_decay))
-        if number < len(self.stages) - 1:
-            nothing = tf.zeros([0], tf.keras.backend.floatx())
-            loss = global_loss(nothing, self.global_batch_size, penalties)
-            return loss, tf.zeros([], loss.dtype)
-        logits = as_float(outputs)
-        losses = classification_loss(part.labels, logits, **self.loss_options)
-        loss = global_loss(losses, self.global_batch_size, penalties)
-        hits = tf.reduce_sum(tf.cast(tf.equal(tf.argmax(logits, axis=-1), part.labels), loss.dtype))
+        logits = as_float(outputs) if number == len(self.stages) - 1 else None
+        loss = self.objective.loss(part, logits, own, self.stages[number].variables)
+        hits = tf.zeros([], loss.dtype) if logits is None else count_hits(logits, part.labels, loss.dtype)
         return loss, hits
 
     def _back(self, number: int, ahead: _Ahead, gradient: Any) -> tuple[Any, Computed]:
@@ -183,7 +163,7 @@ class Pipeline:
         stage = self.stages[number]
         # What is between two stages; the first was given images.
         inputs = [ahead.inputs] if number else []
-        outputs, gradients = [self.scaled(ahead.loss)], [None]
+        outputs, gradients = [self.objective.scaled(ahead.loss)], [None]
         if gradient is not None:
             outputs, gradients = [*outputs, ahead.outputs], [*gradients, gradient]
         found = gradients_of(outputs, [*inputs, *stage.variables], of_outputs=gradients, stop=inputs)

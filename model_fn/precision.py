@@ -78,44 +78,18 @@ def require_declared(precision: str, network: tf.keras.Model, trains: bool = Tru
         trains: As of `use`.
 
     Raises:
-        UserCodeError: Keras's global policy is another one, or a layer computes in a float16 that is not declared.
+        UserCodeError: Keras's global policy is another one.
     """
-    is_network = isinstance(network, tf.keras.layers.Layer)
-    if not trains and is_network and _policy_name() == precision != FLOAT32:
+    if not trains and isinstance(network, tf.keras.layers.Layer) and _policy_name() == precision != FLOAT32:
         use(precision, trains)
         for layer in network._flatten_layers():
             if layer.compute_dtype in _MIXED and layer.variable_dtype == FLOAT32:
                 layer._set_dtype_policy(FLOAT32)
-    _require_policy(precision if trains else FLOAT32)
-    if precision == FLOAT16 or not is_network:
-        return
-    # A layer may ask for a policy of its own, and a function may set the global one and set it back. What comes before
-    # all that is trained, as a frozen part, has no gradient.
-    is_trained = False
-    for layer in network._flatten_layers(include_self=False):
-        if isinstance(layer, tf.keras.layers.InputLayer):
-            continue
-        is_trained |= layer.trainable and bool(not layer.built or layer.trainable_weights)
-        if is_trained and layer.compute_dtype == "float16":
-            raise UserCodeError(
-                f"trainer.model: the layer {layer.name!r} of the network computes in float16, and trainer.precision is "
-                f"{precision}: its loss would not be scaled, and small gradients would be 0",
-                expected="trainer.precision: mixed_float16, or no layer that computes in float16",
-                todo='set trainer.precision: mixed_float16, and give dtype="float32" to the layers that are not to '
-                "be in 16 bits; or leave the layer's dtype out",
-            )
-
-
-def _policy_name() -> str:
-    return str(tf.keras.mixed_precision.global_policy().get_config()["name"])
-
-
-def _require_policy(precision: str) -> None:
-    policy, found = tf.keras.mixed_precision.global_policy(), _policy_name()
+    precision, found = precision if trains else FLOAT32, _policy_name()
     # Of float64 nothing is declared.
     if found == precision or (precision == FLOAT32 and not computes_in_half()):
         return
-    mixed = _MIXED.get(policy.compute_dtype, FLOAT32)
+    mixed = _MIXED.get(tf.keras.mixed_precision.global_policy().compute_dtype, FLOAT32)
     unscaled = ": its loss would not be scaled, and small gradients would be 0" if mixed == FLOAT16 else ""
     raise UserCodeError(
         f"trainer.model: the network's function sets Keras's global policy to {found}, and trainer.precision is "
@@ -123,6 +97,10 @@ def _require_policy(precision: str) -> None:
         expected=f"trainer.precision: {mixed}, which sets the policy before the function is called",
         todo=f"set trainer.precision: {mixed}, and leave set_global_policy out of the function",
     )
+
+
+def _policy_name() -> str:
+    return str(tf.keras.mixed_precision.global_policy().get_config()["name"])
 
 
 def output_dtype() -> str:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Optional
 
 import tensorflow as tf
+from tensorflow.python.framework import ops as tf_ops
 
-from tfx_estimator.model_fn.flops import flops
 from tfx_estimator.model_fn.keras_model import is_subclassed
 from tfx_estimator.model_fn.layers import BY_BATCH
-from tfx_estimator.model_fn.placement import no_such_layer
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 _OPTION = "trainer.pipeline_parallel"
@@ -96,6 +95,15 @@ def uncuttable(model: tf.keras.Model, why: str) -> UserCodeError:
     )
 
 
+def no_such_layer(option: str, pattern: str, names: Sequence[str]) -> UserCodeError:
+    """Returns the error of a name that is no layer's."""
+    return UserCodeError(
+        f"{option}: the network has no layer {pattern!r}",
+        expected=f"its layers, or patterns of them: {', '.join(names)}",
+        todo="name one of them",
+    )
+
+
 def numbers_of(names: Sequence[str], declared: Sequence[Sequence[str]]) -> list[int]:
     """Returns the stage of each layer, where stages are declared by their layers.
 
@@ -148,6 +156,15 @@ def costs_of(links: Sequence[Link], inputs: tf.Tensor) -> list[int]:
     else:
         count(inputs)
     return costs
+
+
+def flops(operations: Iterable[tf.Operation]) -> int:
+    """Adds up floating-point operations; a multiplication and its addition are two.
+
+    Args:
+        operations: Of one graph, whose shapes are known.
+    """
+    return sum(tf_ops.get_stats_for_node_def(op.graph, op.node_def, "flops").value or 0 for op in operations)
 
 
 def balanced(costs: Sequence[int], count: int) -> list[int]:

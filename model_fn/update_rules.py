@@ -86,8 +86,11 @@ def _changed(rule: Rule, change: Change) -> Any:
         return rule.apply(change)
 
 
-def _plain(*names: str) -> Callable[[Mapping[str, Any], Shape], dict[str, tuple[Shape, float]]]:
-    return lambda options, shape: dict.fromkeys(names, (shape, 0.0))
+def _slots(*names: str, **by_option: str) -> Callable[[Mapping[str, Any], Shape], dict[str, tuple[Shape, float]]]:
+    """Those of the variable's shape that begin with 0; some only with an option."""
+    return lambda options, shape: dict.fromkeys(
+        (*names, *(slot for slot, option in by_option.items() if options[option])), (shape, 0.0)
+    )
 
 
 def _sgd(change: Change) -> Any:
@@ -100,10 +103,6 @@ def _sgd(change: Change) -> Any:
         momentum=change.number("momentum"),
         use_nesterov=change.options["nesterov"],
     )
-
-
-def _sgd_slots(options: Mapping[str, Any], shape: Shape) -> dict[str, tuple[Shape, float]]:
-    return {"momentum": (shape, 0.0)} if options["momentum"] else {}
 
 
 def _momentum(change: Change) -> Any:
@@ -127,10 +126,6 @@ def _rmsprop(change: Change) -> Any:
     )
 
 
-def _rmsprop_slots(options: Mapping[str, Any], shape: Shape) -> dict[str, tuple[Shape, float]]:
-    return dict.fromkeys(("square", "momentum", *(["mean"] if options["centered"] else [])), (shape, 0.0))
-
-
 def _adam(change: Change) -> Any:
     beta1, beta2 = change.number("beta_1"), change.number("beta_2")
     values = {
@@ -145,10 +140,6 @@ def _adam(change: Change) -> Any:
     if change.options["amsgrad"]:
         return tf.raw_ops.ResourceApplyAdamWithAmsgrad(**change.handles(m="m", v="v", vhat="vhat"), **values)
     return tf.raw_ops.ResourceApplyAdam(**change.handles(m="m", v="v"), **values)
-
-
-def _adam_slots(options: Mapping[str, Any], shape: Shape) -> dict[str, tuple[Shape, float]]:
-    return dict.fromkeys(("m", "v", *(["vhat"] if options["amsgrad"] else [])), (shape, 0.0))
 
 
 def _adadelta(change: Change) -> Any:
@@ -277,16 +268,16 @@ def _assign(change: Change, update: tf.Tensor, **slots: tf.Tensor) -> tf.Operati
 
 
 RULES = {
-    "sgd": Rule("SGD", _sgd, _sgd_slots),
-    "momentum": Rule("Momentum", _momentum, _plain("momentum")),
-    "rmsprop": Rule("RMSprop", _rmsprop, _rmsprop_slots),
-    "adam": Rule("Adam", _adam, _adam_slots),
-    "adamw": Rule("AdamW", _adam, _adam_slots),
-    "adadelta": Rule("Adadelta", _adadelta, _plain("square", "update")),
+    "sgd": Rule("SGD", _sgd, _slots(momentum="momentum")),
+    "momentum": Rule("Momentum", _momentum, _slots("momentum")),
+    "rmsprop": Rule("RMSprop", _rmsprop, _slots("square", "momentum", mean="centered")),
+    "adam": Rule("Adam", _adam, _slots("m", "v", vhat="amsgrad")),
+    "adamw": Rule("AdamW", _adam, _slots("m", "v", vhat="amsgrad")),
+    "adadelta": Rule("Adadelta", _adadelta, _slots("square", "update")),
     "adagrad": Rule("Adagrad", _adagrad, _adagrad_slots),
-    "adamax": Rule("Adamax", _adamax, _plain("m", "v")),
+    "adamax": Rule("Adamax", _adamax, _slots("m", "v")),
     "adafactor": Rule("Adafactor", _adafactor, _adafactor_slots),
     "nadam": Rule("Nadam", _nadam, _nadam_slots),
     "ftrl": Rule("Ftrl", _ftrl, _ftrl_slots),
-    "lion": Rule("Lion", _lion, _plain("m")),
+    "lion": Rule("Lion", _lion, _slots("m")),
 }

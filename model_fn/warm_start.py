@@ -14,7 +14,6 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
-from tfx_estimator.model_fn.layer_state import finalize
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.problems import nearest
@@ -183,6 +182,20 @@ def warm_keras(model: tf.keras.Model, prefix: str, exclude: Sequence[str]) -> Ma
         weights[name].assign(reader.get_tensor(key))
     finalize(model)
     return matched
+
+
+def finalize(model: tf.keras.Model) -> None:
+    """Has each layer derive anew what it keeps beside its variables, as Keras's own `load_weights` does.
+
+    `Normalization` keeps its mean so.
+
+    Args:
+        model: Its variables have just been given other values, in another way than by its `load_weights`.
+    """
+    for layer in model._flatten_layers():
+        # A loaded SavedModel may hold what is no layer of Keras's.
+        if finalize_layer := getattr(layer, "finalize_state", None):
+            finalize_layer()
 
 
 def of_graph(variables: Sequence[Any], trainable: Sequence[Any]) -> dict[str, list[Any]]:

@@ -19,7 +19,7 @@ from tfx_estimator.components.trainer.cluster.plan import gpu_count
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.jobs import logs_folder, make_job, read_settings, supervise, write_declaration
-from tfx_estimator.components.trainer.profiling.kept import drop_others
+from tfx_estimator.components.trainer.profiling.profiler import drop_others
 from tfx_estimator.components.trainer.replica_check.verdict import may_be_model_fn
 from tfx_estimator.components.trainer.settings import HOME_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.settling import with_counts, with_hyperparameters

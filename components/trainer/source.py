@@ -11,19 +11,17 @@ from tfx_estimator.pipeline.user_source.trainer_functions import functions_of
 _HERE = "tfx_estimator.components.trainer"
 
 # Which checkpoint is exported, and when training is over.
-_BEST = ("best.copies", "best.decision", "best.keeper", "best.record")
+_BEST = ("best.decision", "best.keeper")
 # What puts into a declaration, before training begins, what is known only then.
 _SETTLING = ("settling",)
 _OF_ESTIMATOR = (
     *_BEST,
     "declared_input",
-    "estimator.deciding",
     "estimator.distribute",
     "estimator.evaluation",
-    "estimator.patches.replica_fixes",
+    "estimator.patches",
     "estimator.path",
     "estimator.training",
-    "estimator.warm_start",
     "export",
     "seeds",
     "task.fn_args",
@@ -35,8 +33,6 @@ _OF_KERAS = (
     *_BEST,
     "declared_input",
     "export",
-    "keras.compiled_notices",
-    "keras.deciding",
     "keras.drivers",
     "keras.evaluation",
     "keras.model",
@@ -49,7 +45,7 @@ _OF_KERAS = (
     "task.fn_args",
     "warm_start",
 )
-_OF_RUN_FN = ("export", "run_fn.declared_strategy", "run_fn.path", "run_fn.skipped_training", "seeds", "task.fn_args")
+_OF_RUN_FN = ("export", "run_fn.declared_strategy", "run_fn.path", "seeds", "task.fn_args")
 # Of this folder, by path. Left out are the supervisor, the cluster, reports and hooks: how training is watched changes
 # no model. What these import from `model_fn` and `data` belongs to them.
 _OWN: dict[str, tuple[str, ...]] = {
@@ -58,12 +54,7 @@ _OWN: dict[str, tuple[str, ...]] = {
     KERAS_LOOP: _OF_KERAS,
     RUN_FN: _OF_RUN_FN,
 }
-_BUILT_IN = (
-    "estimator.first_call",
-    "estimator.loading",
-    "estimator.receivers",
-    "estimator.trainer_fn",
-)
+_BUILT_IN = ("estimator.first_call", "estimator.trainer_fn")
 
 
 def deciding_code(path: str, built_in: bool = False) -> list[str]:

@@ -66,11 +66,7 @@ def _try(loaded: Loaded) -> Tried:
 
 
 def summarise(declaration: Declaration) -> str:
-    """Returns a declaration in one line.
-
-    Args:
-        declaration: Resolved.
-    """
+    """Returns a declaration in one line."""
     data, trainer, train = declaration.data, declaration.trainer, declaration.trainer.distribution.train
     count = train.devices.count
     kind = "GPUs" if train.devices.gpu else "logical CPUs"

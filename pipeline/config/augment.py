@@ -115,14 +115,7 @@ class Operation(Section):
 
 
 def long_operations(value: Any) -> Any:
-    """Writes short forms as mappings: `random_flip` is `{random_flip: {}}`.
-
-    Args:
-        value: What was declared; anything but a list is left as it is.
-
-    Returns:
-        The list itself where nothing was short.
-    """
+    """Writes short forms as mappings: `random_flip` is `{random_flip: {}}`."""
     longer = [_long(item) for item in value] if isinstance(value, (list, tuple)) else value
     return value if longer == value else longer
 

@@ -24,11 +24,7 @@ _CONFIGS = {
 
 
 def check_beam(declaration: Declaration, target: str = "") -> Iterator[Problem]:
-    """Checks the section.
-
-    Args:
-        target: Where the pipeline is to be deployed; empty if it runs on this machine.
-    """
+    """Checks the section."""
     beam = declaration.beam
     for option, shown in zip(beam.options, shown_options(beam.options)):
         is_runner = option.partition("=")[0] == "--runner"

@@ -26,22 +26,14 @@ _METRIC = constr(min_length=1, max_length=200, strip_whitespace=True)
 
 
 def better(metric: str) -> Optional[str]:
-    """Returns `max` or `min`, as a metric's name tells; None where it does not.
-
-    Args:
-        metric: In the results, or its class's.
-    """
+    """Returns `max` or `min`, as a metric's name tells; None where it does not."""
     name = metric.lower()
     less, more = bool(_LESS.search(name)), bool(_MORE.search(name))
     return None if less == more or "threshold" in name else "min" if less else "max"
 
 
 def long_metric(value: Any) -> Any:
-    """Writes a metric's name as a mapping: `accuracy` is `{metric: accuracy}`.
-
-    Args:
-        value: What was declared; anything but a text is left as it is.
-    """
+    """Writes a metric's name as a mapping: `accuracy` is `{metric: accuracy}`."""
     return {"metric": value} if isinstance(value, str) else value
 
 

@@ -30,12 +30,7 @@ RULES = (*TRAINING, *OPTIMIZER, *STEP, *DISTRIBUTION, *RUN_FN)
 
 
 def check(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> list[Problem]:
-    """Runs every check.
-
-    Args:
-        search_paths: Folders where the user's modules are looked for before `sys.path`.
-        target: Where the pipeline is to be deployed; empty if it runs on this machine.
-    """
+    """Runs every check; the target is where the pipeline is to be deployed, empty if it runs on this machine."""
     return [
         *_data(declaration),
         *_code(declaration, search_paths),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Union
+from typing import Optional, Union
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.classes import in_form, in_order
@@ -38,7 +38,7 @@ def weights_by_label(weights: Weights, label_names: Sequence[str]) -> tuple[floa
         DeclarationError: They do not fit the classes.
     """
     weights = _in_form(weights)
-    for problem in _against(weights, label_names):
+    if problem := _find_wrong(weights, label_names):
         raise DeclarationError(f"{problem.path}: {problem.what}", expected=problem.expected, todo=problem.todo)
     if isinstance(weights, Mapping):
         return tuple(float(weights.get(name, 1.0)) for name in label_names)
@@ -50,40 +50,33 @@ def check_class_weights(declaration: Declaration) -> Iterator[Problem]:
     weights = declaration.trainer.class_weights
     if weights is None or isinstance(weights, str):
         return
+    if problem := _find_wrong(_in_form(weights), _classes(declaration.data.dataset, weights)):
+        yield problem
+
+
+def _find_wrong(weights: Weights, classes: Sequence[str]) -> Optional[Problem]:
+    """The first thing that is wrong, with the classes if they are known."""
+    value, depends = inline(weights), ("data.dataset",)
     numbers = list(weights.values() if isinstance(weights, Mapping) else weights)
-    wrong = [number for number in numbers if not 0 <= number <= _LARGEST]
-    if wrong:
-        expected = f"numbers from 0 to {_LARGEST:,}"
-        yield Problem(_PATH, f"{inline(wrong[0])} is no weight", expected, "correct it", value=inline(weights))
-    elif numbers and not any(numbers) and not isinstance(weights, Mapping):
-        yield _none_counts(weights)
-    elif known := _classes(declaration.data.dataset, weights):
-        yield from _against(_in_form(weights), known)
-
-
-def _against(weights: Weights, classes: Sequence[str]) -> Iterator[Problem]:
-    depends = ("data.dataset",)
-    if not isinstance(weights, Mapping):
-        if len(weights) != len(classes):
-            what = f"{len(weights)} weights for {len(classes)} classes"
-            expected = f"one for each label, in this order: {', '.join(classes)}"
-            todo = "add or remove some; or name classes: {" + f"{inline(classes[0])}: 2.0" + "}"
-            yield Problem(_PATH, what, expected, todo, depends=depends)
-        return
-    for name in weights:
-        if name not in classes:
-            near = nearest(name, classes)
+    if wrong := [number for number in numbers if not 0 <= number <= _LARGEST]:
+        what, expected = f"{inline(wrong[0])} is no weight", f"numbers from 0 to {_LARGEST:,}"
+        return Problem(_PATH, what, expected, "correct it", value=value)
+    if classes and isinstance(weights, Mapping):
+        if unknown := [name for name in weights if name not in classes]:
+            near = nearest(unknown[0], classes)
             todo = f"did you mean `{near}`?" if near else "remove it, or name another class"
-            what = f"the data has no class `{name}`"
-            yield Problem(_PATH, what, "some of " + ", ".join(classes), todo, depends=depends)
-    # A class that is not named has 1.
-    if not any(weights.get(name, 1.0) for name in classes):
-        yield _none_counts(weights, depends)
-
-
-def _none_counts(weights: Weights, depends: tuple[str, ...] = ()) -> Problem:
-    todo = "raise one"
-    return Problem(_PATH, "no example would count", "a weight above 0", todo, value=inline(weights), depends=depends)
+            what = f"the data has no class `{unknown[0]}`"
+            return Problem(_PATH, what, "some of " + ", ".join(classes), todo, depends=depends)
+        # A class that is not named has 1.
+        numbers = [weights.get(name, 1.0) for name in classes]
+    elif classes and len(weights) != len(classes):
+        what = f"{len(weights)} weights for {len(classes)} classes"
+        expected = f"one for each label, in this order: {', '.join(classes)}"
+        todo = "add or remove some; or name classes: {" + f"{inline(classes[0])}: 2.0" + "}"
+        return Problem(_PATH, what, expected, todo, depends=depends)
+    if numbers and not any(numbers) and (classes or not isinstance(weights, Mapping)):
+        return Problem(_PATH, "no example would count", "a weight above 0", "raise one", value=value, depends=depends)
+    return None
 
 
 def _in_form(weights: Weights) -> Weights:

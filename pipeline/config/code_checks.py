@@ -22,7 +22,6 @@ def check_target(path: str, target: str, search_paths: Sequence[str], what: str 
     """Checks `package.module:function`.
 
     Args:
-        search_paths: Folders to look in before `sys.path`.
         what: What the name stands for: `function` or `class`.
     """
     form = f"`package.module:{what}`"
@@ -39,10 +38,8 @@ def check_target(path: str, target: str, search_paths: Sequence[str], what: str 
     module = find_module(module_name, search_paths)
     if module is None:
         searched = ", ".join(dict.fromkeys(search_paths)) or "the current folder"
-        found = _longest_found(module_name, search_paths)
-        problem = f"there is no module `{module_name}`" + (f": only `{found}` was found" if found else "")
         todo = f"check the name, or put the module into one of these folders: {searched}; or install it"
-        return [Problem(path, problem, form, todo, value=target)]
+        return [Problem(path, f"there is no module `{module_name}`", form, todo, value=target)]
     if module.file is None:
         kind = "a folder without __init__.py" if module.folders else "built into Python"
         return [Problem(path, f"`{module_name}` is {kind}", form, "name a module of your own", value=target)]
@@ -59,7 +56,6 @@ def check_module_file(path: str, file: str, wanted: Sequence[str], search_paths:
 
     Args:
         wanted: Function names, one of which it must define.
-        search_paths: Folders where the modules that it imports are looked for.
     """
     expected = f"a Python file that defines {' or '.join(wanted)}"
     if not os.path.exists(file):
@@ -100,13 +96,6 @@ def _no_such_name(path: str, target: str, name: str, names: Names, file: Path) -
     todo = f"did you mean `{target.partition(':')[0]}:{near}`?" if near else f"define `{name}` there"
     expected = "one of " + ", ".join(names.public) if names.public else f"a module that defines {name}"
     return Problem(path, f"{file} defines no `{name}`", expected, todo, value=target)
-
-
-def _longest_found(module_name: str, search_paths: Sequence[str]) -> str:
-    parts = module_name.split(".")[:-1]
-    while parts and find_module(".".join(parts), search_paths) is None:
-        parts.pop()
-    return ".".join(parts)
 
 
 def _form_hint(target: str) -> str:

@@ -36,14 +36,7 @@ def is_credential(name: str, value: str, deploy: DeploySection, called: re.Patte
 
 
 def check_credentials(declaration: Declaration, deploy: DeploySection) -> Iterator[Problem]:
-    """Finds credentials in what a compiled file holds.
-
-    Args:
-        deploy: Where the steps run.
-
-    Yields:
-        The problems, which leave the values out.
-    """
+    """Finds credentials in what a compiled file holds."""
     entries = _texts(("trainer", "params"), declaration.trainer.params)
     found = {".".join(path): "" for path, value in entries if is_credential(path[-1], value, deploy, _OF_A_SERVICE)}
     found |= {f"deploy.env.{name}": "" for name, value in deploy.env.items() if is_credential(name, value, deploy)}
@@ -58,11 +51,7 @@ def check_credentials(declaration: Declaration, deploy: DeploySection) -> Iterat
 
 
 def flag_of(option: str) -> tuple[str, str]:
-    """Returns the name of one of Beam's options, and its value.
-
-    Args:
-        option: `--name=value`.
-    """
+    """Returns the name of one of Beam's options, and its value."""
     name, *value = re.split(r"[=\s]", option, maxsplit=1)
     return name, "".join(value)
 

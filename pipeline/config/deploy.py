@@ -48,11 +48,7 @@ class Nodes(Section):
     Pusher: Optional[Node] = None
 
     def of(self, node_id: str) -> Node:
-        """Returns what holds for a step.
-
-        Args:
-            node_id: As `Trainer`.
-        """
+        """Returns what holds for a step."""
         own = getattr(self, node_id, None) or Node()
         declared = {name: value for name in own.__fields__ if (value := getattr(own, name)) is not None}
         return self.default.copy(update=declared)
@@ -133,11 +129,7 @@ class DeploySection(Section):
         return own.accelerator, own.accelerators
 
     def pod_placement(self, kind: str) -> dict[str, Any]:
-        """Returns what a TFJob's pods say of their nodes, in Kubernetes' words.
-
-        Args:
-            kind: As `worker`.
-        """
+        """Returns what a TFJob's pods say of their nodes, in Kubernetes' words."""
         own, trainer = getattr(self.tfjob.replicas, kind), self.nodes.of("Trainer")
         selector = trainer.node_selector if own.node_selector is None else own.node_selector
         return placement(selector, trainer.tolerations if own.tolerations is None else own.tolerations)
@@ -153,11 +145,7 @@ class DeploySection(Section):
         return any(_is_below(path, volume.path) for volume in volumes)
 
     def is_provided(self, path: str) -> bool:
-        """Tells whether a path lies in a declared volume, or in a Secret.
-
-        Args:
-            path: An absolute path.
-        """
+        """Tells whether a path lies in a declared volume, or in a Secret."""
         return self.is_mounted(path) or any(_is_below(path, secret.path) for secret in self.secrets)
 
 

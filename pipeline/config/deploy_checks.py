@@ -43,14 +43,7 @@ _NO_PODS = {
 
 
 def check_stack(target: str) -> None:
-    """Checks that the installed TFX compiles for a target at all.
-
-    Args:
-        target: One of `targets.ALL_TARGETS`; empty if it runs on this machine.
-
-    Raises:
-        DeclarationError: It does not.
-    """
+    """Checks that the installed TFX compiles for a target at all."""
     # Which is asked last: it takes a while.
     if target == KUBEFLOW and (here := stacks.installed()) and not here.has_argo:
         raise DeclarationError(
@@ -62,14 +55,7 @@ def check_stack(target: str) -> None:
 
 
 def check_deploy(declaration: Declaration, target: str) -> Iterator[Problem]:
-    """Checks the section, and finds everything that is missing, or stays behind, when the pipeline runs elsewhere.
-
-    Args:
-        target: One of `targets.ALL_TARGETS`; empty if it runs on this machine.
-
-    Yields:
-        The problems, each with what to do.
-    """
+    """Checks the section, and finds everything that is missing, or stays behind, when the pipeline runs elsewhere."""
     deploy = declaration.deploy or DeploySection()
     if deploy.image is not None and not _PINNED.fullmatch(deploy.image):
         what = "the image is not pinned by its digest: what a tag names changes"
@@ -93,14 +79,7 @@ def check_deploy(declaration: Declaration, target: str) -> Iterator[Problem]:
 
 
 def find_idle(declaration: Declaration, declared: Sequence[str], target: str) -> Iterator[tuple[str, str]]:
-    """Finds what is said of steps, and reaches none, or one that does nothing with it.
-
-    Args:
-        target: Where it is to be deployed; empty if it runs on this machine.
-
-    Yields:
-        A dotted path, and what to say of it.
-    """
+    """Finds what is said of steps, and reaches none, or one that does nothing with it."""
     deploy = declaration.deploy
     if deploy is None or not target:
         return
@@ -121,11 +100,7 @@ def find_idle(declaration: Declaration, declared: Sequence[str], target: str) ->
 
 
 def note_deployment(declaration: Declaration, target: str) -> Iterator[str]:
-    """Says what is right, and should be known before it is deployed.
-
-    Args:
-        target: Where it is to be deployed; empty if it runs on this machine.
-    """
+    """Says what is right, and should be known before it is deployed."""
     if not target:
         return
     job = (declaration.deploy or DeploySection()).tfjob

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic.v1 import BaseModel, ValidationError
+from pydantic.v1 import ValidationError
 
 from tfx_estimator.pipeline.config import short_forms
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.explain import explain, find_field
-from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.paths import NOT_REPLACED, current_folder, find_variables, resolve_paths
 from tfx_estimator.pipeline.config.problems import OVERRIDE, Problem
 from tfx_estimator.pipeline.config.put_values import put
@@ -53,7 +51,7 @@ class Draft:
         self.values = self.text.document.value
         self.problems = list(self.text.document.problems)
         self.search_paths = tuple(dict.fromkeys((self.text.folder, current_folder())))
-        self._complete()
+        short_forms.expand(self.values, self.text.document.lines)
 
     def override(self, text: str) -> None:
         """Puts one value in, `key.path=value` of `--set`; of two for the same key the later wins."""
@@ -73,12 +71,8 @@ class Draft:
             self.values, problems = put(self.values, {".".join(path): document.value})
             self.problems += [dataclasses.replace(problem, where=where) for problem in problems]
             if not problems:
-                self._complete()
+                short_forms.expand(self.values, self.text.document.lines)
                 self.overridden[path] = where
-
-    def _complete(self) -> None:
-        _fill_empty_sections(self.values)
-        short_forms.expand(self.values, self.text.document.lines)
 
     def resolve_paths(self) -> set[Path]:
         """Makes paths absolute; returns those that changed."""
@@ -176,26 +170,6 @@ def _path_of(dotted: str) -> Path:
         return tuple(dotted.split("."))
     name = dotted.removeprefix(f"{RANGES}.")
     return (*RANGES.split("."), name)
-
-
-def _fill_empty_sections(values: dict[str, Any]) -> None:
-    """A section whose lines are all commented out is null in YAML: take it for its defaults; null is its own word."""
-    for path in _section_paths():
-        parent: Any = values
-        for key in path[:-1]:
-            parent = parent.get(key) if isinstance(parent, dict) else None
-        if isinstance(parent, dict) and path[-1] in parent and parent[path[-1]] is None:
-            parent[path[-1]] = {}
-
-
-@functools.cache
-def _section_paths(section: type[BaseModel] = Declaration, path: Path = ()) -> list[Path]:
-    found = []
-    for name, model_field in section.__fields__.items():
-        kind = model_field.outer_type_
-        if is_class(kind, BaseModel) and not model_field.allow_none:
-            found += [(*path, name), *_section_paths(kind, (*path, name))]
-    return found
 
 
 def _repair(values: dict[str, Any], path: Path) -> None:

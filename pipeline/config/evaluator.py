@@ -60,11 +60,7 @@ def parse_slice(item: Any) -> Slice:
 
 
 def parse_held(items: Sequence[Any]) -> list[Slice]:
-    """Reads the slices that thresholds hold for: all examples, where none is declared.
-
-    Args:
-        items: SliceItems, or `overall`.
-    """
+    """Reads the slices that thresholds hold for: all examples, where none is declared."""
     return [Slice() if item == OVERALL else parse_slice(item) for item in items] or [Slice()]
 
 
@@ -171,14 +167,7 @@ class Metric(Section):
 
 
 def long_metrics(value: Any) -> Any:
-    """Writes short forms as mappings: `AUC` is `{name: AUC}`.
-
-    Args:
-        value: What was declared; anything but a list is left as it is.
-
-    Returns:
-        The list itself where nothing was short.
-    """
+    """Writes short forms as mappings: `AUC` is `{name: AUC}`."""
     if not isinstance(value, (list, tuple)):
         return value
     longer = [{"name": item} if isinstance(item, str) else item for item in value]

@@ -53,8 +53,7 @@ def explain(error: Mapping[str, Any], values: Mapping[str, Any], where: Where) -
         todo = f"for example `{_to_name(str(value))}`" if _to_name(str(value)) else "choose another name"
         return Problem(dotted, "this name cannot be used", expected, todo, where(path), written)
     if kind == "type_error":
-        mapped = known.MAPPINGS.get(dotted, "") if isinstance(value, dict) else ""
-        return Problem(dotted, error["msg"], expected, mapped or _retype(value, field), where(path), written)
+        return Problem(dotted, error["msg"], expected, _retype(value, field), where(path), written)
     is_number = kind.startswith("value_error.number") or kind == "value_error.const"
     what = "the value is out of range" if is_number else error["msg"]
     return Problem(dotted, what, expected, "choose another value", where(path), written)
@@ -160,7 +159,7 @@ def _retype(value: Any, field: Optional[ModelField]) -> str:
     if get_origin(annotation) is tuple:
         return "write a list: [first, second]" if isinstance(value, list) else f"write a list: [{inline(value)}]"
     if kinds.is_class(annotation, BaseModel):
-        return "put its keys in lines of their own, indented"
+        return "write its keys below it, indented; or as {key: value}"
     wants_texts = get_origin(annotation) is dict and get_args(annotation)[1] is str
     if wants_texts and isinstance(value, dict) and not all(isinstance(each, str) for each in value.values()):
         return "put each value in quotes, as YAML reads it as something else"
@@ -178,7 +177,7 @@ def _retype(value: Any, field: Optional[ModelField]) -> str:
     if wants_number and isinstance(value, str):
         return "write it without quotes, in digits"
     if value is None:
-        return "write a value, or remove the line for the default"
+        return "write a value, or leave it out for the default"
     return "write a value of that kind"
 
 

@@ -34,11 +34,7 @@ class _Machine(NamedTuple):
 
 
 def check_gpus(declaration: Declaration, target: str = "") -> Iterator[Problem]:
-    """Checks, before hours are spent on the steps before it, that training finds its GPUs.
-
-    Args:
-        target: Where the pipeline is to be deployed; empty if it runs on this machine.
-    """
+    """Checks, before hours are spent on the steps before it, that training finds its GPUs."""
     distribution = declaration.trainer.distribution
     for machine in _machines(declaration, target):
         depends = (machine.path, "deploy.nodes", "trainer.distribution.train")
@@ -78,11 +74,7 @@ def note_gpu(declaration: Declaration, target: str) -> Optional[str]:
 
 
 def note_machines(declaration: Declaration, target: str) -> Iterator[str]:
-    """Says what becomes of a cluster, and of accelerators, where that is less than it seems.
-
-    Args:
-        target: Where the pipeline is to be deployed.
-    """
+    """Says what becomes of a cluster, and of accelerators, where that is less than it seems."""
     deploy, processes = declaration.deploy or DeploySection(), sum(declaration.trainer.distribution.pods.values())
     if processes > 1 and not (_has_pods(deploy, target) or (target == VERTEX and deploy.vertex is not None)):
         instead = "deploy.vertex has a machine for each" if target == VERTEX else "the target tfjob has a pod for each"

@@ -22,7 +22,6 @@ _LAYOUT = (
     "of weights split among devices, which is not done here: put whole layers on named devices, by devices and layers, "
     "or cut the network into stages, by trainer.pipeline_parallel"
 )
-_OVERLAP = "no switch of TensorFlow's: packs overlap with what is left of the backward pass, so set bytes_per_pack"
 
 # Dotted path -> value -> why not.
 VALUES: dict[str, dict[str, str]] = {
@@ -52,7 +51,6 @@ MEASURED: dict[str, str] = {"trainer.precision": "float32,mixed_bfloat16", "trai
 
 # Dotted path, or the key alone if it means one thing everywhere -> why not.
 KEYS: dict[str, str] = {
-    f"{_TRAIN}.overlap": _OVERLAP,
     **dict.fromkeys((f"trainer.model_parallel.{key}" for key in ("mesh", "layout")), _LAYOUT),
     **dict.fromkeys((f"{_OPTIMIZER}.{key}" for key in ("use_ema", "ema_momentum", "ema_overwrite_frequency")), _LATER),
     f"{_OPTIMIZER}.relative_step": "of no effect in Keras 2: adafactor takes the smaller of the learning rate and "
@@ -82,11 +80,6 @@ KEYS: dict[str, str] = {
     ),
 }
 
-# A mapping where one value is, by dotted path -> what to write.
-MAPPINGS: dict[str, str] = {
-    f"{_TRAIN}.communication": f"write bytes_per_pack beside it, with no mapping around; overlap is {_OVERLAP}",
-}
-
 # Names of keys in other tools -> ours; by dotted path if the key alone is ambiguous.
 ALIASES: dict[str, str] = {
     "data.name": "data.dataset",
@@ -107,7 +100,6 @@ ALIASES: dict[str, str] = {
     "data_augmentation": "trainer.augment",
     "random_erasing": "cutout",
     "random_horizontal_flip": "random_flip",
-    "random_vertical_flip": "random_flip: {mode: vertical}",
     "parameter_servers": f"{_TRAIN}.ps",
     "num_ps": f"{_TRAIN}.ps",
     # TensorFlow's partitioners have min_shard_bytes, max_shard_bytes and num_shards.

@@ -34,11 +34,7 @@ def note_profile(declaration: Declaration) -> Iterator[str]:
 
 
 def note_runtime(declaration: Declaration, target: str = "") -> Iterator[str]:
-    """Yields what the user should know of the sections.
-
-    Args:
-        target: Where it is to be deployed; empty if it runs on this machine.
-    """
+    """Yields what the user should know of the sections."""
     if not declaration.trainer.gpu.is_declared:
         return
     deployed = note_gpu(declaration, target)
@@ -113,11 +109,7 @@ def _of_others(declaration: Declaration) -> Iterator[tuple[str, str]]:
 
 
 def note_data(declaration: Declaration, target: str) -> Iterator[str]:
-    """Says where the machine that compiles does not see the data: their files are not in the fingerprint then.
-
-    Args:
-        target: Where it is to be deployed.
-    """
+    """Says where the machine that compiles does not see the data: their files are not in the fingerprint then."""
     folder = declaration.data.data_dir
     # A TFJob looks its data up itself; the embedded digits are the same everywhere.
     if target not in TARGETS or folder is None or is_address(folder) or declaration.data.dataset == "digits":

@@ -103,11 +103,7 @@ def _twice(names: Sequence[str]) -> Iterator[str]:
 
 
 def long_sync(value: Any) -> Any:
-    """Writes a number of steps as a mapping: `4` is `{steps: 4}`.
-
-    Args:
-        value: What was declared; anything but a whole number is left as it is.
-    """
+    """Writes a number of steps as a mapping: `4` is `{steps: 4}`."""
     return {"steps": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 

@@ -33,11 +33,7 @@ class Toleration(Section):
 
 
 def placement(selector: Optional[dict[str, str]], tolerations: Optional[tuple[Toleration, ...]]) -> dict[str, Any]:
-    """Returns what a pod says of its node, in Kubernetes' words; empty if nothing.
-
-    Args:
-        selector: Labels that the node must have.
-    """
+    """Returns what a pod says of its node, in Kubernetes' words; empty if nothing."""
     made: dict[str, Any] = {}
     if selector:
         made["nodeSelector"] = dict(selector)

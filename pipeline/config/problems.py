@@ -13,13 +13,6 @@ from tfx_estimator.pipeline.base.text import one_line
 _MAX_VALUE = 80
 # The place of an override begins with this.
 OVERRIDE = "--set "
-# Advice that fits only files -> the one for overrides, which have no lines.
-_OF_FILES = {
-    "put its keys in lines of their own, indented": "write its keys as {key: value}",
-    "remove the line for the default": "leave it out for the default",
-    "remove the line": "leave it out",
-    "remove it": "leave it out",
-}
 
 
 @dataclass(frozen=True)
@@ -48,13 +41,10 @@ class Problem:
         """Returns what to do next; where an override is wrong, that is what to correct, and no line of a file."""
         if not self.todo or not self.where.startswith(OVERRIDE) or OVERRIDE in self.todo:
             return self.todo
-        todo = self.todo
-        for of_files, words in _OF_FILES.items():
-            todo = todo.replace(of_files, words)
         written = self.where[len(OVERRIDE) :].partition("=")[0].strip()
         # A section may be there by an override of one of its keys. An item of a list has no override of its own.
         key = written if written.startswith(f"{self.path}.") else re.split(r"[.][0-9]", self.path)[0]
-        return f"in {OVERRIDE}{key}=VALUE: {todo}"
+        return f"in {OVERRIDE}{key}=VALUE: {self.todo}"
 
     def __str__(self) -> str:
         head = self.path + (f": {shorten(self.value)}" if self.value else "") if self.path else ""
@@ -71,7 +61,6 @@ def to_error(problems: Sequence[Problem], source: str, target: str = "", notes: 
 
     Args:
         source: The preset or file, as the user named it.
-        target: Where the pipeline is to be deployed; empty if it runs on this machine.
     """
     count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
     text = "\n\n".join(f"  {line}".replace("\n", "\n  ") for line in map(str, problems))

@@ -8,7 +8,7 @@ from typing import Any, Optional
 from pydantic.v1 import BaseModel, Extra, Field, validator
 from pydantic.v1.fields import ModelField
 
-from tfx_estimator.pipeline.config.kinds import reject
+from tfx_estimator.pipeline.config.kinds import is_class, reject
 
 # More is a slip of the finger, and past 2**63 an overflow.
 MAX_STEPS = 1_000_000_000
@@ -41,8 +41,9 @@ class Section(BaseModel):
 
     @validator("*", pre=True)
     def _of_its_kind(cls, value: Any, field: ModelField) -> Any:  # noqa: N805
-        if value is None and field.allow_none:
-            return value
+        if value is None and (field.allow_none or is_class(field.outer_type_, BaseModel)):
+            # A section whose lines are all commented out is null in YAML: take it for its defaults.
+            return None if field.allow_none else {}
         if reason := reject(value, field.outer_type_):
             raise TypeError(reason)
         return value

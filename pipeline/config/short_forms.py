@@ -66,11 +66,7 @@ _SHORT: dict[str, Callable[[Any], Any]] = {
 
 
 def expand(values: dict[str, Any], lines: dict[Path, int]) -> None:
-    """Writes the long forms in the place of the short ones, in place.
-
-    Args:
-        lines: The line of each key, by its path; those of the long forms are added.
-    """
+    """Writes the long forms in the place of the short ones, in place."""
     for dotted, lengthen in _SHORT.items():
         path = tuple(dotted.split("."))
         section, key = _find(values, path[:-1]), path[-1]

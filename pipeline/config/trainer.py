@@ -221,7 +221,7 @@ class TrainerSection(Section):
 
     @property
     def loss_options(self) -> dict[str, Any]:
-        """Arguments of `model_fn.loss.classification_loss` in training, where class weights are by label."""
+        """Arguments of `classification_loss` in training, where class weights are by label."""
         return {"label_smoothing": self.label_smoothing, "class_weights": tuple(self.class_weights or ())}
 
     def steps_of(self, examples: int) -> int:

@@ -30,12 +30,7 @@ def named_code(declaration: Declaration) -> dict[str, str]:
 
 
 def check_travel(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> Iterator[Problem]:
-    """Finds what of the user's own code cannot travel to where the pipeline, or its training, runs.
-
-    Args:
-        search_paths: Folders where the user's modules are looked for before `sys.path`.
-        target: Where the pipeline is to be deployed; empty if it runs on this machine.
-    """
+    """Finds what of the user's own code cannot travel to where the pipeline, or its training, runs."""
     code = _travelling(declaration, target)
     together: list[str] = []
     seen: set[str] = set()
@@ -59,12 +54,7 @@ def check_travel(declaration: Declaration, search_paths: Sequence[str], target: 
 
 
 def note_travel(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> Iterator[str]:
-    """Says what the image must have beside this project.
-
-    Args:
-        search_paths: Folders where the user's modules are looked for before `sys.path`.
-        target: Where the pipeline is to be deployed; empty if it runs on this machine.
-    """
+    """Says what the image must have beside this project."""
     code = _travelling(declaration, target).values()
     needs = [find_needs(each, search_paths) for each in code]
     installed = {need.module: need for each in needs for need in each.installed}

@@ -59,11 +59,7 @@ _MOST = 12
 
 
 def check_tune(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem]:
-    """Checks the section, and values of each range by the declaration's own checks.
-
-    Args:
-        search_paths: Folders where the user's modules are looked for before `sys.path`.
-    """
+    """Checks the section, and values of each range by the declaration's own checks."""
     tune = declaration.tune
     if tune is None:
         return []
@@ -246,7 +242,6 @@ def problems_with(
     """Returns what is wrong with a declaration that has other values.
 
     Args:
-        search_paths: Folders where the user's modules are looked for before `sys.path`.
         known: What is wrong without them; None is found out.
     """
     values, problems = put(declaration.dict(), tuned)

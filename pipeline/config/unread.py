@@ -40,7 +40,6 @@ def find_unread(declaration: Declaration, declared: Iterable[str], search_paths:
 
     Args:
         declared: Dotted paths of those that are written down, not defaults.
-        search_paths: Folders where the user's modules are looked for before `sys.path`.
 
     Yields:
         Those that have none; nothing where the text cannot tell.

@@ -20,11 +20,7 @@ _SECTION = "trainer"
 
 @dataclass(frozen=True)
 class Variation:
-    """One combination of values.
-
-    Args:
-        overrides: `key.path=value` each, as of `--set`.
-    """
+    """One combination of values."""
 
     overrides: tuple[str, ...] = ()
 
@@ -69,7 +65,6 @@ def check_not_set(overrides: Sequence[str], variation: Variation) -> None:
     """Refuses values that would be lost: what is varied is set last.
 
     Args:
-        overrides: `key.path=value` each, of `--set`.
         variation: Any of those that `parse_variations` returned.
 
     Raises:
@@ -86,11 +81,7 @@ def check_not_set(overrides: Sequence[str], variation: Variation) -> None:
 
 
 def reworded(error: DeclarationError, variation: Variation) -> DeclarationError:
-    """Returns the error of a declaration under a variation, which knows no option but `--set`.
-
-    Args:
-        error: As `load` raises it.
-    """
+    """Returns the error of a declaration under a variation, which knows no option but `--set`."""
     # The rest of the message is advice for a file.
     what = error.what.partition("\n\n  then: ")[0]
     for override in variation.overrides:

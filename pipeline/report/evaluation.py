@@ -60,8 +60,8 @@ def evaluate(data: DataSet, predictions: Predictions) -> Evaluation:
         _rows(names, matrix) if numbered else [],
         "" if numbered else draw_matrix(matrix),
         [
-            (names[each.label], names[each.predicted], each.count, each.count / matrix[each.label].sum())
-            for each in most_confused(matrix)
+            (names[label], names[other], count, count / matrix[label].sum())
+            for label, other, count in most_confused(matrix)
         ],
         calibration,
         draw_reliability(calibration),

@@ -35,15 +35,6 @@ class Calibration:
     ece: float  # expected calibration error: the mean distance between both, weighted by examples; 0 to 1
 
 
-@dataclass(frozen=True)
-class Confused:
-    """Examples of one class that were taken for another."""
-
-    label: int
-    predicted: int
-    count: int
-
-
 def confusion(labels: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
     """Counts examples by true class (row) and predicted class (column); int64 [classes, classes]."""
     return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
@@ -67,12 +58,12 @@ def score_classes(matrix: np.ndarray) -> list[ClassScore]:
     return found
 
 
-def most_confused(matrix: np.ndarray, most: int = 10) -> list[Confused]:
-    """Returns the pairs of classes that are mixed up most often, the most frequent first."""
+def most_confused(matrix: np.ndarray, most: int = 10) -> list[tuple[int, int, int]]:
+    """Returns which class was taken for which other one most often, and how often, the most frequent first."""
     wrong = matrix - np.diag(np.diag(matrix))
     order = np.argsort(-wrong, axis=None, kind="stable")[:most]
     pairs = [(int(index) // len(matrix), int(index) % len(matrix)) for index in order]
-    return [Confused(label, other, int(wrong[label, other])) for label, other in pairs if wrong[label, other]]
+    return [(label, other, int(wrong[label, other])) for label, other in pairs if wrong[label, other]]
 
 
 def calibrate(labels: np.ndarray, probabilities: np.ndarray) -> Calibration:

@@ -89,11 +89,7 @@ def _follow(target: str, search_paths: Sequence[str], seen: set[str]) -> Iterato
 
 
 def modules_named(found: Import, search_paths: Sequence[str]) -> Iterator[str]:
-    """Yields the dotted names of all modules that an import may run: of the packages around it, and of what it takes.
-
-    Args:
-        search_paths: Folders to look for modules in before `sys.path`.
-    """
+    """Yields the names of all modules that an import may run: of the packages around it, and of what it takes."""
     yield from _with_parents(found.name)
     taken: Iterable[str] = found.taken
     if "*" in found.taken:
@@ -109,7 +105,6 @@ def find_root(target: str, search_paths: Sequence[str] = ()) -> tuple[Module, tu
 
     Args:
         target: One of `fingerprint_source`'s.
-        search_paths: Folders to look for modules in before `sys.path`.
 
     Returns:
         The module, by its full name where it lies in a package; and the folders to look in.

@@ -25,11 +25,7 @@ def argument_names(arguments: ast.arguments) -> list[str]:
 
 
 def find_arguments(target: str, search_paths: Sequence[str] = ()) -> ast.arguments | None:
-    """Returns the arguments of `package.module:function`; None if the text cannot tell them: see `find_function`.
-
-    Args:
-        search_paths: Folders that are searched before `sys.path`.
-    """
+    """Returns the arguments of `package.module:function`; None if the text cannot tell them: see `find_function`."""
     function = find_function(target, search_paths)
     return function.args if function is not None else None
 
@@ -39,9 +35,6 @@ def find_function(target: str, search_paths: Sequence[str] = ()) -> ast.Function
 
     It cannot if the name is assigned or imported, is a class, has a decorator, or is defined more than once; or if the
     module is not there, or is no Python source.
-
-    Args:
-        search_paths: Folders that are searched before `sys.path`.
     """
     module_name, _, name = target.partition(":")
     module = find_module(module_name, search_paths)
@@ -85,7 +78,6 @@ def params_read(target: str, search_paths: Sequence[str] = ()) -> set[Keys] | No
 
     Args:
         target: `package.module:function`.
-        search_paths: Folders that are searched before `sys.path`.
 
     Returns:
         The keys, none for a function without such an argument. None if the text cannot tell: what is handed on,

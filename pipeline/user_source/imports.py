@@ -40,11 +40,7 @@ def parse(data: bytes) -> ast.Module | None:
 
 
 def imports(tree: ast.Module, module: Module) -> Iterator[Import]:
-    """Yields what a module's text may import, anywhere in it.
-
-    Args:
-        module: Where it stands.
-    """
+    """Yields what a module's text may import, anywhere in it."""
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, False)]
     while waiting:
         node, is_needed, is_guarded = waiting.pop()

@@ -53,9 +53,6 @@ def find_needs(target: str, search_paths: Sequence[str] = ()) -> Needs:
 
     What may be missing is not counted: in `try` or `if`, in a function, and in what is imported in such a place only.
 
-    Args:
-        target: As of `fingerprint_source`.
-
     Raises:
         DeclarationError: There is no such module or file.
     """

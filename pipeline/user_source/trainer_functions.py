@@ -58,7 +58,6 @@ def read_run_fn(target: str, search_paths: Sequence[str] = ()) -> RunFn:
 
     Args:
         target: `package.module:function`, or the path of a module file.
-        search_paths: Folders where modules are looked for before `sys.path`.
 
     Returns:
         What was found; nothing, if there is no text.

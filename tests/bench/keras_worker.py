@@ -101,11 +101,11 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
     from tests.bench import ours
     from tfx_estimator.components.trainer import seeds
     from tfx_estimator.components.trainer.keras import drivers
-    from tfx_estimator.components.trainer.keras.agreement import Agreement
     from tfx_estimator.components.trainer.keras.curves import Curves
     from tfx_estimator.components.trainer.keras.model import ModelMaker
     from tfx_estimator.components.trainer.keras.saver import Saver
     from tfx_estimator.components.trainer.keras.watch import Watch
+    from tfx_estimator.components.trainer.observers import Reporter
     from tfx_estimator.components.trainer.protocol.events import ProgressWriter
     from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
     from tfx_estimator.components.trainer.task import runtime
@@ -131,13 +131,12 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
     saver = Saver(model, folder, section.keep_checkpoint_max, TaskSpec(CHIEF, 0, 1))
     progress = ProgressWriter(os.path.join(folder, "progress.jsonl"))
     watch = Measured(
-        section=section,
-        saver=saver,
-        curves=Curves(folder),
-        progress=progress,
-        stop_file=os.path.join(folder, "stop"),
+        section,
+        saver,
+        strategy,
+        os.path.join(folder, "stop"),
         at_once=section.steps_per_execution,
-        agreement=Agreement(strategy),
+        observers=[Reporter(progress, section.train_steps), Curves(folder, section.report_steps)],
     )
     watch.begin(0)
     if side.endswith("keras_custom_loop"):
@@ -154,7 +153,7 @@ def _train_estimator(slices: Slices, side: str, case: Case, prepared: dict[str, 
 
     from tests.bench import ours
     from tfx_estimator.components.trainer import seeds
-    from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
+    from tfx_estimator.components.trainer.estimator import patches
     from tfx_estimator.components.trainer.task import runtime
 
     class Hook(tf.compat.v1.train.SessionRunHook):
@@ -170,7 +169,7 @@ def _train_estimator(slices: Slices, side: str, case: Case, prepared: dict[str, 
 
     # As a training task does.
     runtime.apply(declared.trainer, declared.trainer.spinning)
-    tensorflow_fixes.apply()
+    patches.apply(patches.PATCHES)
     seeds.apply(declared.trainer)
     spec = ours.trainer_spec(prepared, tempfile.mkdtemp(), case.batch_size, _STEPS, declared)
     input_fn = spec["train_spec"].input_fn

@@ -30,7 +30,7 @@ def measure(microbatches: int) -> dict[str, Any]:
     from tfx_estimator.components.trainer.profiling.bubble import find_bubbles
     from tfx_estimator.model_fn.division import find_division
     from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+    from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
     from tfx_estimator.model_fn.strategies import configure_devices
     from tfx_estimator.pipeline.config.parallel import PipelineParallel
     from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -53,7 +53,7 @@ def measure(microbatches: int) -> dict[str, Any]:
     with division.used(network) if division else contextlib.nullcontext():
         network(tf.zeros([1, *SHAPE]))
     model = KerasClassifier(network, section, division)
-    model.compile(optimizer=make_keras_optimizer(section.optimizer, 100))
+    model.compile(optimizer=DeclaredOptimizer(section.optimizer, 100))
     images = tf.random.normal([BATCH, *SHAPE])
     labels = tf.random.uniform([BATCH], maxval=CLASSES, dtype=tf.int64)
     step = tf.function(lambda: model.train_step(({"image": images}, labels)))

@@ -168,9 +168,9 @@ def train(
         tutorial.make_estimator(model_dir).train(tutorial.make_input_fn(data_dir), hooks=hooks)
         return
     from tests.bench import ours
-    from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
+    from tfx_estimator.components.trainer.estimator import patches
 
-    tensorflow_fixes.apply()  # as a training task does
+    patches.apply(patches.PATCHES)  # as a training task does
     spec = ours.trainer_spec(prepared, model_dir, batch_size, 1_000_000)
     input_fn = spec["train_spec"].input_fn
     if side == "constant":
@@ -189,8 +189,8 @@ def _supervised() -> list[Any]:
     import threading
     import time
 
-    from tfx_estimator.components.trainer.estimator.hooks import TrainingProgressHook
-    from tfx_estimator.components.trainer.estimator.task_hooks import FailFastHook, StopHook
+    from tfx_estimator.components.trainer.estimator.hooks import ObserverHook, StopRequest
+    from tfx_estimator.components.trainer.observers import Reporter
     from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter, beat
 
     folder = tempfile.mkdtemp()
@@ -209,7 +209,7 @@ def _supervised() -> list[Any]:
 
     threading.Thread(target=supervise, daemon=True).start()
     progress = ProgressWriter(path)
-    return [TrainingProgressHook(progress, None), StopHook(os.path.join(folder, "stop"), progress), FailFastHook()]
+    return [ObserverHook([Reporter(progress, None), StopRequest(os.path.join(folder, "stop"))], in_step=True)]
 
 
 def run_pipeline(side: str, data_dir: Optional[str], floats: str, batch_size: int, steps: int) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import tensorflow as tf
 from tfx_estimator import bring_back_estimator
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
 from tfx_estimator.model_fn.networks import cifar_cnn
+from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 BATCH, STEPS = 4096, 3
@@ -55,7 +55,7 @@ def with_keras(batch: int, parts: int) -> None:
     model = cifar_cnn(10)
     model.build((None, 32, 32, 3))
     classifier = KerasClassifier(model, section)
-    classifier.compile(optimizer=make_keras_optimizer(section.optimizer, STEPS))
+    classifier.compile(optimizer=DeclaredOptimizer(section.optimizer, STEPS))
     classifier.fit(batches(batch), steps_per_epoch=STEPS, verbose=0)
 
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tests.equivalence.train_layers import SECTIONS
 from tests.equivalence.train_recipes import with_estimator, with_keras
-from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
+from tfx_estimator.components.trainer.estimator import patches
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
 
 # Of a batch of 16, or of 8 on each of two devices: neither divides by 3.
@@ -71,7 +71,7 @@ def main(folder: str, case: str) -> None:
     """Trains a case, and saves the weights of each to `CASE.PATH.STRATEGY.npz`, and of whole batches to `CASE.npz`."""
     tf.get_logger().setLevel("ERROR")
     configure_devices(*SECTIONS.values())
-    tensorflow_fixes.apply()
+    patches.apply(patches.PATCHES)
     built = {name: make_strategy(section) for name, section in SECTIONS.items()}
     recipe, network = CASES[case]
     np.savez(Path(folder) / f"{case}.npz", *with_estimator(recipe, None, f"{folder}/{case}", **network))

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tests.equivalence.conftest import read_losses, read_weights
 from tests.equivalence.user.own_networks import in_float64
-from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
+from tfx_estimator.components.trainer.estimator import patches
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
@@ -74,7 +74,7 @@ def main(folder: str) -> None:
     """Trains all cases."""
     tf.get_logger().setLevel("ERROR")
     configure_devices(*SECTIONS.values())
-    tensorflow_fixes.apply()
+    patches.apply(patches.PATCHES)
     built = {name: make_strategy(section) for name, section in SECTIONS.items()}
     for case, (_, strategies, _) in CASES.items():
         for strategy in strategies:

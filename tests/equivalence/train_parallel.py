@@ -20,12 +20,11 @@ from tensorflow.python.eager import context
 from tests.equivalence.conftest import read_weights
 from tests.equivalence.train_recipes import BATCH, SHAPE, WEIGHTS, data
 from tests.equivalence.user.own_networks import in_float64
-from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
-from tfx_estimator.model_fn.classifier import make_model_fn
+from tfx_estimator.components.trainer.estimator import patches
+from tfx_estimator.model_fn.classifier import make_model_fn, make_run_config
 from tfx_estimator.model_fn.division import find_division
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
-from tfx_estimator.model_fn.run_config import make_run_config
+from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.strategies import configure_devices
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
@@ -127,7 +126,7 @@ def with_keras(section: TrainerSection) -> tuple[list[np.ndarray], dict[str, lis
     if division:
         division.check(network)
     model = KerasClassifier(network, section, division)
-    model.compile(optimizer=make_keras_optimizer(section.optimizer, STEPS))
+    model.compile(optimizer=DeclaredOptimizer(section.optimizer, STEPS))
     step = tf.function(lambda *batch: model.train_step(batch))
     ran: dict[str, list[str]] = {}
     for number, batch in zip(range(STEPS), data(BATCH)):
@@ -147,7 +146,7 @@ def main(folder: str, *names: str) -> None:
     tf.get_logger().setLevel("ERROR")
     sys.path.insert(0, str(Path(__file__).parent / "user"))
     configure_devices(cpus=3)
-    tensorflow_fixes.apply()
+    patches.apply(patches.PATCHES)
     for name in names:
         _train(folder, name)
 

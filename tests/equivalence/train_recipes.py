@@ -17,10 +17,10 @@ import tensorflow as tf
 from tests.equivalence.conftest import read_weights
 from tests.equivalence.train_layers import SECTIONS
 from tests.equivalence.user.own_networks import constrained, in_float64
-from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
+from tfx_estimator.components.trainer.estimator import patches
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
@@ -125,7 +125,7 @@ def with_keras(
         model = in_float64(2, network=network, **options)
         model.build((None, *SHAPE))
         classifier = KerasClassifier(model, section)
-        classifier.compile(optimizer=make_keras_optimizer(section.optimizer, STEPS))
+        classifier.compile(optimizer=DeclaredOptimizer(section.optimizer, STEPS))
     run = tf.function(lambda *batch: strategy.run(classifier.train_step, args=(batch,)))
     replicas = strategy.num_replicas_in_sync
     batches = iter(strategy.distribute_datasets_from_function(lambda context: data(BATCH // replicas)))
@@ -143,7 +143,7 @@ def main(folder: str, *names: str) -> None:
     """
     tf.get_logger().setLevel("ERROR")
     configure_devices(*SECTIONS.values())
-    tensorflow_fixes.apply()
+    patches.apply(patches.PATCHES)
     for strategy, section in SECTIONS.items():
         built = make_strategy(section)
         for name in names:

@@ -219,14 +219,14 @@ def test_a_functional_network_may_regularise_what_its_layers_put_out(tmp_path, p
     import tensorflow as tf
 
     from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+    from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
     trained = estimator(_regularised_outputs, tmp_path, gradient_accumulation=parts).train(input_fn, steps=5)
     optimizer = params()["optimizer"]
     section = TrainerSection(train_steps=10, global_batch_size=24, optimizer=optimizer)
     keras = KerasClassifier(_regularised_outputs(3), section)
-    keras.compile(make_keras_optimizer(section.optimizer, 10))
+    keras.compile(DeclaredOptimizer(section.optimizer, 10))
     step = tf.function(keras.train_step)
     for _ in range(5):
         step(({"image": tf.constant(IMAGES)}, tf.constant(LABELS)))

@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 from tfx_estimator.model_fn.classifier import make_model_fn
-from tfx_estimator.model_fn.compiling import tried_for
+from tfx_estimator.model_fn.compiling import refuse_talking
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
 from tfx_estimator.model_fn.layers import StatelessDropout, SynchronizedBatchNormalization
+from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -49,7 +49,7 @@ def _keras(xla, parts, norm=None):
     model = KerasClassifier(_network(norm=norm), section)
     data = tf.nest.map_structure(tf.constant, _batch())
     model(data[0])
-    optimizer = make_keras_optimizer(Optimizer.parse_obj(SGD), 9)
+    optimizer = DeclaredOptimizer(Optimizer.parse_obj(SGD), 9)
     optimizer._create_all_weights(model.trainable_variables)
     model.compile(optimizer=optimizer)
     step = tf.function(model.train_step).get_concrete_function(data)
@@ -127,29 +127,16 @@ NORMS = {
 }
 
 
-@pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("norm", NORMS)
-def test_a_layer_that_would_add_up_over_replicas_is_found_by_a_trial_that_has_one(norm, parts):
-    with tried_for(2), pytest.raises(UserCodeError, match=r"adds up over all replicas, 'norm' \(\w*Normalization\)"):
-        _keras(True, parts, NORMS[norm]())
-    # One replica is to train, or nothing is compiled.
-    with tried_for(1):
-        assert _keras(True, parts, NORMS[norm]())[2]
-    with tried_for(2):
-        assert not _keras(False, parts, NORMS[norm]())[2]
-
-
-def test_it_is_found_in_an_estimator_too(tmp_path):
-    def make(num_classes):
-        return _network(num_classes, SynchronizedBatchNormalization(name="norm"))
-
-    with tried_for(2), pytest.raises(UserCodeError, match="adds up over all replicas, 'norm'"):
-        _estimator(True, 1, tmp_path, make)
+def test_a_layer_that_adds_up_over_replicas_is_refused_where_there_are_several(norm):
+    refuse_talking(_network(norm=NORMS[norm]()), replicas=1)
+    with pytest.raises(UserCodeError, match=r"layer 'norm' \(\w*Normalization\) of the network adds up over all"):
+        refuse_talking(_network(norm=NORMS[norm]()), replicas=2)
 
 
 @pytest.mark.parametrize("trainable", [True, False])
 def test_a_layer_that_adds_nothing_up_is_compiled(trainable):
     """Keras's own, of each replica by itself; and one that is frozen."""
     norm = tf.keras.layers.BatchNormalization() if trainable else SynchronizedBatchNormalization(trainable=False)
-    with tried_for(2):
-        assert _keras(True, 1, norm)[2]
+    refuse_talking(_network(norm=norm), replicas=2)
+    assert _keras(True, 1, norm)[2]

@@ -43,7 +43,7 @@ def _network(tf):
 def _train(tf, strategy, eagerly: bool):
     from tfx_estimator.components.trainer.keras.drivers import make_execute
     from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+    from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
     tf.keras.utils.set_random_seed(3)
@@ -52,7 +52,7 @@ def _train(tf, strategy, eagerly: bool):
     )
     with strategy.scope():
         classifier = KerasClassifier(_network(tf), section)
-        optimizer = make_keras_optimizer(section.optimizer, STEPS)
+        optimizer = DeclaredOptimizer(section.optimizer, STEPS)
         optimizer._create_all_weights(classifier.trainable_variables)
         classifier.compile(optimizer=optimizer)
     random = np.random.default_rng(5)
@@ -92,7 +92,7 @@ def test_labels_may_be_a_column_as_tfx_examples_have_them():
     import tensorflow as tf
 
     from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+    from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
     section = TrainerSection(train_steps=1, global_batch_size=EXAMPLES, optimizer={"name": "sgd"})
@@ -102,7 +102,7 @@ def test_labels_may_be_a_column_as_tfx_examples_have_them():
     for shape in ([EXAMPLES], [EXAMPLES, 1]):
         tf.keras.utils.set_random_seed(3)
         classifier = KerasClassifier(_network(tf), section)
-        optimizer = make_keras_optimizer(section.optimizer, 1)
+        optimizer = DeclaredOptimizer(section.optimizer, 1)
         optimizer._create_all_weights(classifier.trainable_variables)
         classifier.compile(optimizer=optimizer)
         batch = {"x": tf.constant(rows)}, tf.constant(labels.reshape(shape))

@@ -11,6 +11,13 @@ from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 pytestmark = pytest.mark.unit
 
 SHAPES = {"image": [4, 4, 1], "mean": [1]}
+_PARAMS = {
+    "num_classes": 3,
+    "train_steps": 1,
+    "global_batch_size": 2,
+    "seed": 1,
+    "optimizer": {"name": "sgd", "learning_rate": 0.1, "schedule": "constant"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -293,25 +300,58 @@ def test_probabilities_and_nothing_to_train_are_refused_on_every_path(tf, monkey
 def test_a_network_of_a_graph_alone_with_nothing_to_train_is_refused_there(tf, tmp_path, last):
     from tfx_estimator.model_fn.classifier import make_model_fn
 
-    params = {"num_classes": 3, "train_steps": 1, "global_batch_size": 2, "seed": 1}
-    params["optimizer"] = {"name": "sgd", "learning_rate": 0.1, "schedule": "constant"}
-    estimator = tf.estimator.Estimator(make_model_fn(_ends(tf, last)), str(tmp_path), params=params)
+    estimator = tf.estimator.Estimator(make_model_fn(_ends(tf, last)), str(tmp_path), params=_PARAMS)
     batch = {"image": tf.zeros([2, 4, 4, 1]).numpy()}, np.zeros(2, np.int64)
     with pytest.raises(UserCodeError, match="no variable of the network is trainable"):
         estimator.train(lambda: tf.data.Dataset.from_tensors(batch), steps=1)
 
 
-def test_a_compiled_model_is_refused_in_parts(tf, monkeypatch):
+def _of_type(tf, form, dtype):
+    layers = tf.keras.layers
+    end = [layers.Rescaling(1 / 255), layers.Flatten(), layers.Dense(3)]
+    image = tf.keras.Input([4, 4, 1], name="pixels", dtype=dtype)
+    if form == "sequential":
+        return tf.keras.Sequential([image, *end])
+    found = image
+    for layer in end:
+        found = layer(found)
+    return tf.keras.Model({"image": image} if form == "dict" else image, found)
+
+
+@pytest.mark.parametrize("path", ["keras", "keras, compiled", "estimator"])
+@pytest.mark.parametrize("form", ["functional", "dict", "sequential"])
+def test_one_of_integers_is_refused_for_features_of_floats(tf, monkeypatch, tmp_path, form, path):
     from tfx_estimator.components.trainer.keras import model
+    from tfx_estimator.model_fn.classifier import make_model_fn
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-    def compiled(num_classes):
-        network = tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(num_classes)])
-        network.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return network
+    def network(num_classes):
+        made = _of_type(tf, form, "uint8")
+        if "compiled" in path:
+            made.compile("sgd", "sparse_categorical_crossentropy")
+        return made
 
     spec = {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
-    monkeypatch.setattr(model, "find_function", lambda _: compiled)
-    section = TrainerSection(model="own:compiled", train_steps=1, gradient_accumulation=2)
-    with pytest.raises(UserCodeError, match="'own:compiled' returns a compiled model: its batches would stay whole"):
-        model.ModelMaker(section, 3, spec).make()
+    maker = model.ModelMaker(TrainerSection(model="own:network", train_steps=1), 3, spec)
+    monkeypatch.setattr(model, "find_function", lambda _: network)
+    estimator = tf.estimator.Estimator(make_model_fn(network), str(tmp_path), params=_PARAMS)
+    batch = {"image": np.ones([2, 4, 4, 1], np.float32)}, np.zeros(2, np.int64)
+    look = {
+        "keras": maker.make,
+        "keras, compiled": maker.make,
+        "estimator": lambda: estimator.train(lambda: tf.data.Dataset.from_tensors(batch), steps=1),
+    }[path]
+    with pytest.raises(UserCodeError, match=r"the model's input \w+ is of uint8, and its feature of float32") as caught:
+        look()
+    assert caught.value.todo == "make the Input without dtype='uint8'; or have the preprocessing_fn return uint8"
+
+
+@pytest.mark.parametrize(
+    ("declared", "given"), [("float32", "uint8"), ("uint8", "uint8"), ("int32", "uint8"), ("float16", "float32")]
+)
+@pytest.mark.parametrize("form", ["functional", "dict", "sequential"])
+def test_any_other_is_called(tf, form, declared, given):
+    from tfx_estimator.model_fn.keras_model import build
+
+    spec = {"image": tf.io.FixedLenFeature([4, 4, 1], getattr(tf, given))}
+    assert build(_of_type(tf, form, declared), spec).shape == [1, 3]

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
 from tfx_estimator.model_fn.networks import cifar_resnet9, mnist_cnn
+from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.precision import LossScale, all_finite, require_declared, use
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.optimizer import Optimizer
@@ -96,7 +96,7 @@ def _trained(scale, steps=1, **values):
     section = _section(precision="mixed_float16", optimizer=Optimizer(name="adam", schedule="constant"), **values)
     model = KerasClassifier(_tiny(10), section)
     model(_batch()[0])
-    model.compile(make_keras_optimizer(section.optimizer, 10, loss_scale=scale))
+    model.compile(DeclaredOptimizer(section.optimizer, 10, loss_scale=scale))
     model.optimizer._create_all_weights(model.trainable_variables)
     before = [each.numpy() for each in (*model.weights, *model.optimizer.weights[1:])]
     step = tf.function(model.train_step)
@@ -128,7 +128,7 @@ def test_the_scale_falls_until_training_goes_on_and_a_checkpoint_holds_it(tmp_pa
     assert any(not np.array_equal(one, other) for one, other in zip(before, after))
     path = tf.train.Checkpoint(optimizer=model.optimizer).write(str(tmp_path / "kept"))
     other = LossScale()
-    restored = make_keras_optimizer(Optimizer(name="adam"), 10, loss_scale=other)
+    restored = DeclaredOptimizer(Optimizer(name="adam"), 10, loss_scale=other)
     tf.train.Checkpoint(optimizer=restored).restore(path)
     assert (float(other.value), int(other.skipped)) == (float(scale.value), skipped)
 
@@ -224,32 +224,6 @@ def test_a_precision_that_a_network_function_sets_by_itself_is_to_be_declared(de
     assert todo in str(caught.value)
 
 
-@pytest.mark.parametrize("declared", ["float32", "mixed_bfloat16", "mixed_float16"])
-def test_a_layer_that_asks_for_float16_by_itself_is_refused_where_no_loss_is_scaled(declared):
-    use(declared)
-    half = tf.keras.layers.Dense(4, dtype="mixed_float16", name="half")
-    whole = tf.keras.layers.Dense(10, dtype="float32")
-    # One within another as well.
-    network = tf.keras.Sequential([tf.keras.Sequential([half]), whole])
-    if declared == "mixed_float16":
-        require_declared(declared, network)
-        return
-    with pytest.raises(UserCodeError, match=f"the layer 'half' .* float16, and trainer.precision is {declared}"):
-        require_declared(declared, network)
-
-
-def test_what_is_before_all_that_is_trained_may_compute_in_float16():
-    use("float32")
-    inputs = tf.keras.Input([4], dtype="float16")
-    frozen = tf.keras.layers.Dense(4, dtype="mixed_float16", trainable=False)
-    scaled = tf.keras.layers.Rescaling(0.5, dtype="float16")(inputs)
-    network = tf.keras.Model(inputs, tf.keras.layers.Dense(10, name="head")(frozen(scaled)))
-    require_declared("float32", network)
-    frozen.trainable = True
-    with pytest.raises(UserCodeError, match="computes in float16"):
-        require_declared("float32", network)
-
-
 @pytest.mark.parametrize("network", [_tiny, _sets("mixed_bfloat16")], ids=["declared", "set_as_declared"])
 def test_an_estimator_evaluates_and_serves_in_float32(tmp_path, network):
     features, labels = (tf.nest.map_structure(lambda each: each.numpy(), part) for part in _batch())
@@ -341,5 +315,5 @@ def test_a_compiled_models_own_precision_is_scaled_once_and_by_keras(tmp_path):
     # What it is given is cast by its own layers alone.
     assert model.compute_dtype == "float32"
     network = KerasClassifier(_tiny(10), _section())
-    network.compile(make_keras_optimizer(Optimizer(name="sgd"), 10))
+    network.compile(DeclaredOptimizer(Optimizer(name="sgd"), 10))
     assert not isinstance(network.optimizer, tf.keras.mixed_precision.LossScaleOptimizer)

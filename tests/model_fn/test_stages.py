@@ -120,7 +120,7 @@ def test_the_losses_that_layers_list_are_those_of_the_whole_network():
 
     from tfx_estimator.model_fn.division import find_division
     from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+    from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
     layers, l2 = tf.keras.layers, tf.keras.regularizers.L2(0.01)
@@ -152,7 +152,7 @@ def test_the_losses_that_layers_list_are_those_of_the_whole_network():
         network = make()
         network.build((None, 2))
         model = KerasClassifier(network, section, division)
-        model.compile(optimizer=make_keras_optimizer(section.optimizer, 9))
+        model.compile(optimizer=DeclaredOptimizer(section.optimizer, 9))
         values = tf.function(model.train_step)(batch)
         found.append([*map(float, values.values()), *(each.numpy() for each in model.trainable_variables)])
     for whole, divided in zip(*found):

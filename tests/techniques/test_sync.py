@@ -49,11 +49,11 @@ def test_the_outer_momentum_goes_on_in_the_direction_of_the_last_averagings():
     import tensorflow as tf
 
     from tfx_estimator.model_fn.averaging import Averaging
-    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+    from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
     from tfx_estimator.pipeline.config.optimizer import Optimizer
 
     model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1, use_bias=False)])
-    model.compile(optimizer=make_keras_optimizer(Optimizer(name="sgd"), 10))
+    model.compile(optimizer=DeclaredOptimizer(Optimizer(name="sgd"), 10))
     (weight,) = model.trainable_variables
     weight.assign([[1.0]])
     model.optimizer._create_all_weights([weight])
@@ -80,12 +80,12 @@ def test_an_averaged_weight_keeps_its_constraint(momentum):
     import tensorflow as tf
 
     from tfx_estimator.model_fn.averaging import Averaging
-    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+    from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
     from tfx_estimator.pipeline.config.optimizer import Optimizer
 
     dense = tf.keras.layers.Dense(1, use_bias=False, kernel_constraint=tf.keras.constraints.UnitNorm())
     model = tf.keras.Sequential([tf.keras.Input((2,)), dense])
-    model.compile(optimizer=make_keras_optimizer(Optimizer(name="sgd"), 10))
+    model.compile(optimizer=DeclaredOptimizer(Optimizer(name="sgd"), 10))
     (weight,) = model.trainable_variables
     weight.assign([[1.0], [0.0]])
     model.optimizer._create_all_weights([weight])

@@ -76,10 +76,10 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
     import tensorflow as tf
 
     from tfx_estimator.components.trainer.keras import drivers
-    from tfx_estimator.components.trainer.keras.agreement import Agreement
+    from tfx_estimator.components.trainer.keras.watch import mean_over_tasks
     from tfx_estimator.model_fn.averaging import Averaging
     from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+    from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
     restart, save_at = trainer.pop("restart", False), trainer.pop("save_at", None)
@@ -92,7 +92,7 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
     images = generator.normal(size=(8, BATCH, 8, 8, 1)).astype(np.float32)
     labels = (images.mean(axis=(2, 3, 4)) > 0).astype(np.int64)[:, part]
     images = images[:, part]
-    agreement = Agreement(strategy)
+    mean = mean_over_tasks(strategy)
 
     def make() -> tuple[tf.keras.Model, Any]:
         with strategy.scope():
@@ -101,7 +101,7 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
             network = tf.keras.Sequential([tf.keras.Input((8, 8, 1), name="image"), *layers])
             model = KerasClassifier(network, section)
             compression = section.distribution.train.gradient_compression
-            model.compile(optimizer=make_keras_optimizer(section.optimizer, 1000, compression))
+            model.compile(optimizer=DeclaredOptimizer(section.optimizer, 1000, compression))
             model.optimizer._create_all_weights(model.trainable_variables)
             return model, Averaging(model, strategy, sync.steps, sync.outer_momentum) if sync else None
 
@@ -120,7 +120,7 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
             start = tf.identity(model.optimizer.iterations)
             loss = float(execute(tf.constant(steps // 2, tf.int64), start)["loss"])
             own = first(model)
-            differed |= agreement.mean(own)[0] != own
+            differed |= mean(own)[0] != own
         return loss, differed
 
     @tf.function
@@ -135,7 +135,7 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
     if restart:
         if index == 0:
             path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(os.path.join(folder, "chief"))
-        agreement.mean(0.0)
+        mean(0.0)
         model, averaging = make()
         path = os.path.join(folder, "chief")
         tf.train.Checkpoint(model=model, optimizer=model.optimizer).read(path).assert_consumed()

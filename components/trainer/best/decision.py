@@ -1,14 +1,74 @@
-"""What follows from the evaluations of a training, and from nothing else: so it is the same after any restart."""
+"""The evaluations of a training, and what follows from them and nothing else: so it is the same after any restart."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Optional
 
-from tfx_estimator.components.trainer.best.record import Evaluation
+from tfx_estimator.components.files import read_json, write_whole
 from tfx_estimator.pipeline.config.best import EarlyStopping, KeepBest
+
+FILE = "evaluations.json"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Of the checkpoint of a global step; a metric may be no finite number."""
+
+    step: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Record:
+    """The evaluations of a training, by rising step, in a file of its folder: what is decided survives any process.
+
+    Args:
+        evaluations: One for each step.
+    """
+
+    evaluations: tuple[Evaluation, ...] = ()
+
+    def __iter__(self) -> Iterator[Evaluation]:
+        return iter(self.evaluations)
+
+    def __len__(self) -> int:
+        return len(self.evaluations)
+
+    def has(self, step: int) -> bool:
+        """Was the checkpoint of a step evaluated."""
+        return any(each.step == step for each in self)
+
+    def add(self, step: int, metrics: Mapping[str, float]) -> Record:
+        """Returns a record with one more: a training that went back to a checkpoint takes back what followed it."""
+        return Record((*self.until(step - 1), Evaluation(step, dict(metrics))))
+
+    def until(self, step: int) -> Record:
+        """Returns the record up to a step, itself included."""
+        return Record(tuple(each for each in self if each.step <= step))
+
+    def save(self, training_dir: str) -> None:
+        """Writes it, whole or not at all; what is no finite number is null."""
+        told = [
+            {"step": each.step, "metrics": {k: v if math.isfinite(v) else None for k, v in each.metrics.items()}}
+            for each in self
+        ]
+        write_whole(os.path.join(training_dir, FILE), json.dumps({"evaluations": told}, indent=1))
+
+    @classmethod
+    def load(cls, training_dir: str) -> Record:
+        """Reads what `save` wrote; an empty one before that."""
+        told = (read_json(os.path.join(training_dir, FILE)) or {"evaluations": ()})["evaluations"]
+        return cls(
+            tuple(
+                Evaluation(each["step"], {k: math.nan if v is None else v for k, v in each["metrics"].items()})
+                for each in told
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -25,11 +85,7 @@ class Verdict:
 
 
 def ranked(evaluations: Iterable[Evaluation], section: KeepBest) -> list[Evaluation]:
-    """Sorts evaluations, the best first; of equal ones that of the lower `average_loss`, and then the earlier.
-
-    Returns:
-        Those whose metric is a finite number.
-    """
+    """Sorts those whose metric is finite, the best first; of equal ones that of the lower loss, then the earlier."""
     sign = _sign(section.better)
     finite = [each for each in evaluations if math.isfinite(each.metrics.get(section.metric, math.nan))]
 

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Optional
 
-from tfx_estimator.components.trainer.best import note
-from tfx_estimator.components.trainer.best.copies import Copies, is_there
-from tfx_estimator.components.trainer.best.decision import judge, ranked
-from tfx_estimator.components.trainer.best.record import Evaluation, Record
+from tfx.dsl.io import fileio
+
+from tfx_estimator.components.trainer.best.decision import Evaluation, Record, judge, ranked
+from tfx_estimator.components.trainer.observers import Observer
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.best import METRICS
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
+_FOLDER = "best"
+# Not the name of a checkpoint that training goes on from.
+_NAME = "best.ckpt-"
+_INDEX, _DRAFT = ".index", ".tmp"
+
 
 @dataclass(frozen=True)
 class Chosen:
-    """The checkpoint to export.
-
-    Args:
-        checkpoint: Its path, without an ending.
-    """
+    """The checkpoint to export, by its path without an ending."""
 
     checkpoint: str
     step: int
     metrics: Mapping[str, float]
 
 
-class Keeper:
+class Keeper(Observer):
     """Keeps the record of evaluations, and the best checkpoint.
 
     An evaluation of step 0 does not count: nothing was trained.
@@ -53,7 +55,7 @@ class Keeper:
         self._section = section
         self._damage = damage
         self._progress = progress
-        self._copies = Copies(training_dir)
+        self._copies = _Copies(training_dir)
         self._stops = says_stop(training_dir, section)
         self._told: Optional[int] = None
 
@@ -72,9 +74,6 @@ class Keeper:
         Args:
             reported: Asks the model for the names of its metrics; not called where they are known: of a built-in
                 network, or by an earlier evaluation.
-
-        Raises:
-            UserCodeError: They will not.
         """
         if self._section.model in SHORT_NAMES["trainer.model"]:
             self._require(METRICS)
@@ -99,16 +98,7 @@ class Keeper:
             self._stops = says_stop(self._training_dir, self._section)
 
     def evaluated(self, step: int, metrics: Mapping[str, float], checkpoint: str) -> None:
-        """Takes an evaluation; the record is written last, so that one that is cut short is made again.
-
-        Args:
-            step: Global step of the checkpoint.
-            metrics: All that the evaluation measured, by name.
-            checkpoint: Path of the checkpoint, without an ending.
-
-        Raises:
-            UserCodeError: A declared metric is not among them.
-        """
+        """Takes the evaluation of a checkpoint; the record is written last, so that one cut short is made again."""
         self._require(metrics)
         self._told = step
         if step <= 0:
@@ -121,14 +111,7 @@ class Keeper:
             self._copies.keep_only(best)
 
     def choose(self, last: str, step: int) -> Chosen:
-        """Chooses what is exported, and reports it.
-
-        Args:
-            last: Path of the last checkpoint, without an ending.
-
-        Returns:
-            The best one that can be read; the last one where none is declared to be, or can be told to be the best.
-        """
+        """Chooses what is exported, and reports it: the best checkpoint that can be read, if declared; or the last."""
         record = Record.load(self._training_dir)
         self._tell_early(record, step)
         metrics = next((each.metrics for each in record if each.step == step), {})
@@ -140,7 +123,7 @@ class Keeper:
             found = self._best(record, last)
             chosen = found or chosen
             text = self._word(chosen, len(record), step, metrics) if found else f"step {step:,}, the last: none is best"
-            note.write(self._training_dir, "exported", text, chosen.step)
+            _write_note(self._training_dir, "exported", text, chosen.step)
             self._progress.write(Event.CHOSEN, step=chosen.step, metrics=dict(chosen.metrics), text=text)
         return chosen
 
@@ -148,7 +131,7 @@ class Keeper:
         """Copies the best of the checkpoints that are there, unless that was done before; returns its step."""
         assert self._section.keep_best is not None
         for each in ranked(record, self._section.keep_best):
-            if each.step != step and is_there(self._copies.path(each.step)):
+            if each.step != step and _is_there(self._copies.path(each.step)):
                 return each.step
             if self._copies.keep(_beside(checkpoint, each.step), each.step):
                 return each.step
@@ -161,7 +144,7 @@ class Keeper:
         for each in ranked(record, self._section.keep_best):
             reason = "it is gone"
             for path in (self._copies.path(each.step), _beside(last, each.step)):
-                if is_there(path):
+                if _is_there(path):
                     found = self._damage(path)
                     if found is None:
                         return Chosen(path, each.step, each.metrics)
@@ -191,7 +174,7 @@ class Keeper:
         total = f" of {steps:,}" if steps else ""
         since = _since(verdict.best, section.metric)
         text = f"at step {step:,}{total}: {since} for {verdict.waited} evaluations"
-        note.write(self._training_dir, "stopped early", text, step)
+        _write_note(self._training_dir, "stopped early", text, step)
         self._progress.write(Event.ENDED_EARLY, step=step, text=text)
 
     def _notice(self, text: str) -> None:
@@ -219,3 +202,51 @@ def _since(best: Optional[Evaluation], metric: str) -> str:
     if best is None:
         return f"{metric} was no finite number"
     return f"{metric} has not improved on {best.metrics[metric]:.4f}, of step {best.step:,},"
+
+
+class _Copies:
+    """The copy of the best checkpoint, in a folder of its own: `keep_checkpoint_max` removes the original."""
+
+    def __init__(self, training_dir: str) -> None:
+        self._folder = os.path.join(training_dir, _FOLDER)
+
+    def path(self, step: int) -> str:
+        """Returns where the copy of a step's checkpoint is, or would be."""
+        return os.path.join(self._folder, f"{_NAME}{step}")
+
+    def keep(self, checkpoint: str, step: int) -> bool:
+        """Copies a checkpoint, its index last, which says that it is whole; tells whether it was still there."""
+        fileio.makedirs(self._folder)
+        try:
+            others = [path for path in fileio.glob(f"{checkpoint}.*") if not path.endswith(_INDEX)]
+            for path in (*others, f"{checkpoint}{_INDEX}"):
+                target = self.path(step) + path[len(checkpoint) :]
+                fileio.copy(path, f"{target}{_DRAFT}", overwrite=True)
+                fileio.rename(f"{target}{_DRAFT}", target, overwrite=True)
+        except fileio.NotFoundError:
+            return False
+        return True
+
+    def keep_only(self, step: Optional[int]) -> None:
+        """Removes the copies of other steps; all if there is none to keep."""
+        own = "" if step is None else f"{self.path(step)}."
+        for path in fileio.glob(os.path.join(self._folder, f"{_NAME}*")):
+            if not (own and path.startswith(own)) or path.endswith(_DRAFT):
+                fileio.remove(path)
+
+
+def _is_there(checkpoint: str) -> bool:
+    """Tells whether there is a checkpoint."""
+    return fileio.exists(f"{checkpoint}{_INDEX}")
+
+
+def _write_note(training_dir: str, title: str, text: str, step: int) -> None:
+    """Writes what was decided as a text in TensorBoard, beside the curves."""
+    # In the task that exports alone, which has long since imported what these do.
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.plugins.text.summary_v2 import text_pb
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    writer = EventFileWriter(os.path.join(training_dir, _FOLDER))
+    writer.add_event(Event(step=step, summary=text_pb(title, text)))
+    writer.close()

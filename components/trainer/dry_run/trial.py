@@ -51,7 +51,6 @@ def run(context: TaskContext) -> None:
     shape = "x".join(map(str, info.image_shape))
     begin(f"{transform.preprocessing_fn or transform.module_file or 'standardize'} on made-up images of {shape}")
     from tfx_estimator.components.trainer.dry_run.inputs import make_inputs
-    from tfx_estimator.model_fn.compiling import tried_for
     from tfx_estimator.model_fn.strategies import configure_devices
 
     # Now: the preprocessing_fn has TensorFlow begin.
@@ -79,8 +78,7 @@ def run(context: TaskContext) -> None:
         _check_run_fn(job)
     else:
         begin(f"a step, an evaluation and the export of {name}, with batches of {trainer.global_batch_size:,}")
-        with tried_for(trainer.distribution.train.replicas):
-            paths.path_of(job).run(dataclasses.replace(context, job=job, tried_for=trainer.distribution))
+        paths.path_of(job).run(dataclasses.replace(context, job=job, tried_for=trainer.distribution))
         begin(_evaluate_as_served(job, declaration, info, inputs))
     context.progress.write(Event.TRIED)
 

@@ -13,6 +13,7 @@ from tfx.utils import path_utils
 
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.damage import damage
+from tfx_estimator.components.trainer.protocol.traits import step_of
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
 
@@ -23,31 +24,8 @@ _INDEX = "model.ckpt-*.index"
 logger = get_logger("trainer")
 
 
-class TrainingCheckpoints:
-    """What the supervisor asks of them: see `protocol.traits`."""
-
-    def __init__(self, training_dir: str) -> None:
-        self._training_dir = training_dir
-
-    def drop_damaged(self) -> Optional[int]:
-        """See Checkpoints."""
-        return drop_damaged(self._training_dir)
-
-    def tidy(self) -> None:
-        """See Checkpoints."""
-        remove_worker_copies(self._training_dir)
-        name_relatively(self._training_dir)
-
-
 def folder_of(training_dir: str) -> str:
-    """Finds the folder that an Estimator keeps its checkpoints in.
-
-    Args:
-        training_dir: The training folder: `fn_args.model_run_dir`.
-
-    Returns:
-        The training folder itself, or one in it: TFX's own examples use `fn_args.serving_model_dir`.
-    """
+    """Finds the folder with the checkpoints: this or one in it; TFX's examples use `fn_args.serving_model_dir`."""
     # Others may hold what training starts from, somebody's pretrained weights say.
     for folder in (training_dir, path_utils.serving_model_dir(training_dir)):
         if tf.io.gfile.glob(os.path.join(folder, _INDEX)):
@@ -59,72 +37,60 @@ def folder_of(training_dir: str) -> str:
 
 
 def last_step(training_dir: str) -> Optional[int]:
-    """Returns the global step of the last checkpoint, by its name; None where there is none.
-
-    Args:
-        training_dir: The training folder, in which nothing is changed.
-    """
+    """Returns the global step of the last checkpoint, by its name; None where there is none. It changes nothing."""
     paths = tf.io.gfile.glob(os.path.join(folder_of(training_dir), _INDEX))
     return max((step_of(path[: -len(".index")]) for path in paths), default=None)
 
 
-def drop_damaged(training_dir: str) -> Optional[int]:
-    """Makes the newest whole checkpoint the latest one, so that a damaged last one does not end the next attempt.
+class TrainingCheckpoints:
+    """What the supervisor asks of them: see `protocol.checkpoints`."""
 
-    Returns:
-        The global step of the checkpoint that training goes on from; None where there is none.
+    def __init__(self, training_dir: str) -> None:
+        self._training_dir = training_dir
 
-    Raises:
-        TrainingError: A checkpoint can be neither read nor called damaged.
-    """
-    training_dir = folder_of(training_dir)
-    state = _state(training_dir)
-    found = {path[: -len(".index")] for path in tf.io.gfile.glob(os.path.join(training_dir, _INDEX))}
-    if state is not None:
-        # The folder may have been moved since.
-        found |= {os.path.join(training_dir, os.path.basename(path)) for path in state.all_model_checkpoint_paths}
-    candidates = sorted(found, key=step_of)
-    damaged = []
-    while candidates:
-        reason = damage(candidates[-1])
-        if reason is None:
-            break
-        logger.warning(f"checkpoint {candidates[-1]} is damaged ({reason}); the one before it is used")
-        damaged.append(candidates.pop())
-    for path in damaged:
-        for name in tf.io.gfile.glob(f"{path}.*"):
-            tf.io.gfile.rename(name, os.path.join(training_dir, f"damaged-{os.path.basename(name)}"), overwrite=True)
-    latest = candidates[-1] if candidates else None
-    if latest is None:
-        if damaged and tf.io.gfile.exists(os.path.join(training_dir, "checkpoint")):
-            tf.io.gfile.remove(os.path.join(training_dir, "checkpoint"))
-        return None
-    if state is None or state.model_checkpoint_path != latest or damaged:
-        _write_state(training_dir, candidates)
-    return step_of(latest)
+    def drop_damaged(self) -> Optional[int]:
+        """See Checkpoints."""
+        folder = folder_of(self._training_dir)
+        state = _state(folder)
+        found = {path[: -len(".index")] for path in tf.io.gfile.glob(os.path.join(folder, _INDEX))}
+        if state is not None:
+            # The folder may have been moved since.
+            found |= {os.path.join(folder, os.path.basename(path)) for path in state.all_model_checkpoint_paths}
+        candidates = sorted(found, key=step_of)
+        damaged = []
+        while candidates:
+            reason = damage(candidates[-1])
+            if reason is None:
+                break
+            logger.warning(f"checkpoint {candidates[-1]} is damaged ({reason}); the one before it is used")
+            damaged.append(candidates.pop())
+        for path in damaged:
+            for name in tf.io.gfile.glob(f"{path}.*"):
+                tf.io.gfile.rename(name, os.path.join(folder, f"damaged-{os.path.basename(name)}"), overwrite=True)
+        if not candidates:
+            if damaged and tf.io.gfile.exists(os.path.join(folder, "checkpoint")):
+                tf.io.gfile.remove(os.path.join(folder, "checkpoint"))
+            return None
+        if state is None or state.model_checkpoint_path != candidates[-1] or damaged:
+            _write_state(folder, candidates)
+        return step_of(candidates[-1])
 
-
-def remove_worker_copies(training_dir: str) -> None:
-    """Removes what the other tasks of a cluster leave in the training folder, whole copies of checkpoints; and drafts.
-
-    A draft is what a task that was killed had written of a checkpoint.
-    """
-    patterns = [os.path.join(training_dir, *within, each) for each in (_WORKERS, _DRAFTS) for within in ((), ("*",))]
-    for folder in [path for pattern in patterns for path in tf.io.gfile.glob(pattern)]:
-        if is_address(folder):
-            tf.io.gfile.rmtree(folder)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def name_relatively(training_dir: str) -> None:
-    """Has the checkpoints be found when the folder has been moved: the savers of some Estimators name whole paths."""
-    training_dir = folder_of(training_dir)
-    state = _state(training_dir)
-    # Those of others, of Keras's callbacks say, may lie elsewhere.
-    paths = list(state.all_model_checkpoint_paths) if state is not None else []
-    if paths and {os.path.dirname(path) for path in paths} == {os.path.normpath(training_dir)}:
-        _write_state(training_dir, paths)
+    def tidy(self) -> None:
+        """See Checkpoints; removes drafts too, what a task that was killed had written of a checkpoint."""
+        places = [(*within, each) for each in (_WORKERS, _DRAFTS) for within in ((), ("*",))]
+        patterns = [os.path.join(self._training_dir, *place) for place in places]
+        for folder in [path for pattern in patterns for path in tf.io.gfile.glob(pattern)]:
+            if is_address(folder):
+                tf.io.gfile.rmtree(folder)
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+        # They are found when the folder has been moved: the savers of some Estimators name whole paths.
+        training_dir = folder_of(self._training_dir)
+        state = _state(training_dir)
+        # Those of others, of Keras's callbacks say, may lie elsewhere.
+        paths = list(state.all_model_checkpoint_paths) if state is not None else []
+        if paths and {os.path.dirname(path) for path in paths} == {os.path.normpath(training_dir)}:
+            _write_state(training_dir, paths)
 
 
 def _write_state(training_dir: str, paths: list[str]) -> None:
@@ -144,12 +110,6 @@ def _state(training_dir: str) -> Optional[CheckpointState]:
         return tf.train.get_checkpoint_state(training_dir)
     except ValueError:  # what TensorFlow says of one that is empty, or no text; of others it says None
         return None
-
-
-def step_of(path: str) -> int:
-    """Returns the global step that a checkpoint's name tells; -1 where it tells none."""
-    step = path.rsplit("-", 1)[-1]
-    return int(step) if step.isdigit() else -1
 
 
 def _time_of(path: str) -> float:

@@ -1,14 +1,20 @@
-"""Gives an Estimator the declared strategies, whoever built it."""
+"""Gives an Estimator the declared strategies, and weights to begin with, whoever built it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.estimator.patches import replica_fixes
+from tfx_estimator.components.trainer.estimator import patches
 from tfx_estimator.components.trainer.user_input.shared_batches import SEED
+from tfx_estimator.model_fn.warm_start import Matched, match, of_graph, shape_of
 from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+from tfx_estimator.pipeline.config.warm_start import WarmStart
+
+bring_back_estimator()
 
 _NEVER = 2**31 - 1
 # What a RunConfig is built from, beside what TF_CONFIG and this project decide.
@@ -37,15 +43,10 @@ def distribute(
     """Rebuilds an Estimator around a RunConfig with the strategies.
 
     Args:
-        train: `RunConfig.train_distribute`.
-        evaluation: `RunConfig.eval_distribute`.
         step_timeout: Longest wait for the others in a step, in seconds; None waits for ever.
 
     Returns:
         The Estimator itself where nothing is declared; else another one of the same model_fn, params and folder.
-
-    Raises:
-        UserCodeError: The user's own RunConfig names a strategy as well, or saves no checkpoints in a cluster.
     """
     config = estimator.config
     if train is None and evaluation is None and not in_cluster:
@@ -79,15 +80,8 @@ def distribute(
 
 
 def rebuild(estimator: tf.estimator.Estimator, **changes: Any) -> tf.estimator.Estimator:
-    """Makes another Estimator of the same model_fn, params and warm start.
-
-    Args:
-        **changes: Arguments of `tf.estimator.RunConfig` that replace those of the Estimator's own.
-
-    Returns:
-        The other one; it may be trained in another folder.
-    """
-    replica_fixes.apply()
+    """Makes another Estimator of the same model_fn, params and warm start, with these changes of its RunConfig."""
+    patches.apply(patches.REPLICA_PATCHES)
     config = estimator.config
     kept: dict[str, Any] = {name: getattr(config, name) for name in _KEPT}
     # A RunConfig takes one of the two, even where the other is None.
@@ -118,3 +112,47 @@ def _model_fn(estimator: tf.estimator.Estimator, with_params: bool) -> Any:
         return inner(features, labels, mode, config)
 
     return model_fn_params if with_params else model_fn
+
+
+class _Deferred(tf.estimator.WarmStartSettings):
+    """Settings that are known once the graph of training is there, in which TensorFlow unpacks them.
+
+    It does where there is no checkpoint yet, and has the variables' initial values be these.
+    """
+
+    section: WarmStart
+    tell: Callable[[Matched], None]
+    own: Any
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.own is not None:
+            # That of a trainer_fn of the user's may come with weights of its own.
+            tf.compat.v1.train.warm_start(*self.own)
+        collections = tf.compat.v1.global_variables(), tf.compat.v1.trainable_variables()
+        variables = of_graph(*collections)
+        shapes = {name: shape_of(parts) for name, parts in variables.items()}
+        matched = match(self.ckpt_to_initialize_from, shapes, self.section.exclude)
+        self.tell(matched)
+        wanted = [_own(part) for name in matched.keys for part in variables[name]]
+        return iter((self.ckpt_to_initialize_from, wanted, None, matched.keys))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Deferred:
+        """Of each task in a cluster TensorFlow copies the Estimator; a tuple's own copy would unpack it, too early."""
+        return self
+
+
+def _own(variable: Any) -> Any:
+    """The variable within that of `central_storage`, whose own initial value nobody reads."""
+    return getattr(variable, "_v", variable)
+
+
+def begin_with(estimator: tf.estimator.Estimator, section: WarmStart, tell: Callable[[Matched], None]) -> None:
+    """Has an Estimator begin with other weights.
+
+    Args:
+        estimator: Anyone's; what it begins with by itself is read first, and these weights replace it.
+        tell: Is told what the user should know of it.
+    """
+    settings = _Deferred(section.prefix, vars_to_warm_start=".*")
+    settings.section, settings.tell, settings.own = section, tell, estimator._warm_start_settings
+    estimator._warm_start_settings = settings

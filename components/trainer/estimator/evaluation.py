@@ -20,25 +20,44 @@ from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 bring_back_estimator()
 
 
+class NoMoreEvaluationsError(Exception):
+    """Ends an evaluator's task: training is over, and another task evaluates and exports what it leaves."""
+
+
+class NeverFinal(tf.estimator.Exporter):
+    """Has an exporter of the user's export what it does while training, and leave the final export for later."""
+
+    def __init__(self, exporter: tf.estimator.Exporter) -> None:
+        self._exporter = exporter
+
+    @property
+    def name(self) -> str:
+        """Of the exporter."""
+        return self._exporter.name
+
+    def export(self, *args: Any, is_the_final_export: bool, **kwargs: Any) -> Any:
+        """See tf.estimator.Exporter."""
+        return self._exporter.export(*args, is_the_final_export=False, **kwargs)
+
+
 class MetricsReporter(tf.estimator.Exporter):
     """Exports nothing: it reports the metrics of each evaluation to the supervisor, and to what decides by them.
 
     Args:
         progress: Where to report.
         keeper: Where evaluations while training decide something.
+        leaves: Is there no evaluation more once training is over.
     """
 
-    def __init__(self, progress: ProgressWriter, keeper: Optional[Keeper] = None) -> None:
+    name = "tfx_estimator_metrics"
+
+    def __init__(self, progress: ProgressWriter, keeper: Optional[Keeper], leaves: bool) -> None:
         self._progress = progress
         self._keeper = keeper
+        self._leaves = leaves
         # Of the last evaluation: its checkpoint and metrics, and whether TensorFlow took it for the final one.
         self.last: tuple[str, Mapping[str, Any]] = ("", {})
         self.was_final = False
-
-    @property
-    def name(self) -> str:
-        """Of an exporter, unique within an EvalSpec."""
-        return "tfx_estimator_metrics"
 
     def export(
         self,
@@ -48,13 +67,7 @@ class MetricsReporter(tf.estimator.Exporter):
         eval_result: dict[str, Any],
         is_the_final_export: bool,
     ) -> None:
-        """Reports the metrics.
-
-        Args:
-            estimator: Not needed.
-            export_path: Not needed.
-            checkpoint_path: Of the evaluated checkpoint.
-        """
+        """Reports the metrics of the evaluated checkpoint; raises NoMoreEvaluationsError where the task leaves."""
         # A metric may be a vector, such as precision_at_thresholds: TensorBoard shows those.
         scalars = {name: value for name, value in eval_result.items() if np.ndim(value) == 0 and name != "global_step"}
         values = {name: float(value) for name, value in scalars.items()}
@@ -63,6 +76,8 @@ class MetricsReporter(tf.estimator.Exporter):
         self._progress.write(Event.EVALUATED, step=step, metrics=values)
         if self._keeper:
             self._keeper.evaluated(step, values, checkpoint_path)
+            if self._leaves and self._keeper.stops:
+                raise NoMoreEvaluationsError
 
 
 def export_if_needed(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> None:
@@ -70,13 +85,7 @@ def export_if_needed(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.
 
     It does neither where training had ended in an earlier run or other tasks; and takes no evaluation for the final one
     where training ended before `max_steps`, by a hook or the end of its input.
-
-    Args:
-        estimator: The trained Estimator.
-        eval_spec: The last of its exporters is a MetricsReporter.
-
-    Raises:
-        ExportError: Training left no checkpoint.
+    The last of the exporters is a MetricsReporter.
     """
     *exporters, reporter = eval_spec.exporters
     checkpoint, metrics = reporter.last
@@ -87,25 +96,14 @@ def export_if_needed(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.
 
 
 def evaluate(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> None:
-    """Evaluates the last checkpoint, and has the exporters export it.
-
-    Args:
-        estimator: The trained Estimator.
-
-    Raises:
-        ExportError: Training left no checkpoint.
-    """
+    """Evaluates the last checkpoint, and has the exporters export it."""
     checkpoint = last_checkpoint(estimator)
     metrics = estimator.evaluate(eval_spec.input_fn, eval_spec.steps, hooks=eval_spec.hooks, name=eval_spec.name)
     export_all(estimator, eval_spec.exporters, checkpoint, metrics)
 
 
 def metric_names(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> list[str]:
-    """Returns the names of the numbers that evaluations will report: the graph of one is built, and not run.
-
-    Args:
-        estimator: The Estimator; it need not be trained.
-    """
+    """Returns the names of the numbers that evaluations will report: the graph of one is built, and not run."""
     strategy = estimator._eval_distribution
     build = estimator._call_model_fn_eval_distributed if strategy else estimator._call_model_fn_eval
     with tf.Graph().as_default() as graph, strategy.scope() if strategy else contextlib.nullcontext():
@@ -122,11 +120,7 @@ def export_all(
     checkpoint: str,
     metrics: Mapping[str, Any],
 ) -> None:
-    """Has exporters export a checkpoint, as the final one.
-
-    Args:
-        estimator: The trained Estimator.
-    """
+    """Has exporters export a checkpoint, as the final one."""
     for exporter in exporters:
         exporter.export(
             estimator=estimator,
@@ -138,14 +132,7 @@ def export_all(
 
 
 def last_checkpoint(estimator: tf.estimator.Estimator) -> str:
-    """Returns the path of the last checkpoint.
-
-    Args:
-        estimator: The trained Estimator.
-
-    Raises:
-        ExportError: There is none.
-    """
+    """Returns the path of the last checkpoint; raises ExportError where there is none."""
     if checkpoint := estimator.latest_checkpoint():
         return checkpoint
     raise ExportError(
@@ -156,14 +143,7 @@ def last_checkpoint(estimator: tf.estimator.Estimator) -> str:
 
 
 def was_overtaken(estimator: tf.estimator.Estimator, error: Exception) -> bool:
-    """Tells whether an evaluation failed only because training went on and removed its checkpoint.
-
-    Args:
-        estimator: The Estimator.
-
-    Returns:
-        Whether the checkpoint that the error names is gone and a newer one is there.
-    """
+    """Tells whether an evaluation failed only because training went on: the checkpoint that the error names is gone."""
     named = re.search(r"(\S*model\.ckpt-\d+)", str(error))
     latest = estimator.latest_checkpoint()
     return bool(
@@ -172,15 +152,9 @@ def was_overtaken(estimator: tf.estimator.Estimator, error: Exception) -> bool:
 
 
 def newest_export(estimator: tf.estimator.Estimator, exporters: Sequence[tf.estimator.Exporter]) -> str:
-    """Finds the newest export of the first exporter that has one.
+    """Finds the newest export of the first exporter that has one; where there is none, the folder that it should be in.
 
     A BestExporter's need not come from the last evaluation.
-
-    Args:
-        estimator: The trained Estimator.
-
-    Returns:
-        Folder of a SavedModel; where there is none, the folder that it should be in.
     """
     for exporter in exporters:
         if found := export.newest_version(os.path.join(estimator.model_dir, "export", exporter.name)):

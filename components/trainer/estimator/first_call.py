@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+import contextvars
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
 import tensorflow as tf
 
 from tfx_estimator.components.trainer import seeds
-from tfx_estimator.components.trainer.estimator.loading import loaded_before
+from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task.user_code import call_network
+from tfx_estimator.model_fn.compiled_checks import refuse_own_methods
 from tfx_estimator.model_fn.given_weights import GivenWeights, keep, watching
 from tfx_estimator.model_fn.keras_model import build, is_compiled, require_trainable
-from tfx_estimator.model_fn.own_methods import refuse_own_methods
 from tfx_estimator.model_fn.probabilities import refuse_probabilities
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.log import get_logger
+from tfx_estimator.pipeline.base.stack import keras2
 
+# Of the thread: each replica calls the function in its own.
+_LOADED = contextvars.ContextVar("loaded", default=False)
 _PROJECT = __name__.partition(".")[0]
 
 logger = get_logger("trainer")
@@ -37,20 +41,10 @@ class FirstCall:
     given: Optional[GivenWeights] = None
 
     def call_again(self, function: Callable, num_classes: int, params: Mapping[str, Any]) -> Any:
-        """Calls it in the Estimator's graph; an error that it raises there tells of the first one too.
-
-        Args:
-            num_classes: As of `call_network`, and likewise the next.
-            params: `trainer.params`.
-        """
+        """Calls it in the Estimator's graph, with the arguments of `call_network`."""
         first = self.failure
-        try:
-            with loaded_before() if self.given else contextlib.nullcontext():
-                model = call_network(function, num_classes, params)
-        except Exception as error:
-            if first is not None and error.__context__ is None and _told(error) != _told(first):
-                error.__context__ = first
-            raise
+        with _loaded_before() if self.given else contextlib.nullcontext():
+            model = call_network(function, num_classes, params)
         if first is not None and isinstance(model, tf.keras.Model) and _was_loaded(model):
             raise UserCodeError(
                 "trainer.model: the function gives its network weights, and works in an Estimator's graph alone, where "
@@ -64,14 +58,7 @@ class FirstCall:
 
 
 def refuse_compiled(model: Any) -> None:
-    """Refuses a compiled model.
-
-    Args:
-        model: What the user's function returned; what is no model passes.
-
-    Raises:
-        UserCodeError: It is one.
-    """
+    """Refuses a compiled model; what is no model passes."""
     if isinstance(model, tf.keras.Model) and is_compiled(model):
         raise UserCodeError(
             "trainer.model: the function returns a compiled Keras model, which trainer.path: estimator does not train",
@@ -90,17 +77,8 @@ def _was_loaded(model: tf.keras.Model) -> bool:
     return any(hasattr(each, "_assign_placeholder") for each in weights)
 
 
-def _told(error: Exception) -> tuple[type, str]:
-    return type(error), str(error)
-
-
 def call_first(function: Callable, settings: Settings, spec: Mapping[str, Any]) -> FirstCall:
-    """Calls the function that `trainer.model` names, and looks at its network as the Keras paths do.
-
-    Raises:
-        UserCodeError: The model is compiled; or it has a training of its own, probabilities for outputs, or nothing to
-            train.
-    """
+    """Calls the function that `trainer.model` names, and looks at its network as the Keras paths do."""
     # The networks that are built in are networks.
     if function.__module__.startswith(f"{_PROJECT}."):
         return FirstCall()
@@ -150,3 +128,35 @@ def _look_at(network: tf.keras.Model, changed: set[int], spec: Mapping[str, Any]
     refuse_probabilities(network, outputs)
     require_trainable(network)
     return keep(network, changed)
+
+
+@contextlib.contextmanager
+def _loaded_before() -> Iterator[None]:
+    """Has Keras write no weights while the function is called in a graph: the variables begin with them anyway."""
+    _PATCH.apply()
+    token = _LOADED.set(True)
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise UserCodeError(
+            "trainer.model: the function gives its network weights in a way that fails in an Estimator's graph: "
+            f"{type(error).__name__}: {error.message.splitlines()[0] if error.message else error}",
+            expected="set_weights, or load_weights of a file that ends with .h5",
+            todo="load them so; or set trainer.path: keras; or declare trainer.warm_start, in place of loading",
+        ) from error
+    finally:
+        _LOADED.reset(token)
+
+
+def _set_outside_of_a_graph(original: Any, tuples: Any) -> None:
+    if tf.executing_eagerly() or not _LOADED.get():
+        original(tuples)
+
+
+_PATCH = Patch(
+    f"{keras2.NAME}.src.backend:batch_set_value",
+    _set_outside_of_a_graph,
+    reason="in an Estimator's graph Keras writes weights in a session of its own, in which nobody trains; beside "
+    "parameter servers it cannot open one, and under central_storage it cannot write",
+    until="there is no tf.estimator",
+)

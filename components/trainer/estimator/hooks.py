@@ -1,87 +1,263 @@
-"""Session hooks that report progress."""
+"""The session hooks by which an Estimator's training and evaluations are watched."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, Optional
 
 import tensorflow as tf
+from tensorflow.python.training import training_util
 
+from tfx_estimator.components.trainer.estimator.batch_counter import BatchCounter
+from tfx_estimator.components.trainer.estimator.distribute import rebuild
+from tfx_estimator.components.trainer.measuring import Meter, measure_server
+from tfx_estimator.components.trainer.observers import SKIPPED_STEPS, Observer
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
-from tfx_estimator.model_fn.precision import SKIPPED_STEPS
+from tfx_estimator.components.trainer.protocol.stop import PeerLostError, StoppedByRequestError, asked_to_stop
+from tfx_estimator.components.trainer.protocol.task_spec import PS, TaskSpec
+from tfx_estimator.model_fn import precision
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
-_EVERY_SECONDS = 0.5
+_LOOK_SECONDS = 0.1
+_REPORT_SECONDS = 0.5
+# Far past the end of any measurement.
+_NEVER = 10**9
 # In a graph with a model of Keras's, that is the name of a scope already.
 _LOSSES = ("loss", "loss_1")
+# Far more than anybody's model_fn adds up the gradients of, before it counts a step.
+_UNMOVED_RUNS = 1_000
+# Where any of several tasks may be the one that counts, and that one may be starting again.
+_UNMOVED_SECONDS = 300.0
 
 
-class TrainingProgressHook(tf.compat.v1.train.SessionRunHook):
-    """Reports step and loss, at most twice a second, and at the end.
+class ObserverHook(tf.compat.v1.train.SessionRunHook):
+    """Calls observers between the steps of an Estimator, and ends training where one of them says so.
 
-    Other steps fetch nothing, so that the hook costs next to nothing.
+    Args:
+        alone: Is each run of this process one global step; asynchronous workers do some of each other's.
+        in_step: Do the tasks of a cluster do each step together. Such a task ends as soon as it has lost a peer: an
+            Estimator would make a new session and wait, for ever, as a task that is restarted alone cannot rejoin.
     """
 
-    def __init__(self, progress: ProgressWriter, total: Optional[int]) -> None:
-        self._progress = progress
-        self._total = total
-        self._last = 0.0
-        self._fetches: dict[str, tf.Tensor] = {}
+    def __init__(self, observers: Sequence[Observer], alone: bool = True, in_step: bool = False) -> None:
+        self._observers = observers
+        self._alone = alone
+        self._in_step = in_step
+        self._sessions = 0
 
     def begin(self) -> None:
-        """Finds the tensors to report."""
-        self._fetches = {"step": tf.compat.v1.train.get_or_create_global_step()}
-        for skipped in tf.compat.v1.get_collection(SKIPPED_STEPS)[:1]:
-            self._fetches["skipped_steps"] = skipped
-        loss = _loss_tensor()
-        if loss is not None:
-            self._fetches["loss"] = loss
+        """Finds the tensors: the global step's is the one that TensorFlow's own hooks ask for in every step."""
+        self._read: dict[str, tf.Tensor] = {"step": training_util._get_or_create_global_step_read()}
+        for skipped in tf.compat.v1.get_collection(precision.SKIPPED_STEPS)[:1]:
+            self._read[SKIPPED_STEPS] = skipped
+        # The training loss of anyone's model_fn: what an Estimator's own `loss` summary shows.
+        summaries = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SUMMARIES)
+        losses = [each.op.inputs[1] for each in summaries if each.op.name in _LOSSES]
+        self._loss = {"loss": losses[0]} if losses else {}
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """Reports the step that training starts from."""
-        total = {} if self._total is None else {"total": int(self._total)}
-        self._progress.write(Event.STEP, step=int(session.run(self._fetches["step"])), **total)
+        """Notes the step that training starts from."""
+        self._sessions += 1
+        if self._in_step and self._sessions > 1:
+            raise PeerLostError("the session to the other tasks was lost")
+        self._step = int(session.run(self._read["step"]))
+        for each in self._observers:
+            each.begin(self._step)
 
     def before_run(self, run_context: Any) -> Optional[tf.compat.v1.train.SessionRunArgs]:
-        """Asks for the tensors when a report is due."""
-        if time.monotonic() - self._last < _EVERY_SECONDS:
-            return None
-        return tf.compat.v1.train.SessionRunArgs(self._fetches)
+        """Asks for what is wanted, and for the global step where others add to it; for nothing in most steps."""
+        for each in self._observers:
+            each.before_step(self._step)
+        self._wanted = any(each.wants_values for each in self._observers)
+        if self._wanted:
+            return tf.compat.v1.train.SessionRunArgs({**self._read, **self._loss})
+        return None if self._alone else tf.compat.v1.train.SessionRunArgs({"step": self._read["step"]})
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Reports what came."""
-        if run_values.results is None:
-            return
-        self._last = time.monotonic()
-        values = run_values.results
-        # The step was read beside the update, so it may be the one before.
-        self._progress.write(Event.STEP, **{key: value.item() for key, value in values.items()})
+        """Counts the step; one that is read is read beside the update, and may be that of before."""
+        self._step = self._step + 1 if self._alone else int(run_values.results["step"])
+        for each in self._observers:
+            each.after_step(self._step, run_values.results if self._wanted else {})
+        if any(each.stops for each in self._observers):
+            run_context.request_stop()
 
     def end(self, session: Any) -> None:
-        """Reports the last step."""
-        wanted = {key: value for key, value in self._fetches.items() if key != "loss"}
-        values = session.run(wanted)
-        self._progress.write(Event.STEP, **{key: int(value) for key, value in values.items()})
+        """Tells the last step."""
+        values = session.run(self._read)
+        for each in self._observers:
+            each.end(int(values["step"]), values)
 
 
-class EvaluationProgressHook(tf.compat.v1.train.SessionRunHook):
-    """Reports that an evaluation is alive."""
+class ObserverListener(tf.compat.v1.train.CheckpointSaverListener):
+    """Calls observers before a checkpoint is written: CheckpointSaverHook runs before the hooks of a TrainSpec."""
 
-    def __init__(self, progress: ProgressWriter) -> None:
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+
+    def before_save(self, session: Any, global_step_value: Any) -> None:
+        """See CheckpointSaverListener."""
+        for each in self._observers:
+            each.before_save(int(global_step_value))
+
+
+class StopRequest(Observer):
+    """Ends training at the step that the supervisor asks for, the same in each task.
+
+    Tasks swallow SIGTERM, and a synchronous one that stops a step before the others would leave them waiting.
+
+    Args:
+        path: The task's `stop_file`.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._last = 0.0
+        self._stop_at: Optional[int] = None
+        self._stopped = False
+
+    @property
+    def stops(self) -> bool:
+        """See Observer."""
+        return self._stopped
+
+    def after_step(self, step: int, values: Any) -> None:
+        """Looks for the request ten times a second."""
+        if self._stop_at is None and time.monotonic() - self._last >= _LOOK_SECONDS:
+            self._last = time.monotonic()
+            self._stop_at = asked_to_stop(self._path)
+        self._stopped = self._stop_at is not None and step >= self._stop_at
+
+
+class UnmovedStep(Observer):
+    """Ends a training whose train_op never raises global_step: TensorFlow would wait for `max_steps` for ever.
+
+    Args:
+        total: `max_steps`.
+        runs: Of the train_op, without a step, that are too many.
+        seconds: That must have passed as well, where this process is not alone.
+    """
+
+    def __init__(
+        self, total: int, alone: bool = True, runs: int = _UNMOVED_RUNS, seconds: float = _UNMOVED_SECONDS
+    ) -> None:
+        self._total = total
+        self._most = runs
+        self._seconds = 0.0 if alone else seconds
+
+    @property
+    def wants_values(self) -> bool:
+        """See Observer."""
+        return self._runs >= self._most
+
+    def begin(self, step: int) -> None:
+        """Notes the step that was read last, and when it had moved."""
+        self._step, self._runs, self._since = step, 0, time.monotonic()
+
+    def after_step(self, step: int, values: Any) -> None:
+        """Counts the run, and compares the step once it should long have moved."""
+        self._runs += 1
+        if self._runs <= self._most or "step" not in values:
+            return
+        if (read := int(values["step"])) != self._step:
+            self.begin(read)
+        elif time.monotonic() - self._since >= self._seconds:
+            raise UserCodeError(
+                f"the train_op ran {self._runs:,} times, and global_step stayed at {read:,}: training to step "
+                f"{self._total:,} would never end",
+                expected="a train_op that raises tf.compat.v1.train.get_global_step() by one in each step",
+                todo="pass it as global_step to the minimize or apply_gradients of an optimizer of tf.compat.v1; make "
+                "it the iterations of one of Keras's; or group the train_op with its assign_add(1)",
+            )
+
+
+class EvaluationHook(tf.compat.v1.train.SessionRunHook):
+    """Reports that an evaluation is alive; none begins after training was stopped, nor the export that would follow.
+
+    Args:
+        stop: Knows whether it was.
+    """
+
+    def __init__(self, progress: ProgressWriter, stop: StopRequest) -> None:
         self._progress = progress
+        self._stop = stop
         self._last = 0.0
         self._batches = 0
+
+    def begin(self) -> None:
+        """Ends the evaluation before it begins."""
+        if self._stop.stops:
+            raise StoppedByRequestError
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Counts batches."""
         self._batches += 1
-        if time.monotonic() - self._last >= _EVERY_SECONDS:
+        if time.monotonic() - self._last >= _REPORT_SECONDS:
             self._last = time.monotonic()
             self._progress.write(Event.EVALUATING, batches=self._batches)
 
 
-def _loss_tensor() -> Optional[tf.Tensor]:
-    """The training loss of anyone's model_fn: what an Estimator's own `loss` summary shows."""
-    for summary in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SUMMARIES):
-        if summary.op.name in _LOSSES:
-            return summary.op.inputs[1]
-    return None
+def measured(spec: dict[str, Any], task: TaskSpec) -> dict[str, Any]:
+    """Adds the measurement of `tfx-estimator bench` to what a task trains, where the environment asks for one.
+
+    Returns:
+        The spec; where this task trains and is measured, with another `train_spec`, and an `estimator` that writes no
+        checkpoint while it is measured, whatever its RunConfig says.
+    """
+    if task.type == PS:
+        measure_server(task.name)
+    meter = Meter.of_environment(task)
+    if meter is None:
+        return spec
+    train_spec, batches = spec["train_spec"], BatchCounter()
+    config = spec["estimator"].config
+    estimator = rebuild(
+        spec["estimator"],
+        train_distribute=config.train_distribute,
+        eval_distribute=config.eval_distribute,
+        save_checkpoints_steps=_NEVER,
+    )
+    estimator._model_fn = batches.wrap(estimator._model_fn)
+    hooks = (*train_spec.hooks, _MeasureHook(meter, batches))
+    return {
+        **spec,
+        "estimator": estimator,
+        "train_spec": train_spec._replace(hooks=hooks, input_fn=meter.wrap(train_spec.input_fn)),
+    }
+
+
+class _MeasureHook(tf.compat.v1.train.SessionRunHook):
+    """Tells the meter of each step, and of the examples that the model is fed in it."""
+
+    def __init__(self, meter: Meter, batches: BatchCounter) -> None:
+        self._meter = meter
+        self._batches = batches
+        self._began = False
+
+    def begin(self) -> None:
+        """Finds the global step and the batches."""
+        self._tensor = tf.compat.v1.train.get_or_create_global_step()
+        self._batches.find()
+
+    def before_run(self, run_context: Any) -> Optional[tf.compat.v1.train.SessionRunArgs]:
+        """Asks for the step, which the Estimator itself asks for anyway, and for sizes that only the step knows."""
+        if self._meter.ended:
+            return None
+        # All sizes once, before the warm-up: each other set of tensors is made ready when it is first asked for.
+        sizes = self._batches.changing if self._began else self._batches.all
+        return tf.compat.v1.train.SessionRunArgs((self._tensor, sizes))
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Tells the meter."""
+        if self._meter.ended:
+            return
+        before, sizes = run_values.results
+        if not self._began:
+            self._began = True
+            self._batches.check(sizes)
+            sizes = sizes[: len(self._batches.changing)]
+        # The step was read beside the update, so it may be the one before.
+        step = before + 1
+        if self._meter.is_due(step):
+            step = int(run_context.session.run(self._tensor))
+        self._meter.done(step, 1, self._batches.size(sizes) if self._batches.known else None)

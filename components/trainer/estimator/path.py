@@ -8,17 +8,16 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 import tensorflow as tf
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.components.trainer import fn_args_utils
 from tfx.utils import io_utils, path_utils
 
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE as TF_CONFIG
-from tfx_estimator.components.trainer.estimator import evaluation
-from tfx_estimator.components.trainer.estimator.distribute import distribute
-from tfx_estimator.components.trainer.estimator.patches import tensorflow_fixes
+from tfx_estimator.components.trainer.estimator import evaluation, patches
+from tfx_estimator.components.trainer.estimator.distribute import begin_with, distribute
 from tfx_estimator.components.trainer.estimator.training import train_and_evaluate
-from tfx_estimator.components.trainer.estimator.warm_start import begin_with
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, REPLICA_CHECK, TaskSpec
 from tfx_estimator.components.trainer.replica_check import check as replica_check
@@ -42,7 +41,7 @@ class EstimatorPath:
         """See Path."""
         distribution, task, progress = context.distribution, context.task, context.progress
         train, evaluate = _sections(distribution, task)
-        tensorflow_fixes.apply()
+        patches.apply(patches.PATCHES)
         seeds.apply(context.settings.trainer, task.place)
         if task.type == REPLICA_CHECK:
             tf.config.set_visible_devices([], "GPU")
@@ -143,7 +142,8 @@ def _call_trainer_fn(trainer_fn: Callable, fn_args: fn_args_utils.FnArgs) -> dic
 
     Source: `tfx.components.trainer.executor.Executor`.
     """
-    spec = dict(trainer_fn(fn_args, _schema(fn_args)))
+    schema = io_utils.parse_pbtxt_file(fn_args.schema_path, schema_pb2.Schema()) if fn_args.schema_path else None
+    spec = dict(trainer_fn(fn_args, schema))
     missing = {"estimator", "train_spec", "eval_spec"} - set(spec)
     if missing:
         raise UserCodeError(
@@ -165,12 +165,6 @@ def _call_trainer_fn(trainer_fn: Callable, fn_args: fn_args_utils.FnArgs) -> dic
             todo="make it with model_dir=fn_args.serving_model_dir, as TFX has it; or in the RunConfig",
         )
     return spec
-
-
-def _schema(fn_args: fn_args_utils.FnArgs) -> Optional[Any]:
-    from tensorflow_metadata.proto.v0 import schema_pb2
-
-    return io_utils.parse_pbtxt_file(fn_args.schema_path, schema_pb2.Schema()) if fn_args.schema_path else None
 
 
 def _adopt_exports(spec: dict[str, Any], exports: str, checkpoint: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
-import tensorflow as tf
-
+from tfx_estimator.components.trainer.observers import Observer
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.unread import keys_of, word_unread
 from tfx_estimator.pipeline.user_source.functions import Keys, is_read
 
@@ -52,85 +52,60 @@ class RecordedParams(dict):
     def _plain(self) -> dict[str, Any]:
         return {key: value._plain() if isinstance(value, RecordedParams) else value for key, value in dict.items(self)}
 
-    # Python calls dict's own methods by name, since AutoGraph cannot convert a `super()`.
-    def __getitem__(self, key: Any) -> Any:
-        self._note(key)
-        return dict.__getitem__(self, key)
-
-    def __contains__(self, key: object) -> bool:
-        self._note(key)
-        return dict.__contains__(self, key)
-
-    def __iter__(self) -> Iterator[Any]:
-        self._note()
-        return dict.__iter__(self)
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        """See dict."""
-        self._note(key)
-        return dict.get(self, key, default)
-
-    def pop(self, key: Any, *default: Any) -> Any:
-        """See dict."""
-        self._note(key)
-        return dict.pop(self, key, *default)
-
-    def setdefault(self, key: Any, default: Any = None) -> Any:
-        """See dict."""
-        self._note(key)
-        return dict.setdefault(self, key, default)
-
-    def keys(self) -> Any:
-        """See dict."""
-        self._note()
-        return dict.keys(self)
-
-    def values(self) -> Any:
-        """See dict."""
-        self._note()
-        return dict.values(self)
-
-    def items(self) -> Any:
-        """See dict."""
-        self._note()
-        return dict.items(self)
-
     def copy(self) -> dict[str, Any]:
         """See dict."""
         self._note()
         return self._plain()
 
 
-class UnreadHook(tf.compat.v1.train.SessionRunHook):
+def _noting(name: str, whole: bool) -> Callable[..., Any]:
+    """A method of dict that notes what it reads; called by its name, since AutoGraph cannot convert a `super()`."""
+    own, keys = getattr(dict, name), 0 if whole else 1
+
+    def method(self: RecordedParams, *args: Any) -> Any:
+        self._note(*args[:keys])
+        return own(self, *args)
+
+    return method
+
+
+for _name in ("__getitem__", "__contains__", "get", "pop", "setdefault"):
+    setattr(RecordedParams, _name, _noting(_name, whole=False))
+for _name in ("__iter__", "keys", "values", "items"):
+    setattr(RecordedParams, _name, _noting(_name, whole=True))
+
+
+class _Unread(Observer):
     """Reports at the end of training what was declared, and nothing took.
 
     Args:
         progress: Where to report.
-        read: Tells what is read of the `params`.
+        read: What is read of the `params`.
     """
 
-    def __init__(self, progress: ProgressWriter, settings: Settings, read: Callable[[], set[Keys]]) -> None:
+    def __init__(
+        self, progress: ProgressWriter, section: TrainerSection, declared: Sequence[str], read: set[Keys]
+    ) -> None:
         self._progress = progress
-        self._settings = settings
+        self._section = section
+        self._declared = declared
         self._read = read
 
-    def end(self, session: Any) -> None:
-        """Reports."""
-        section, read = self._settings.trainer, self._read()
-        unread = [path for path in self._settings.declared if (keys := keys_of(path)) and not is_read(keys, read)]
-        if unread and section is not None:
-            self._progress.write(Event.NOTICED, text=word_unread(section, unread))
+    def end(self, step: int, values: Any) -> None:
+        """See Observer."""
+        unread = [path for path in self._declared if (keys := keys_of(path)) and not is_read(keys, self._read)]
+        if unread:
+            self._progress.write(Event.NOTICED, text=word_unread(self._section, unread))
 
 
-def unread_hooks(spec: dict[str, Any], settings: Settings, progress: ProgressWriter) -> Sequence[UnreadHook]:
-    """Makes the hook, where there is something to watch.
+def unread_params(spec: dict[str, Any], settings: Settings, progress: ProgressWriter) -> Optional[Observer]:
+    """Makes what tells of params that nothing takes, where there is something to watch.
 
     Args:
         progress: Where to report.
     """
-    if settings.trainer is None:
-        return ()
-    if params := spec.get(SPEC_KEY):
-        return (UnreadHook(progress, settings, lambda: params.read),)
+    section, params = settings.trainer, spec.get(SPEC_KEY)
     # A network of a declaration is trained by the built-in model_fn, which reads them all.
-    return () if settings.trainer.module_file is None else (UnreadHook(progress, settings, set),)
+    if section is None or not (params or section.module_file):
+        return None
+    return _Unread(progress, section, settings.declared, params.read if params else set())

@@ -11,18 +11,16 @@ import tensorflow as tf
 from tfx.components.trainer.fn_args_utils import FnArgs
 
 from tfx_estimator.components.trainer.declared_input import declared_input
-from tfx_estimator.components.trainer.estimator import receivers
 from tfx_estimator.components.trainer.estimator.first_call import FirstCall, call_first
 from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER_KEY, SPEC_KEY, RecordedParams
 from tfx_estimator.components.trainer.export import rename_signatures
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
-from tfx_estimator.model_fn.classifier import make_model_fn
-from tfx_estimator.model_fn.compression import refuse_compression
-from tfx_estimator.model_fn.own_step import refuse_step_options
-from tfx_estimator.model_fn.precision import FLOAT32
-from tfx_estimator.model_fn.run_config import make_run_config
-from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.data.features import IMAGE, LABEL
+from tfx_estimator.data.preprocessing import decode_images
+from tfx_estimator.data.serving import EXAMPLES, IMAGES, encode_images
+from tfx_estimator.model_fn.classifier import make_model_fn, make_run_config
+from tfx_estimator.model_fn.compiled_checks import refuse_step_options
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.config.parts import parts_at_once
@@ -30,6 +28,7 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 bring_back_estimator()
 
+_Transform = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
 # An Estimator, and what else the specs hold for those who tell the user of it.
 _Made = tuple[tf.estimator.Estimator, dict[str, Any]]
 
@@ -48,12 +47,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     """
     settings: Settings = (fn_args.custom_config or {}).get(SETTINGS_KEY) or Settings()
     section = settings.trainer
-    if section is None:
-        raise UserCodeError(
-            "the built-in trainer_fn has no declaration to train",
-            expected="Settings(declaration=…)",
-            todo="name your own trainer_fn, run_fn or module_file",
-        )
+    assert section is not None, "the built-in trainer_fn trains a declaration"
     declared = declared_input(fn_args, section, functools.partial(_global_step, fn_args.model_run_dir))
     feature_spec, transform = declared.feature_spec, declared.transform_output.transform_raw_features
     declared.require()
@@ -64,7 +58,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     else:
         first = call_first(function, settings, declared.transformed_spec)
         estimator, recorded = _of_network(function, first, section, settings, config)
-    serving = receivers.serving_receiver_fn(feature_spec, transform, settings.image_shape)
+    serving = _serving_receiver_fn(feature_spec, transform, settings.image_shape)
     evaluated = stacks.current().has_eval_saved_model
     return {
         "estimator": estimator,
@@ -74,7 +68,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
             steps=section.eval_steps,
             exporters=[_Exporter("serving", serving)],
         ),
-        **({"eval_input_receiver_fn": receivers.eval_receiver_fn(feature_spec, transform)} if evaluated else {}),
+        **({"eval_input_receiver_fn": _eval_receiver_fn(feature_spec, transform)} if evaluated else {}),
         **recorded,
     }
 
@@ -83,15 +77,7 @@ def _of_model_fn(
     function: Callable[..., Any], section: TrainerSection, settings: Settings, config: tf.estimator.RunConfig
 ) -> _Made:
     """Makes the Estimator of a whole model_fn of the user's."""
-    target = section.model or ""
     refuse_step_options(section, "is a whole model_fn")
-    refuse_compression(section.distribution.train.gradient_compression, target)
-    if section.precision != FLOAT32:
-        raise UserCodeError(
-            f"trainer.precision: {section.precision}, and {target!r} is a whole model_fn, which makes its own network",
-            expected="float32, beside a model_fn",
-            todo="remove it, and have the model_fn compute in that precision",
-        )
     # They know what the model_fn has read, so that the user is told of what it does not take.
     params = RecordedParams(params_of(section, settings))
     # An Estimator refuses params for a model_fn that does not take them.
@@ -159,3 +145,39 @@ def _global_step(model_dir: str) -> int:
     """The step that training will start from."""
     checkpoint = tf.train.latest_checkpoint(model_dir)
     return int(tf.train.load_variable(checkpoint, "global_step")) if checkpoint else 0
+
+
+def _serving_receiver_fn(
+    feature_spec: dict[str, Any], transform: _Transform, image_shape: tuple[int, int, int]
+) -> Callable[[], tf.estimator.export.ServingInputReceiver]:
+    """Makes a `serving_input_receiver_fn`, whose two signatures go through the same Transform graph.
+
+    `serving_default` takes `examples`, serialized tf.Examples, string [batch]; `images` takes `images`, uint8 [batch,
+    height, width, channels].
+    """
+
+    def serving_input_receiver_fn() -> tf.estimator.export.ServingInputReceiver:
+        examples = tf.compat.v1.placeholder(tf.string, [None], name=EXAMPLES)
+        parsed = tf.io.parse_example(examples, {IMAGE: feature_spec[IMAGE]})
+        # Both inputs go through this tensor, so that any preprocessing_fn sees the bytes that it saw in training.
+        images = tf.identity(decode_images(parsed[IMAGE], image_shape), name=IMAGES)
+        encoded = tf.reshape(encode_images(images), [-1, *feature_spec[IMAGE].shape])
+        features = transform({IMAGE: encoded})
+        return tf.estimator.export.ServingInputReceiver(features, {EXAMPLES: examples}, {IMAGES: {IMAGES: images}})
+
+    return serving_input_receiver_fn
+
+
+def _eval_receiver_fn(feature_spec: dict[str, Any], transform: _Transform) -> Callable[[], Any]:
+    """Makes an `eval_input_receiver_fn` for `tfma.export.export_eval_savedmodel`."""
+
+    def eval_input_receiver_fn() -> Any:
+        from tensorflow_model_analysis.eval_saved_model import export as tfma_export
+
+        examples = tf.compat.v1.placeholder(tf.string, [None], name=EXAMPLES)
+        features = transform(tf.io.parse_example(examples, feature_spec))
+        return tfma_export.EvalInputReceiver(
+            features=features, labels=features.pop(LABEL), receiver_tensors={EXAMPLES: examples}
+        )
+
+    return eval_input_receiver_fn

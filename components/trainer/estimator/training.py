@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
 import tensorflow as tf
 
+from tfx_estimator.components.trainer.best.keeper import Keeper, is_declared
+from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.components.trainer.estimator import evaluation
-from tfx_estimator.components.trainer.estimator.checkpoints import step_of
-from tfx_estimator.components.trainer.estimator.deciding import (
-    Deciding,
-    EarlyStopHook,
-    NoMoreEvaluationsError,
-    deciding,
+from tfx_estimator.components.trainer.estimator.hooks import (
+    EvaluationHook,
+    ObserverHook,
+    ObserverListener,
+    StopRequest,
+    UnmovedStep,
+    measured,
 )
-from tfx_estimator.components.trainer.estimator.hooks import EvaluationProgressHook, TrainingProgressHook
-from tfx_estimator.components.trainer.estimator.measuring.measure_hook import measured
-from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER_KEY, unread_hooks
-from tfx_estimator.components.trainer.estimator.task_hooks import (
-    FailFastHook,
-    NoEvaluationHook,
-    ProfileHook,
-    ProfileListener,
-    StepListener,
-    StopHook,
-    UnmovedStepHook,
-)
+from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER_KEY, unread_params
+from tfx_estimator.components.trainer.observers import Observer, Reporter
 from tfx_estimator.components.trainer.profiling.profiler import Profiler
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError, is_over
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, PS
+from tfx_estimator.components.trainer.protocol.traits import step_of
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
@@ -46,10 +42,6 @@ def train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[s
 
     Returns:
         Path of the exported checkpoint: the last one, or the best; None if none was exported.
-
-    Raises:
-        UserCodeError: TensorFlow would not call what a TrainSpec brings; or evaluations do not report what is declared.
-        StoppedByRequestError: The supervisor asked to stop, and the checkpoint is written.
     """
     task, progress = context.task, context.progress
     spec = measured(spec, task)
@@ -57,13 +49,7 @@ def train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[s
         _refuse_listeners(spec["train_spec"])
     if task.type == CHIEF:
         _tell_scaling(spec, context)
-    training = _Training(
-        spec=spec,
-        context=context,
-        stop=StopHook(task.stop_file, progress, alone=not context.distribution.train.asynchronous),
-        profiler=Profiler.of(context.settings.section, context.job.training_dir, task, progress),
-        decides=deciding(context, spec["eval_spec"]) if task.evaluates else None,
-    )
+    training = _Training(spec, context, StopRequest(task.stop_file), _keeper(context))
     train_spec, eval_spec = training.train_spec(), training.eval_spec()
     if task.type in _QUIET:
         progress.write(_QUIET[task.type])
@@ -102,6 +88,13 @@ def _tell_scaling(spec: dict[str, Any], context: TaskContext) -> None:
         context.progress.write(Event.SCALED, text=optimizer.word_scaled(replicas))
 
 
+def _keeper(context: TaskContext) -> Optional[Keeper]:
+    section = context.settings.trainer
+    if section is None or not is_declared(section) or not context.task.evaluates:
+        return None
+    return Keeper(context.job.training_dir, section, damage, context.progress)
+
+
 @dataclass(frozen=True)
 class _Training:
     """What one task trains and evaluates with.
@@ -109,16 +102,14 @@ class _Training:
     Args:
         spec: What a trainer_fn returned, and what it is measured by.
         stop: Ends training where the supervisor asks for it.
-        profiler: Of the declared steps; None if there are none.
-        decides: On the checkpoint that is exported, and on when training is over; None where nothing is declared, or
-            another task evaluates.
+        keeper: Decides on the checkpoint that is exported, and on when training is over; None where nothing is
+            declared, or another task evaluates.
     """
 
     spec: dict[str, Any]
     context: TaskContext
-    stop: StopHook
-    profiler: Optional[Profiler]
-    decides: Optional[Deciding]
+    stop: StopRequest
+    keeper: Optional[Keeper]
 
     @property
     def estimator(self) -> tf.estimator.Estimator:
@@ -128,100 +119,88 @@ class _Training:
     @property
     def ended(self) -> bool:
         """Has an evaluation ended the training."""
-        return bool(self.decides and self.decides.stops)
+        return bool(self.keeper and self.keeper.stops)
 
     def train_spec(self) -> tf.estimator.TrainSpec:
         """Returns the user's TrainSpec with our hooks and listeners after his."""
         given: tf.estimator.TrainSpec = self.spec["train_spec"]
-        hooks, listeners = (*given.hooks, *self._hooks()), (*given.saving_listeners, *self._listeners())
-        return given._replace(hooks=hooks, saving_listeners=listeners)
+        context, observers = self.context, self._observers()
+        profiler = Profiler.of(context.settings.runtime, context.job.training_dir, context.task, context.progress)
+        profilers = [profiler] if profiler else []
+        alone = not context.distribution.train.asynchronous
+        hooks = [*given.hooks, ObserverHook(observers, alone, _in_step(context))]
+        if profiler:
+            # Of asynchronous workers each counts its own steps, from where it began.
+            hooks.append(ObserverHook(profilers))
+        # In a cluster a checkpoint's step may be that of another task; and TensorFlow may call no listener.
+        own = [] if context.task.in_cluster else [ObserverListener([*observers, *profilers])]
+        return given._replace(hooks=hooks, saving_listeners=(*given.saving_listeners, *own))
 
-    def _hooks(self) -> list[tf.compat.v1.train.SessionRunHook]:
-        context, task, train = self.context, self.context.task, self.context.distribution.train
-        total = self.spec["train_spec"].max_steps
-        hooks: list[tf.compat.v1.train.SessionRunHook] = [TrainingProgressHook(context.progress, total), self.stop]
+    def _observers(self) -> Sequence[Observer]:
+        context, task, total = self.context, self.context.task, self.spec["train_spec"].max_steps
+        observers: list[Optional[Observer]] = [Reporter(context.progress, total and int(total)), self.stop]
         # Without an end, the input's or a hook of the user's is the end.
         if total is not None:
-            hooks.append(UnmovedStepHook(total, alone=not train.asynchronous))
+            observers.append(UnmovedStep(total, alone=not context.distribution.train.asynchronous))
         if task.type == CHIEF:
-            hooks += unread_hooks(self.spec, context.settings, context.progress)
-        if _in_step(context):
-            hooks.append(FailFastHook())
-        if self.profiler:
-            hooks.append(ProfileHook(self.profiler))
-        if self.decides:
-            hooks.append(EarlyStopHook(self.decides))
-        return hooks
-
-    def _listeners(self) -> list[tf.compat.v1.train.CheckpointSaverListener]:
-        if self.context.task.in_cluster:
-            # A checkpoint's step may be that of another task; and TensorFlow may call no listener.
-            return []
-        profiled = [ProfileListener(self.profiler)] if self.profiler else []
-        return [StepListener(self.context.progress), *profiled]
+            observers.append(unread_params(self.spec, context.settings, context.progress))
+        return [each for each in (*observers, self.keeper) if each]
 
     def eval_spec(self) -> tf.estimator.EvalSpec:
         """Returns the user's EvalSpec with our hooks and exporters, and the declared pace."""
         given: tf.estimator.EvalSpec = self.spec["eval_spec"]
         progress, distribution = self.context.progress, self.context.distribution
-        if self.decides:
-            given = self.decides.evaluated_by(given, progress, self.context.task.type)
-        else:
-            given = given._replace(exporters=(*given.exporters, evaluation.MetricsReporter(progress)))
-        given = given._replace(hooks=(*given.hooks, EvaluationProgressHook(progress), NoEvaluationHook(self.stop)))
+        leaves = self.context.task.type == EVALUATOR
+        exporters = [evaluation.NeverFinal(each) for each in given.exporters] if self.keeper else given.exporters
+        reporter = evaluation.MetricsReporter(progress, self.keeper, leaves)
+        hooks = (*given.hooks, EvaluationHook(progress, self.stop))
+        given = given._replace(exporters=(*exporters, reporter), hooks=hooks)
         if distribution.evaluator:
             return given._replace(
                 start_delay_secs=distribution.start_delay_secs, throttle_secs=distribution.seconds_between_evaluations
             )
-        if distribution.throttle_secs and not self.decides:
-            return given._replace(throttle_secs=distribution.throttle_secs)
-        return given
+        if self.keeper:
+            return given if leaves else given._replace(start_delay_secs=0, throttle_secs=0)
+        return given._replace(throttle_secs=distribution.throttle_secs) if distribution.throttle_secs else given
 
     def run(self, train_spec: tf.estimator.TrainSpec, eval_spec: tf.estimator.EvalSpec) -> None:
-        """Trains and evaluates, whichever of it is this task's part, until training is over.
-
-        Args:
-            train_spec: As of `train_spec`.
-            eval_spec: As of `eval_spec`.
-
-        Raises:
-            StoppedByRequestError: The supervisor asked to stop, and the checkpoint is written.
-        """
+        """Trains and evaluates, whichever of it is this task's part, until training is over, or to stop."""
         task = self.context.task
-        if self.decides:
-            self.decides.check_metrics(self.estimator, eval_spec)
-            if task.type != EVALUATOR:
-                self.decides.catch_up(self.estimator, eval_spec)
+        if self.keeper:
+            self.keeper.check_metrics(functools.partial(evaluation.metric_names, self.estimator, eval_spec))
+            if task.type != EVALUATOR and (checkpoint := self.estimator.latest_checkpoint()):
+                self.keeper.go_on_from(step_of(checkpoint))
+                self._evaluate(eval_spec, checkpoint)
         while not self.ended:
             try:
                 tf.estimator.train_and_evaluate(self.estimator, train_spec, eval_spec)
                 break
-            except NoMoreEvaluationsError:
+            except evaluation.NoMoreEvaluationsError:
                 break
             except (ValueError, tf.errors.OpError) as error:
                 # The chief keeps a few checkpoints only, and may remove the one that is being evaluated.
                 if task.type != EVALUATOR or not evaluation.was_overtaken(self.estimator, error):
                     raise
-        if self.stop.stopped and not is_over(task.stop_file):
+        if self.stop.stops and not is_over(task.stop_file):
             raise StoppedByRequestError
 
+    def _evaluate(self, eval_spec: tf.estimator.EvalSpec, checkpoint: str) -> None:
+        """Evaluates the last checkpoint, if a process that was ended had still to do so."""
+        if self.keeper and not self.keeper.knows(step_of(checkpoint)):
+            evaluation.evaluate(self.estimator, eval_spec)
+
     def finish(self, eval_spec: tf.estimator.EvalSpec) -> Optional[str]:
-        """Has the exporters export, unless they did.
-
-        Args:
-            eval_spec: As of `eval_spec`.
-
-        Returns:
-            Path of the exported checkpoint.
-
-        Raises:
-            ExportError: Training left no checkpoint.
-        """
-        step, total = step_of(evaluation.last_checkpoint(self.estimator)), self.spec["train_spec"].max_steps
+        """Has the exporters export, unless they did; returns the path of the exported checkpoint."""
+        last, total = evaluation.last_checkpoint(self.estimator), self.spec["train_spec"].max_steps
+        step = step_of(last)
         if total and step < total and not self.ended:
             text = f"at step {step:,} of {total:,}: a hook ended training, or its input ended"
             self.context.progress.write(Event.ENDED_EARLY, step=step, text=text)
-        if self.decides:
-            return self.decides.export(self.estimator, eval_spec)
-        evaluation.export_if_needed(self.estimator, eval_spec)
-        return self.estimator.latest_checkpoint()
+        if not self.keeper:
+            evaluation.export_if_needed(self.estimator, eval_spec)
+            return self.estimator.latest_checkpoint()
+        self._evaluate(eval_spec, last)
+        chosen = self.keeper.choose(last, step)
+        metrics = {**chosen.metrics, "global_step": chosen.step}
+        evaluation.export_all(self.estimator, self.spec["eval_spec"].exporters, chosen.checkpoint, metrics)
+        return chosen.checkpoint

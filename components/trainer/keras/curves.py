@@ -7,28 +7,36 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from tfx_estimator.model_fn.keras_optimizers import given_rate
+from tfx_estimator.components.trainer.observers import Observer
+from tfx_estimator.model_fn.optimizer import given_rate
 
 
-class Curves:
+class Curves(Observer):
     """Writes scalars and the marks of a session.
 
     Args:
         folder: Of the event files.
+        every: Steps between two points of a training.
         rate: The learning rate of a step, counted from 1; None where it is not known.
     """
 
-    def __init__(self, folder: str, rate: Callable[[int], Optional[float]] = lambda step: None) -> None:
+    def __init__(self, folder: str, every: int = 1, rate: Callable[[int], Optional[float]] = lambda step: None) -> None:
         # Refused outside of a graph, of which nothing is written.
         with tf.Graph().as_default():
             self._writer = tf.compat.v1.summary.FileWriter(folder)
+        self._every = every
         self._rate = rate
 
-    def started(self, step: int) -> None:
+    def begin(self, step: int) -> None:
         """Marks that training starts, or goes on."""
         self._mark(tf.compat.v1.SessionLog.START, step)
 
-    def saved(self, step: int) -> None:
+    def after_step(self, step: int, values: Mapping[str, float]) -> None:
+        """Writes a point where one is due."""
+        if step % self._every == 0:
+            self.write(step, values)
+
+    def before_save(self, step: int) -> None:
         """Marks a checkpoint."""
         self._mark(tf.compat.v1.SessionLog.CHECKPOINT, step)
 
@@ -51,15 +59,10 @@ class Curves:
 
 
 def learning_rate_of(optimizer: Any, step: int) -> Optional[float]:
-    """Returns the learning rate by which a step changed the weights.
+    """Returns the learning rate by which a step changed the weights, counted from 1, as an Estimator's summaries are.
 
-    Args:
-        optimizer: The declared one, or any of Keras's, in the scope of the strategy or not.
-        step: Counted from 1, as an Estimator's summaries are.
-
-    Returns:
-        None of an optimizer that has none, or whose schedule cannot be called outside of its update: a curve shall not
-        end a training that Keras runs.
+    None of an optimizer that has none, or whose schedule cannot be called outside of its update: a curve shall not end
+    a training that Keras runs.
     """
     # Of mixed precision.
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)

@@ -18,12 +18,11 @@ def fit(
     strategy: tf.distribute.Strategy,
     averaging: Optional[Averaging] = None,
 ) -> None:
-    """Trains by `Model.fit`.
+    """Trains by `Model.fit` until the watch has ended.
 
     Args:
         model: Compiled with `steps_per_execution` of 2 or more: Keras then lets the number change.
         batches: An endless data set, distributed if the model is.
-        watch: Decides on the steps of each execution.
         averaging: Of the replicas' weights; None where they are equal anyway.
     """
     if watch.ended:
@@ -69,12 +68,7 @@ def loop(
     strategy: tf.distribute.Strategy,
     averaging: Optional[Averaging] = None,
 ) -> None:
-    """Trains by a loop of several steps in one `tf.function`.
-
-    Args:
-        batches: As for `fit`.
-        watch: As for `fit`.
-        averaging: As for `fit`.
+    """The same by a loop of several steps in one `tf.function`.
 
     Source: https://www.tensorflow.org/tutorials/distribute/custom_training.
     """
@@ -88,14 +82,9 @@ def loop(
 def make_execute(
     model: tf.keras.Model, strategy: tf.distribute.Strategy, averaging: Optional[Averaging] = None
 ) -> Callable[..., Mapping[str, tf.Tensor]]:
-    """Makes the `tf.function` of several steps.
+    """Makes the `tf.function` of several steps, of an iterator over batches, which returns what the last step does.
 
-    Args:
-        averaging: Of the replicas' weights, between two of the steps.
-
-    Returns:
-        The function of an iterator over batches, the number of steps, and the global step that they start from, int64,
-        which an averaging alone needs; it returns what the last step does.
+    The global step that they start from, int64, an averaging alone needs.
     """
 
     def one_step(iterator: Any, step: tf.Tensor) -> Mapping[str, tf.Tensor]:

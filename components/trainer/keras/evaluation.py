@@ -1,26 +1,33 @@
-"""Evaluates a checkpoint: every example exactly once."""
+"""Evaluates checkpoints, every example exactly once; and has that decide what is declared to be decided by it."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Optional
 
 import tensorflow as tf
+from absl import logging
 
+from tfx_estimator.components.trainer.best.keeper import Keeper
 from tfx_estimator.components.trainer.keras.curves import Curves
 from tfx_estimator.components.trainer.keras.model import ModelMaker
-from tfx_estimator.components.trainer.keras.saver import restore_weights, step_of
+from tfx_estimator.components.trainer.keras.saver import latest_checkpoint, restore_weights
 from tfx_estimator.components.trainer.keras.watch import not_a_number
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
+from tfx_estimator.components.trainer.protocol.traits import step_of
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.model_fn.compiled_classifier import RETURNED
-from tfx_estimator.pipeline.base.errors import DataError
+from tfx_estimator.pipeline.base.errors import DataError, TrainingError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
+from tfx_estimator.pipeline.config.distribution import Distribution
 
-_EVERY_SECONDS = 0.5
+_EVERY_SECONDS = _LOOK_SECONDS = 0.5
 # Where an Estimator's evaluation writes its events.
 _FOLDER = "eval"
 
@@ -55,15 +62,9 @@ class Evaluation:
     def evaluate(self, path: str) -> dict[str, float]:
         """Evaluates a checkpoint, and reports its metrics.
 
-        Args:
-            path: Of the checkpoint.
-
         Returns:
             The metrics by name: `accuracy`, and the mean `loss` of the examples, also as `average_loss`; NaN as well:
             one of a network that normalises batches and has seen few may recover.
-
-        Raises:
-            DataError: There is no example.
         """
         restore_weights(self._model, path)
         metrics = self._measure(self._steps)
@@ -74,11 +75,7 @@ class Evaluation:
         return metrics
 
     def names(self) -> list[str]:
-        """Returns the names of the metrics that `evaluate` returns; of a first batch, as some are there only then.
-
-        Raises:
-            DataError: There is no example.
-        """
+        """Returns the names of the metrics that `evaluate` returns; of a first batch, as some are there only then."""
         return sorted(self._measure(1))
 
     def _measure(self, steps: Optional[int]) -> dict[str, float]:
@@ -124,14 +121,118 @@ class Evaluation:
         return summed, {name: self._strategy.experimental_local_results(each)[0] for name, each in returned.items()}
 
 
-def require_number(metrics: Mapping[str, float], checkpoint: str) -> None:
-    """Checks the evaluation of a checkpoint that is to be exported.
+class Evaluations:
+    """The evaluations of a task while it trains, or beside those that train: for the curve, or to decide by them.
 
     Args:
-        metrics: Of `Evaluation.evaluate`.
-
-    Raises:
-        TrainingError: The loss is not a number.
+        make: Makes what evaluates, once.
+        folder: Of the checkpoints.
+        keeper: Decides what is exported, and when training is over; None where nothing is declared.
+        seconds: Between the starts of two evaluations, and before the first one, at least, where nothing decides.
+        progress: Where to report.
     """
+
+    def __init__(
+        self,
+        make: Callable[[], Evaluation],
+        folder: str,
+        keeper: Optional[Keeper],
+        seconds: float,
+        progress: ProgressWriter,
+    ) -> None:
+        self._make = make
+        self._folder = folder
+        self._keeper = keeper
+        self._seconds = seconds
+        self._progress = progress
+        self._started = time.monotonic()
+        # The last checkpoint of which the loss is known to be a number.
+        self._seen = ""
+
+    @functools.cached_property
+    def _evaluation(self) -> Evaluation:
+        return self._make()
+
+    @property
+    def stop(self) -> bool:
+        """Is training over before its last step."""
+        return bool(self._keeper and self._keeper.stops)
+
+    def prepare(self, step: int) -> None:
+        """Makes the model that evaluates; evaluates the checkpoint that training goes on from, if that was not done.
+
+        Before training draws by chance, and after its weights are drawn: whoever makes a model sets the seeds anew, and
+        training is to be the same as without an evaluation.
+        """
+        evaluation = self._evaluation
+        if self._keeper:
+            self._keeper.check_metrics(evaluation.names)
+            self._keeper.go_on_from(step)
+            if not self._keeper.knows(step):
+                self._evaluate(latest_checkpoint(self._folder) or "")
+
+    def ends(self) -> bool:
+        """Evaluates the checkpoint that was just saved, if it is time; tells whether training is over."""
+        if not self._keeper and time.monotonic() - self._started < self._seconds:
+            return False
+        self._started = time.monotonic()
+        # In a thread of its own: `fit` calls from inside the scope of its strategy, which no other may enter.
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                pool.submit(self._evaluate, latest_checkpoint(self._folder) or "").result()
+            except TrainingError as error:
+                # The last checkpoint is judged: this one may be of a network that normalises batches and has seen few.
+                logging.warning("%s; training goes on", error)
+        return self.stop
+
+    def follow(self, distribution: Distribution, last_step: int) -> str:
+        """Evaluates the newest checkpoint, again and again, until it is the last, or training is over; returns it."""
+        if self._keeper:
+            self._keeper.check_metrics(self._evaluation.names)
+        self._progress.write(Event.WAITING)
+        time.sleep(distribution.start_delay_secs)
+        latest, seen, started = "", "", 0.0
+        while not self.stop and step_of(seen) < last_step:
+            latest = latest_checkpoint(self._folder) or ""
+            early = time.monotonic() - started < distribution.seconds_between_evaluations
+            if latest in ("", seen) or (early and step_of(latest) < last_step):
+                time.sleep(_LOOK_SECONDS)
+                continue
+            started = time.monotonic()
+            try:
+                # The last one is judged when it is chosen.
+                with contextlib.suppress(TrainingError):
+                    self._evaluate(latest)
+            except tf.errors.OpError:
+                # The chief keeps a few checkpoints only, and may have removed this one meanwhile.
+                if latest_checkpoint(self._folder) == latest:
+                    raise
+                continue
+            seen = latest
+        return latest
+
+    def choose(self, last: str) -> str:
+        """Returns the checkpoint to export: the last one, which is evaluated unless it was, or the best."""
+        step = step_of(last)
+        if not self._keeper:
+            if self._seen != last:
+                self._evaluate(last)
+            return last
+        if not self._keeper.knows(step):
+            self._evaluate(last)
+        chosen = self._keeper.choose(last, step)
+        _require_number(chosen.metrics, chosen.checkpoint)
+        return chosen.checkpoint
+
+    def _evaluate(self, checkpoint: str) -> None:
+        metrics = self._evaluation.evaluate(checkpoint)
+        if self._keeper:
+            self._keeper.evaluated(step_of(checkpoint), metrics, checkpoint)
+        else:
+            _require_number(metrics, checkpoint)
+            self._seen = checkpoint
+
+
+def _require_number(metrics: Mapping[str, float], checkpoint: str) -> None:
     if math.isnan(metrics.get("loss", 0.0)):
         raise not_a_number(f"the loss of checkpoint {checkpoint}")

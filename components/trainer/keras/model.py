@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer import seeds
 from tfx_estimator.components.trainer.task.user_code import call_network, find_function, is_model_fn
-from tfx_estimator.model_fn.compiled_checks import check_compiled, refuse_option
+from tfx_estimator.model_fn.compiled_checks import check_compiled, refuse_own_methods, refuse_step_options
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.division import find_division
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
@@ -22,17 +22,14 @@ from tfx_estimator.model_fn.keras_model import (
     require_scores,
     require_trainable,
 )
-from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
-from tfx_estimator.model_fn.own_methods import refuse_own_methods
-from tfx_estimator.model_fn.own_step import refuse_step_options
-from tfx_estimator.model_fn.parts import refuse_clipped_parts
+from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.precision import FLOAT16, LossScale, require_declared, stored, use
-from tfx_estimator.model_fn.probabilities import refuse_probabilities
+from tfx_estimator.model_fn.probabilities import assumed, mismatch, refuse_probabilities
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-# What TensorFlow says of a scope of another strategy within one.
-_OWN_STRATEGY = "Mixing different tf.distribute.Strategy objects"
+# What is declared of the built-in loss and optimizer.
+_BUILT_IN = ("trainer.optimizer", "trainer.label_smoothing", "trainer.class_weights")
 
 
 @dataclass(frozen=True)
@@ -50,15 +47,7 @@ class ModelMaker:
     trains: bool = True
 
     def make(self) -> Union[KerasClassifier, CompiledClassifier]:
-        """Builds the model, in the strategy's scope if there is one.
-
-        Returns:
-            The model, with all its variables, and without an optimizer, unless the user's is compiled.
-
-        Raises:
-            UserCodeError: `trainer.model` is no function that returns a Keras model of the features, or its network has
-                no score for each class.
-        """
+        """Builds the model with all its variables, and without an optimizer, unless the user's is compiled."""
         section = self.section
         seeds.begin(section)
         function = find_function(section.model or "")
@@ -84,14 +73,9 @@ class ModelMaker:
                 refuse_probabilities(network, outputs)
         if not is_compiled(network) or type(network).train_step is tf.keras.Model.train_step:
             require_trainable(network)
-        if section.distribution.train.variable_partitioner is not None:
-            refuse_clipped_parts(network, section.model or "")
         if is_compiled(network):
-            target, train = section.model or "", section.distribution
-            check_compiled(network, target, train, section.precision, outputs)
             refuse_step_options(section, "returns a compiled model")
-            if section.sync_every:
-                refuse_option(section.model or "", "trainer.sync_every")
+            check_compiled(network, section.model or "", outputs)
             return CompiledClassifier(network, section, self.num_classes)
         if division:
             division.check(network)
@@ -99,16 +83,7 @@ class ModelMaker:
 
     def _make_network(self, function: Callable) -> tf.keras.Model:
         """Calls the user's function."""
-        try:
-            network = call_network(function, self.num_classes, self.section.params)
-        except RuntimeError as error:
-            if not str(error).startswith(_OWN_STRATEGY):
-                raise
-            raise UserCodeError(
-                f"trainer.model: {self.section.model!r} makes a tf.distribute.Strategy of its own: {error}",
-                expected="a model that is made without a strategy's scope: it is made in that of the declared strategy",
-                todo="remove the strategy and its scope; trainer.distribution says which one trains",
-            ) from error
+        network = call_network(function, self.num_classes, self.section.params)
         if isinstance(network, tf.keras.Model):
             refuse_own_methods(network)
             if not is_compiled(network):
@@ -121,17 +96,7 @@ class ModelMaker:
         )
 
     def make_compiled(self, steps_per_execution: int) -> Union[KerasClassifier, CompiledClassifier]:
-        """Builds and compiles the model, in the strategy's scope if there is one.
-
-        Args:
-            steps_per_execution: Of `compile`.
-
-        Returns:
-            The model, with all its variables and those of its optimizer.
-
-        Raises:
-            UserCodeError: As of `make`.
-        """
+        """Builds and compiles the model, with all its variables and those of its optimizer."""
         model = self.make()
         if isinstance(model, CompiledClassifier):
             optimizer = model.own.optimizer
@@ -139,7 +104,7 @@ class ModelMaker:
             declared = self.section
             scale = LossScale() if declared.precision == FLOAT16 else None
             compression = declared.distribution.train.gradient_compression
-            optimizer = make_keras_optimizer(declared.optimizer, declared.train_steps or 1, compression, scale)
+            optimizer = DeclaredOptimizer(declared.optimizer, declared.train_steps or 1, compression, scale)
         model.compile(optimizer=optimizer, steps_per_execution=steps_per_execution)
         _make_slots(optimizer, stored(model.trainable_variables))
         return model
@@ -151,3 +116,22 @@ def _make_slots(optimizer: Any, variables: list[tf.Variable]) -> None:
         optimizer._create_all_weights(variables)
     else:
         optimizer.build(variables)
+
+
+def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: Sequence[str]) -> list[str]:
+    """Says what a compiled model brings, and what was in vain of the dotted paths that the user wrote down."""
+    loss = model.loss if isinstance(model.loss, str) else getattr(model.loss, "__name__", type(model.loss).__name__)
+    own = f"optimizer, {type(model.optimizer).__name__}, and loss, {loss}"
+    said = [f"{section.model} returns a compiled model: it is trained by its own {own}"]
+    if taken := assumed(model):
+        said.append(
+            f"the loss of {section.model}, {loss}, does not tell whether the model's outputs are logits or "
+            f"probabilities: {taken}. A loss of tf.keras.losses with from_logits=… tells it"
+        )
+    if wrong := mismatch(model):
+        said.append(f"the loss of {section.model}, {loss}, {wrong}")
+    vain = [path for path in declared if any(path == each or path.startswith(f"{each}.") for each in _BUILT_IN)]
+    if vain:
+        verb = "has" if len(vain) == 1 else "have"
+        said.append(f"{', '.join(vain)} {verb} no effect: the compiled model of {section.model} brings its own")
+    return said

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import time
 from typing import Optional
 
 import tensorflow as tf
@@ -18,21 +17,19 @@ from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE as TF_CO
 from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input
 from tfx_estimator.components.trainer.keras import drivers, served
-from tfx_estimator.components.trainer.keras.agreement import Agreement
-from tfx_estimator.components.trainer.keras.compiled_notices import compiled_notices
 from tfx_estimator.components.trainer.keras.curves import Curves, learning_rate_of
-from tfx_estimator.components.trainer.keras.deciding import Deciding
-from tfx_estimator.components.trainer.keras.evaluation import Evaluation, require_number
-from tfx_estimator.components.trainer.keras.measuring import Meter
-from tfx_estimator.components.trainer.keras.model import ModelMaker
-from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint, step_of
+from tfx_estimator.components.trainer.keras.evaluation import Evaluation, Evaluations
+from tfx_estimator.components.trainer.keras.model import ModelMaker, compiled_notices
+from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint
 from tfx_estimator.components.trainer.keras.serving import export_model
-from tfx_estimator.components.trainer.keras.validation import Validation
 from tfx_estimator.components.trainer.keras.watch import Watch
+from tfx_estimator.components.trainer.measuring import Meter
+from tfx_estimator.components.trainer.observers import Reporter
 from tfx_estimator.components.trainer.profiling.profiler import Profiler
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError, is_over
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN, EVALUATOR
+from tfx_estimator.components.trainer.protocol.traits import step_of
 from tfx_estimator.components.trainer.settings import KERAS
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
@@ -41,12 +38,10 @@ from tfx_estimator.model_fn.averaging import Averaging
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.strategies import configure_devices, make_keras_strategy
 from tfx_estimator.model_fn.warm_start import warm_keras
-from tfx_estimator.pipeline.base.errors import ExportError, PipelineError
+from tfx_estimator.pipeline.base.errors import ExportError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-
-_LOOK_SECONDS = 0.5
 
 
 class KerasPath:
@@ -54,13 +49,9 @@ class KerasPath:
 
     def run(self, context: TaskContext) -> None:
         """See Path."""
-        if context.settings.trainer is None:
-            raise PipelineError(
-                "the Keras paths train what a declaration names, and there is none",
-                expected="Settings(declaration=…)",
-                todo="name a module_file with a run_fn, which may train a Keras model by itself",
-            )
-        _Task(context, context.settings.trainer).run()
+        section = context.settings.trainer
+        assert section is not None, "the Keras paths train a declaration"
+        _Task(context, section).run()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,18 +82,8 @@ class _Task:
         if context.task.type == DRY_RUN:
             section = section.copy(update={"train_steps": 1, "eval_steps": 1})
         self._section = section
-        self._evaluation: Optional[Evaluation] = None
-        self._decides: Optional[Deciding] = None
-        self._validation: Optional[Validation] = None
-        if self._task.in_cluster:
-            # Another task evaluates.
-            return
-        if is_declared(section):
-            keeper = Keeper(self._folder, section, damage, self._progress)
-            self._decides = Deciding(keeper, self._measure, self._folder)
-        else:
-            seconds = context.distribution.seconds_between_evaluations
-            self._validation = Validation(self._measure, self._folder, seconds)
+        # In a cluster another task evaluates.
+        self._evaluations = None if self._task.in_cluster else self._make_evaluations()
 
     def run(self) -> None:
         """Does this task's part."""
@@ -115,13 +96,12 @@ class _Task:
         self._progress.write(Event.STARTED)
         if self._trains:
             self._train(train)
-        if self._task.in_cluster:
+        if self._evaluations is None:
             self._progress.write(Event.TRAINED)
             return
-        decides = self._decides
         if self._task.type == EVALUATOR:
-            checkpoint = self._follow()
-            if decides and decides.stops:
+            checkpoint = self._evaluations.follow(self._context.distribution, self._section.train_steps or 0)
+            if self._evaluations.stop:
                 # The cluster has yet to write its last checkpoint: an exporter follows.
                 return
         else:
@@ -132,16 +112,19 @@ class _Task:
                     expected="a checkpoint of the last step",
                     todo="see the log of the chief",
                 )
-            if not decides and not (self._validation and self._validation.seen == checkpoint):
-                require_number(self._measure(checkpoint), checkpoint)
-        if decides:
-            checkpoint = decides.choose(checkpoint)
+        checkpoint = self._evaluations.choose(checkpoint)
         if not self._context.job.exports:
             write_whole(self._context.job.evaluated_file, "")
             return
         self._progress.write(Event.EXPORTING)
         self._export(checkpoint)
         self._progress.write(Event.EXPORTED)
+
+    def _make_evaluations(self) -> Evaluations:
+        section, folder = self._section, self._folder
+        keeper = Keeper(folder, section, damage, self._progress) if is_declared(section) else None
+        seconds = self._context.distribution.seconds_between_evaluations
+        return Evaluations(self._make_evaluation, folder, keeper, seconds, self._progress)
 
     @property
     def _is_served(self) -> bool:
@@ -165,10 +148,10 @@ class _Task:
 
     @functools.cached_property
     def _declared(self) -> DeclaredInput:
-        """The examples that this task trains and evaluates with."""
         return self._declare()
 
     def _declare(self) -> DeclaredInput:
+        """The examples that this task trains and evaluates with."""
         declared = declared_input(
             make_fn_args(self._context.job), self._section, lambda: step_of(latest_checkpoint(self._folder))
         )
@@ -179,29 +162,18 @@ class _Task:
         classes = len(self._context.settings.label_names)
         return ModelMaker(section, classes, self._declared.transformed_spec, trains)
 
-    def _measure(self, checkpoint: str) -> dict[str, float]:
-        """Evaluates a checkpoint."""
-        return self._make_evaluation().evaluate(checkpoint)
-
     def _make_evaluation(self) -> Evaluation:
-        """Makes the model that evaluates, once."""
-        if self._evaluation is None:
-            self._evaluation = Evaluation(
-                self._maker(self._section, trains=False),
-                self._declared.reader,
-                self._eval_strategy,
-                self._section.eval_steps,
-                self._folder,
-                self._progress,
-            )
-        return self._evaluation
+        return Evaluation(
+            self._maker(self._section, trains=False),
+            self._declared.reader,
+            self._eval_strategy,
+            self._section.eval_steps,
+            self._folder,
+            self._progress,
+        )
 
     def _train(self, strategy: Optional[tf.distribute.Strategy]) -> None:
-        """Trains to the last step.
-
-        Raises:
-            StoppedByRequestError: The supervisor asked to stop, and the checkpoint is written.
-        """
+        """Trains to the last step, or until it is to stop."""
         training = self._make_training(strategy or tf.distribute.get_strategy())
         self._notice(training)
         saver = Saver(training.model, self._folder, training.section.keep_checkpoint_max, self._task)
@@ -209,8 +181,9 @@ class _Task:
         meter = Meter.of_environment(self._task, training.section.global_batch_size / share)
         watch = self._make_watch(training, saver, meter)
         step = self._restore(training, saver)
-        self._prepare_evaluation(step)
-        watch.begin(step, over=bool(self._decides and self._decides.stops))
+        if self._evaluations:
+            self._evaluations.prepare(step)
+        watch.begin(step, over=bool(self._evaluations and self._evaluations.stop))
         if not watch.ended:
             input_fn = self._input_from(training.model, step)
             with training.strategy.scope():
@@ -220,7 +193,6 @@ class _Task:
             raise StoppedByRequestError
 
     def _make_training(self, strategy: tf.distribute.Strategy) -> _Training:
-        """Makes the model, and what averages its weights."""
         section = self._section
         if self._is_served:
             section = section.copy(update={"log_every_steps": served.stretch(section)})
@@ -245,31 +217,26 @@ class _Task:
             self._progress.write(Event.SCALED, text=optimizer.word_scaled(training.strategy.num_replicas_in_sync))
 
     def _make_watch(self, training: _Training, saver: Saver, meter: Optional[Meter]) -> Watch:
-        """Makes what says how long executions are, and does what is due between two of them."""
-        section = training.section
-        rate = functools.partial(learning_rate_of, training.model.optimizer)
-        after_checkpoint = self._decides or self._validation
+        section, curves = training.section, None
+        if self._task.type == CHIEF:
+            rate = functools.partial(learning_rate_of, training.model.optimizer)
+            curves = Curves(self._folder, section.report_steps, rate)
+        profiler = Profiler.of(section, self._folder, self._task, self._progress)
+        observers = (meter, profiler, Reporter(self._progress, section.train_steps), curves)
         return Watch(
-            section=section,
-            saver=saver,
-            curves=Curves(self._folder, rate) if self._task.type == CHIEF else None,
-            progress=self._progress,
-            stop_file=self._task.stop_file,
+            section,
+            saver,
+            training.strategy,
+            self._task.stop_file,
             at_once=served.stretch(section) if self._is_served else section.steps_per_execution,
-            agreement=Agreement(training.strategy),
-            meter=meter,
-            ends=after_checkpoint.ends if after_checkpoint else None,
+            observers=[each for each in observers if each],
             averaging=training.averaging,
             fixed=self._is_served,
-            profiler=Profiler.of(section, self._folder, self._task, self._progress),
+            **({"ends": self._evaluations.ends} if self._evaluations else {}),
         )
 
     def _restore(self, training: _Training, saver: Saver) -> int:
-        """Restores the last checkpoint; where there is none, begins with the declared weights, if there are any.
-
-        Returns:
-            The global step that training starts from.
-        """
+        """Restores the last checkpoint, and returns its step; where there is none, begins with the declared weights."""
         step = saver.restore()
         if latest_checkpoint(self._folder) is None and (begins := warm_start_of(self._context)):
             tell(self._context, warm_keras(training.model, begins.prefix, begins.exclude))
@@ -277,20 +244,7 @@ class _Task:
                 training.averaging.begin()
         return step
 
-    def _prepare_evaluation(self, step: int) -> None:
-        """Makes the model that evaluates during training, where this task does.
-
-        Before training draws by chance, and after its weights are drawn: whoever makes a model sets the seeds anew,
-        and training is to be the same as without an evaluation.
-        """
-        if self._decides:
-            self._decides.check_metrics(self._make_evaluation().names)
-            self._decides.go_on_from(step)
-        elif self._validation:
-            self._make_evaluation()
-
     def _input_from(self, model: tf.keras.Model, step: int) -> served.InputFn:
-        """Returns the input_fn of a training that starts from a global step."""
         reader = self._declared.reader
         if self._is_served:
             reader = dataclasses.replace(reader, start_step=served.position(model, step))
@@ -313,43 +267,6 @@ class _Task:
             drivers.fit(model, batches, watch, strategy, training.averaging)
         else:
             drivers.loop(model, batches, watch, strategy, training.averaging)
-
-    def _follow(self) -> str:
-        """Evaluates the newest checkpoint, again and again, until it is the last, or training is over.
-
-        Returns:
-            The last checkpoint.
-
-        Raises:
-            TrainingError: Its loss is not a number, and nothing decides on another one.
-        """
-        distribution, seen, started = self._context.distribution, "", 0.0
-        if self._decides:
-            self._decides.check_metrics(self._make_evaluation().names)
-        self._progress.write(Event.WAITING)
-        time.sleep(distribution.start_delay_secs)
-        latest = ""
-        while not (self._decides and self._decides.stops):
-            latest = latest_checkpoint(self._folder) or ""
-            is_last = step_of(latest) >= (self._section.train_steps or 0)
-            early = time.monotonic() - started < distribution.seconds_between_evaluations
-            if latest in ("", seen) or (early and not is_last):
-                time.sleep(_LOOK_SECONDS)
-                continue
-            started = time.monotonic()
-            try:
-                metrics = self._decides.evaluate(latest) if self._decides else self._measure(latest)
-            except tf.errors.OpError:
-                # The chief keeps a few checkpoints only, and may have removed this one meanwhile.
-                if latest_checkpoint(self._folder) == latest:
-                    raise
-                continue
-            seen = latest
-            if is_last:
-                if not self._decides:
-                    require_number(metrics, latest)
-                break
-        return latest
 
     def _export(self, checkpoint: str) -> None:
         settings, exports = self._context.settings, self._context.job.exports_dir

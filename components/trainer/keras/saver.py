@@ -15,7 +15,8 @@ from typing import Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.protocol.task_spec import WORKER, TaskSpec
-from tfx_estimator.model_fn.layer_state import finalize
+from tfx_estimator.components.trainer.protocol.traits import step_of
+from tfx_estimator.model_fn.warm_start import finalize
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.base.text import first_line
 
@@ -23,12 +24,9 @@ _PREFIX = "model.ckpt"
 
 
 class Saver:
-    """Saves and restores a model.
+    """Saves and restores a compiled model, and keeps the newest checkpoints.
 
-    Args:
-        model: Compiled, with all its variables.
-        keep: How many of the newest checkpoints are kept.
-        task: Which task this is: in a cluster all save, and only what the chief saves is kept.
+    In a cluster all tasks save, and only what the chief saves is kept.
     """
 
     def __init__(self, model: tf.keras.Model, folder: str, keep: int, task: TaskSpec) -> None:
@@ -40,14 +38,7 @@ class Saver:
         )
 
     def restore(self) -> int:
-        """Restores the newest checkpoint of the chief.
-
-        Returns:
-            Its global step; 0 if there is none.
-
-        Raises:
-            TrainingError: It is of another model or optimizer.
-        """
+        """Restores the newest checkpoint of the chief, and returns its global step; 0 if there is none."""
         latest = latest_checkpoint(self._folder)
         if latest is not None:
             try:
@@ -72,11 +63,7 @@ def checkpoint_of(model: tf.keras.Model) -> tf.train.Checkpoint:
 
 
 def restore_weights(model: tf.keras.Model, path: str) -> None:
-    """Restores the weights alone, for evaluation and serving.
-
-    Args:
-        path: Of the checkpoint.
-    """
+    """Restores the weights of a checkpoint alone, for evaluation and serving."""
     status = tf.train.Checkpoint(model=model).restore(path).expect_partial()
     try:
         status.assert_existing_objects_matched()
@@ -92,8 +79,3 @@ def restore_weights(model: tf.keras.Model, path: str) -> None:
 def latest_checkpoint(folder: str) -> Optional[str]:
     """Returns the newest checkpoint of a training folder; None if there is none."""
     return tf.train.latest_checkpoint(folder)
-
-
-def step_of(path: Optional[str]) -> int:
-    """Returns the global step of a checkpoint, by its name; 0 for none."""
-    return int(path.rsplit("-", 1)[-1]) if path else 0

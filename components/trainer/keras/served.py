@@ -6,14 +6,14 @@ Source: https://www.tensorflow.org/tutorials/distribute/parameter_server_trainin
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.keras.watch import EXTRA_STEPS, Watch
-from tfx_estimator.components.trainer.measuring.clock import measure_server
+from tfx_estimator.components.trainer.keras.watch import Watch
+from tfx_estimator.components.trainer.measuring import measure_server
+from tfx_estimator.components.trainer.observers import EXTRA_STEPS
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.measurement import Window
 from tfx_estimator.components.trainer.task.context import TaskContext
@@ -44,11 +44,9 @@ def serve(context: TaskContext) -> None:
         resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id, protocol="grpc"
     )
     context.progress.write(Event.SERVING)
-    window, name = Window.of_environment(), context.task.name
-    if window is not None:
-        if context.task.trains:
-            window.tell_started(name)
-        threading.Thread(target=measure_server, args=(window, name), name="measure", daemon=True).start()
+    if context.task.trains and (window := Window.of_environment()):
+        window.tell_started(context.task.name)
+    measure_server(context.task.name)
     server.join()
 
 
@@ -60,14 +58,7 @@ def stretch(section: TrainerSection) -> int:
 
 
 def dataset_fn(input_fn: InputFn, workers: int) -> Callable[[Any], tf.data.Dataset]:
-    """Makes what each worker reads: its share of the examples, by its own number.
-
-    Args:
-        input_fn: Of the examples, called with the mode and an input context.
-
-    Returns:
-        A function that TensorFlow traces once, and calls on each worker.
-    """
+    """Makes what TensorFlow traces once, and calls on each worker: its share of the examples, by its own number."""
 
     def make(_: Any) -> tf.data.Dataset:
         number = tf.distribute.coordinator.experimental_get_current_worker_index()
@@ -78,13 +69,9 @@ def dataset_fn(input_fn: InputFn, workers: int) -> Callable[[Any], tf.data.Datas
 
 
 def position(model: tf.keras.Model, step: int) -> Callable[[], tf.Tensor]:
-    """Makes what tells, whenever a worker begins to read, how many steps are done.
+    """Makes what tells in the graph, whenever a worker begins to read, how many steps are done, int64.
 
-    TensorFlow traces `dataset_fn` once, and runs the same graph for a worker that is started again alone: a number
-    would still be that of the beginning.
-
-    Returns:
-        A function that returns an int64 scalar, of the graph.
+    TensorFlow runs the same graph for a worker that is started again alone: a number would be that of the beginning.
     """
     return lambda: tf.maximum(tf.cast(model.optimizer.iterations, tf.int64), step)
 
@@ -96,12 +83,7 @@ def _values(model: tf.keras.Model, watch: Watch, steps: int, values: Mapping[str
 
 
 def fit(model: tf.keras.Model, make_dataset: Callable[[Any], tf.data.Dataset], watch: Watch) -> None:
-    """Trains by `Model.fit`, whose callbacks know of no step here: an epoch is a stretch.
-
-    Args:
-        make_dataset: Of `dataset_fn`.
-        watch: Is told of each stretch.
-    """
+    """Trains by `Model.fit`, whose callbacks know of no step here: an epoch is a stretch."""
     while not watch.ended:
         length = watch.next_steps()
         epochs = watch.whole_executions(length) if length == watch.stretch else 1
@@ -128,13 +110,7 @@ def loop(
     watch: Watch,
     strategy: tf.distribute.Strategy,
 ) -> None:
-    """Trains by a `ClusterCoordinator` of our own.
-
-    Args:
-        model: As for `fit`.
-        make_dataset: As for `fit`.
-        watch: As for `fit`.
-    """
+    """Trains by a `ClusterCoordinator` of our own."""
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 
     @tf.function

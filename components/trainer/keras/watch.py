@@ -4,57 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from typing import Optional, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Optional
 
-from tfx_estimator.components.trainer.keras.curves import Curves
-from tfx_estimator.components.trainer.keras.measuring import Meter
-from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
+import tensorflow as tf
+
+from tfx_estimator.components.trainer.keras.saver import Saver
+from tfx_estimator.components.trainer.observers import Observer
 from tfx_estimator.components.trainer.protocol.stop import PeerLostError, asked_to_stop
-from tfx_estimator.model_fn.keras_classifier import SKIPPED
+from tfx_estimator.model_fn.averaging import Averaging
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-# Steps that were done more than the global step says: of parameter servers alone.
-EXTRA_STEPS = "extra_steps"
-# Between two reports, and two looks for the request to stop; no execution is much longer.
+# Between two looks for the request to stop; no execution is much longer.
 _EVERY_SECONDS = 0.5
 # Of executions that are to have a fixed number of steps: a longer one would outlive a request to stop. As long as it is
 # not known how long a step lasts, they have few.
 _MOST_SECONDS = 10.0
 _FIRST_STEPS = 5
-
-
-class Saves(Protocol):
-    """What keeps checkpoints: see `saver.Saver`."""
-
-    def save(self, step: int) -> None:
-        """Saves a checkpoint of a global step."""
-
-
-class Averages(Protocol):
-    """What makes the weights of all tasks equal: see `model_fn.averaging.Averaging`."""
-
-    def before_checkpoint(self) -> None:
-        """Averages before it is due."""
-
-
-class Agrees(Protocol):
-    """What the tasks of a cluster agree by: see `agreement.Agreement`."""
-
-    def mean(self, *values: float) -> tuple[float, ...]:
-        """Returns the means over all tasks."""
-
-
-class Profiles(Protocol):
-    """What profiles some steps: see `profiling.profiler.Profiler`."""
-
-    @property
-    def edges(self) -> tuple[int, int]:
-        """The global steps at which an execution is to end."""
-
-    def at(self, step: int, is_last: bool = False, begins: bool = True) -> None:
-        """Begins or ends at a global step."""
 
 
 class Watch:
@@ -66,51 +33,40 @@ class Watch:
     those of another turn. So they agree about twice a second on their pace, and on whether one of them is to stop.
 
     Args:
-        curves: None in a task that writes none.
-        progress: Where to report.
+        strategy: Under which all of them train.
         stop_file: Where the supervisor asks to stop.
         at_once: Most steps of an execution.
-        agreement: With the other tasks.
-        meter: Of `tfx-estimator bench`.
-        ends: Says, after each checkpoint, whether training is over; None where nothing decides so.
+        observers: Called between two executions.
+        ends: Says, after each checkpoint, whether training is over.
         averaging: Of the weights of all tasks; executions do it by themselves every `section.sync_every` steps. None
             where they are equal anyway.
         fixed: Have all executions `at_once` steps, but where something is due, or they would last too long.
-        profiler: Of the declared steps.
     """
 
     def __init__(
         self,
-        *,
         section: TrainerSection,
-        saver: Saves,
-        curves: Optional[Curves],
-        progress: ProgressWriter,
+        saver: Saver,
+        strategy: tf.distribute.Strategy,
         stop_file: str,
         at_once: int,
-        agreement: Agrees,
-        meter: Optional[Meter] = None,
-        ends: Optional[Callable[[], bool]] = None,
-        averaging: Optional[Averages] = None,
+        observers: Sequence[Observer],
+        ends: Callable[[], bool] = lambda: False,
+        averaging: Optional[Averaging] = None,
         fixed: bool = False,
-        profiler: Optional[Profiles] = None,
     ) -> None:
         self.total = section.train_steps or 0
         self._checkpoint_steps = section.checkpoint_steps
         self._report_steps = section.report_steps
         self._at_once = at_once
         self._saver = saver
-        self._curves = curves
-        self._progress = progress
         self._stop_file = stop_file
-        self._agreement = agreement
-        self._meter = meter
-        self._ends = ends or (lambda: False)
+        self._mean = mean_over_tasks(strategy)
+        self._observers = observers
+        self._ends = ends
         self._averaging = averaging
         self._sync_steps = section.sync_every.steps if section.sync_every else self.total
         self._fixed = fixed
-        self._profiler = profiler
-        self._reported = 0.0
         self._began = 0.0
         # Since the tasks agreed last, and how many steps after it they do again; it doubles at most, as the first step
         # is one of tracing.
@@ -125,19 +81,13 @@ class Watch:
         self.over = False
 
     def begin(self, step: int, over: bool = False) -> None:
-        """Notes the step that training starts from.
-
-        Raises:
-            PeerLostError: The other tasks start from another one.
-        """
+        """Notes the step that training starts from, the same in all tasks; has an evaluation said that it is over."""
         self.step, self.over = step, over
-        self._progress.at(step)
-        self._progress.write(Event.STEP, step=step, total=self.total)
-        if self._curves is not None:
-            self._curves.started(step)
+        for each in self._observers:
+            each.begin(step)
         if not self.ended:
             self._agree()
-        self._profile()
+        self._end({})
 
     @property
     def ended(self) -> bool:
@@ -146,11 +96,17 @@ class Watch:
 
     def next_steps(self) -> int:
         """Returns the number of steps of the next execution, which begins now."""
+        for each in self._observers:
+            each.before_step(self.step)
         self._began = time.monotonic()
         due = [each - self.step % each for each in (self._checkpoint_steps, self._report_steps)]
-        due += [edge - self.step for edge in self._profiler.edges if edge > self.step] if self._profiler else []
+        due += [edge - self.step for edge in self._edges]
         most = self.stretch - self.step % self.stretch if self._fixed else min(self._at_once, int(self._pause))
         return min(most, *due, self.total - self.step)
+
+    @property
+    def _edges(self) -> list[int]:
+        return [edge for each in self._observers for edge in each.edges if edge > self.step]
 
     @property
     def stretch(self) -> int:
@@ -163,14 +119,13 @@ class Watch:
     def whole_executions(self, steps: int) -> int:
         """Returns how many executions of as many steps follow one another, as all are where parameter servers are.
 
-        Returns:
-            1 at least; those up to the next edge of a profile, the next checkpoint that would be in the midst of one,
-            or the last step.
+        1 at least; those up to the next edge of a profile, the next checkpoint that would be in the midst of one, or
+        the last step.
         """
-        edges = list(self._profiler.edges) if self._profiler else []
+        edges = self._edges
         if self._checkpoint_steps % steps:
             edges.append(self.step - self.step % self._checkpoint_steps + self._checkpoint_steps)
-        end = min([self.total, *(edge for edge in edges if edge > self.step)])
+        end = min([self.total, *edges])
         executions = max((end - self.step) // steps, 1)
         return executions if self._pace is not None else min(executions, 2)
 
@@ -180,55 +135,44 @@ class Watch:
         Args:
             values: Of its last step: `loss`, and what else there is to report.
             paced: Was nothing but its steps done in it.
-
-        Raises:
-            TrainingError: The loss is not a number.
         """
         now = time.monotonic()
         if paced:
             self._pace = max((now - self._began) / steps, 1e-9)
         self._steps, self._seconds = self._steps + steps, self._seconds + now - self._began
         self.step += steps
-        self._progress.at(self.step)
         if math.isnan(values["loss"]):
             # Of a task that trains by itself the others do not know: they would wait for it.
             if self._averaging is None:
                 raise not_a_number(f"the loss of step {self.step}")
             self._diverged = True
-        if self._meter is not None:
-            self._meter.done(self.step)
-        # A profile ends before a checkpoint and what evaluates it, and begins after them.
-        self._profile(begins=False)
-        if self.step >= self.total or now - self._reported >= _EVERY_SECONDS:
-            self._reported = now
-            counted = {name: int(values[name]) for name in (SKIPPED, EXTRA_STEPS) if name in values}
-            self._progress.write(Event.STEP, step=self.step, loss=values["loss"], **counted)
-        if self._curves is not None and self.step % self._report_steps == 0:
-            self._curves.write(self.step, values)
+        for each in self._observers:
+            each.after_step(self.step, values)
         saves = self.step >= self.total or self.step % self._checkpoint_steps == 0
         if self._agree_at <= self.step < self.total or (saves and self._averaging is not None):
             self._agree()
         if self.ended or saves:
             if self._averaging is not None and self.step % self._sync_steps:
                 self._averaging.before_checkpoint()
+            for each in self._observers:
+                each.before_save(self.step)
             self._saver.save(self.step)
-            if self._curves is not None:
-                self._curves.saved(self.step)
             # The checkpoint of one that is asked to stop is evaluated when training goes on.
             self.over = not self.stopped and self._ends()
-        self._profile()
+        self._end(values)
         self._began = time.monotonic()
 
-    def _profile(self, begins: bool = True) -> None:
-        if self._profiler is not None:
-            self._profiler.at(self.step, is_last=self.ended, begins=begins)
+    def _end(self, values: Mapping[str, float]) -> None:
+        if self.ended:
+            for each in self._observers:
+                each.end(self.step, values)
 
     def _agree(self) -> None:
         stop_at = asked_to_stop(self._stop_file)
         asked = stop_at is not None and self.step >= stop_at
         own = self._seconds / self._steps if self._steps else _EVERY_SECONDS
         numbers = own, float(asked), float(self.step), float(self._diverged)
-        seconds, stops, step, diverged = self._agreement.mean(*numbers)
+        seconds, stops, step, diverged = self._mean(*numbers)
         if step != self.step:
             raise PeerLostError(
                 f"this task goes on from step {self.step}, and others from another one: do all see one training folder?"
@@ -242,14 +186,35 @@ class Watch:
 
 
 def not_a_number(what: str) -> TrainingError:
-    """Returns the error of a training that has diverged.
-
-    Args:
-        what: Is not a number.
-    """
+    """Returns the error of a training that has diverged: something is not a number."""
     return TrainingError(
         f"{what} is not a number: training has diverged, or was fed something that is no number either",
         expected="a finite loss",
         todo="lower trainer.optimizer.learning_rate or clip the gradients, and see that what the preprocessing_fn "
         "returns is finite; a changed declaration starts at step 0",
     )
+
+
+def mean_over_tasks(strategy: tf.distribute.Strategy) -> Callable[..., Sequence[float]]:
+    """Makes what averages numbers over all tasks of a synchronous cluster, which so decide alike.
+
+    Returns:
+        A function that every task must call between the same two executions; one that trains alone agrees with itself,
+        at no cost.
+    """
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return lambda *values: values
+
+    @tf.function
+    def over_replicas(values: tf.Tensor) -> tf.Tensor:
+        def mean() -> tf.Tensor:
+            # A copy: a reduction goes by the replica's device, and an argument has none.
+            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, tf.identity(values))
+
+        return strategy.run(mean)
+
+    def mean(*values: float) -> Sequence[float]:
+        means = over_replicas(tf.constant(values, tf.float64))
+        return strategy.experimental_local_results(means)[0].numpy().tolist()
+
+    return mean

@@ -88,11 +88,7 @@ def summarise(space: Any, steps: int, cluster: bool) -> dict[str, Any]:
 
 
 def to_text(task: str, summary: dict[str, Any]) -> str:
-    """Writes a summary for a person.
-
-    Args:
-        summary: Of `summarise`.
-    """
+    """Writes the summary of `summarise` for a person."""
     shares = ", ".join(f"{name} {share:.0%}" for name, share in summary["shares"].items())
     lines = [f"profile of {task}: {summary['steps']} steps in {summary['seconds']:.3f} s: {shares}".removesuffix(": ")]
     for each in summary["dearest"]:
@@ -134,11 +130,7 @@ def _shares(seconds: float, compute: _Spans, waits: _Spans, sends: _Spans) -> di
 
 
 def length(spans: Iterable[tuple[int, int]]) -> float:
-    """Returns the seconds that at least one of the spans covers.
-
-    Args:
-        spans: Begin and end, in picoseconds.
-    """
+    """Returns the seconds that at least one of the spans, of picoseconds, covers."""
     covered, end = 0, None
     for start, stop in sorted(spans):
         if end is None or start >= end:

@@ -28,6 +28,12 @@ class PathTraits:
     needs_check: bool = False
 
 
+def step_of(path: Optional[str]) -> int:
+    """Returns the global step that a checkpoint's name tells; 0 for none, -1 where the name tells none."""
+    step = path.rsplit("-", 1)[-1] if path else "0"
+    return int(step) if step.isdigit() else -1
+
+
 class Checkpoints(Protocol):
     """The checkpoints in a training folder; made with the folder's path."""
 

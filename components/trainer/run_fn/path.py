@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from tfx.components.trainer import fn_args_utils
 from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
 from tfx_estimator.components.trainer import export, seeds
+from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF
-from tfx_estimator.components.trainer.run_fn import skipped_training
 from tfx_estimator.components.trainer.run_fn.declared_strategy import declared
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
@@ -49,7 +50,7 @@ class RunFnPath:
         progress.write(Event.RUNNING)
         folders = (fn_args.serving_model_dir, job.training_dir)
         if any(fileio.exists(os.path.join(folder, "checkpoint")) for folder in folders):
-            skipped_training.PATCH.apply()
+            _EXPORT_AFTER_ALL.apply()
         with declared(strategy, lambda text: progress.write(Event.NOTICED, text=text)):
             run_fn(fn_args)
         if leads:
@@ -74,3 +75,22 @@ def _adopt_exports(fn_args: fn_args_utils.FnArgs, exports: str) -> None:
         export.adopt(evaluated, path_utils.eval_model_dir(exports))
     # Last: that it is there says that all is.
     export.adopt(serving, path_utils.serving_model_dir(exports))
+
+
+def _run_local(original: Any, executor: Any) -> tuple[Any, Any]:
+    """Evaluates and exports the last checkpoint if there was nothing left to train."""
+    metrics, exports = original(executor)
+    if metrics is None and executor._estimator.latest_checkpoint():
+        evaluator = executor._Evaluator(executor._estimator, executor._eval_spec, executor._train_spec.max_steps)
+        result, exports = evaluator.evaluate_and_export()
+        metrics = result.metrics
+    return metrics, exports
+
+
+_EXPORT_AFTER_ALL = Patch(
+    "tensorflow_estimator.python.estimator.training:_TrainingExecutor.run_local",
+    _run_local,
+    reason="a train_and_evaluate that finds nothing left to train exports nothing. In TFX a retry starts in an empty "
+    "folder; here a run_fn that was killed in its last evaluation finds its checkpoints, and would export no model",
+    until="the training folder is an empty one for a run_fn",
+)

@@ -5,13 +5,12 @@ What the supervisor asks of a path needs no TensorFlow; its task does, and is im
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.module_text import names_of_module
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, PS, WORKER
 from tfx_estimator.components.trainer.protocol.traits import Checkpoints, PathTraits
 from tfx_estimator.components.trainer.settings import ESTIMATOR, KERAS, KERAS_LOOP, RUN_FN, Settings
 from tfx_estimator.components.trainer.task.context import Path
@@ -21,28 +20,11 @@ from tfx_estimator.pipeline.config.distribution import Distribution
 _HERE = "tfx_estimator.components.trainer"
 
 
-@dataclasses.dataclass(frozen=True)
-class _Entry:
-    """Where the parts of a path are: `module:name`.
-
-    Args:
-        traits: `f(distribution) -> PathTraits`.
-        checkpoints: `Checkpoints`, made with the training folder.
-        path: `Path`.
-    """
-
-    traits: str
-    checkpoints: str
-    path: str
-
-
-_CHECKPOINTS = f"{_HERE}.estimator.checkpoints:TrainingCheckpoints"
 _PATHS = {
-    ESTIMATOR: _Entry(f"{_HERE}.estimator.traits:traits", _CHECKPOINTS, f"{_HERE}.estimator.path:EstimatorPath"),
-    # A run_fn keeps what checkpoints it likes: an Estimator's are looked after all the same.
-    KERAS: (_KERAS := _Entry(f"{_HERE}.keras.traits:traits", _CHECKPOINTS, f"{_HERE}.keras.path:KerasPath")),
-    KERAS_LOOP: _KERAS,
-    RUN_FN: _Entry(f"{_HERE}.run_fn.traits:traits", _CHECKPOINTS, f"{_HERE}.run_fn.path:RunFnPath"),
+    ESTIMATOR: f"{_HERE}.estimator.path:EstimatorPath",
+    KERAS: f"{_HERE}.keras.path:KerasPath",
+    KERAS_LOOP: f"{_HERE}.keras.path:KerasPath",
+    RUN_FN: f"{_HERE}.run_fn.path:RunFnPath",
 }
 
 
@@ -71,20 +53,38 @@ def name_of(exec_properties: dict[str, Any], settings: Settings) -> str:
 
 
 def traits_of(job: Job, distribution: Distribution) -> PathTraits:
-    """Returns what the supervisor must know of a job's path."""
-    return _load(_PATHS[job.path].traits)(distribution)
+    """Returns what the supervisor must know of a job's path.
+
+    In a cluster train_and_evaluate, and with it the Keras paths, neither evaluates nor exports, but in an evaluator:
+    without one, a task of its own does so afterwards. A run_fn's own chief saves the model.
+
+    Parameter servers and their workers are taken back into a running cluster, but for the servers of TensorFlow 2's
+    coordinator on the Keras paths; an evaluator is in none. The chief is not taken back: the others would go on without
+    checkpoints, and then lose what they did meanwhile. The coordinator's workers serve until they are ended, as
+    parameter servers do: all is done when the chief is.
+    """
+    train, path = distribution.train, job.path
+    needs_check = path == ESTIMATOR
+    if not train.is_cluster:
+        return PathTraits(exporter=CHIEF, needs_check=needs_check)
+    alone = set() if path == RUN_FN else {EVALUATOR}
+    if train.asynchronous:
+        alone |= {WORKER} if path in (KERAS, KERAS_LOOP) else {WORKER, PS}
+    return PathTraits(
+        exporter=CHIEF if path == RUN_FN else EVALUATOR if distribution.evaluator else EXPORTER,
+        alone=frozenset(alone),
+        serving=frozenset({WORKER, PS} if train.asynchronous and path != ESTIMATOR else {PS}),
+        synchronous=train.is_collective,
+        needs_check=needs_check,
+    )
 
 
 def checkpoints_of(job: Job) -> Checkpoints:
-    """Returns the checkpoints in a job's training folder."""
-    return _load(_PATHS[job.path].checkpoints)(job.training_dir)
+    """Returns the checkpoints in a job's training folder: a run_fn may keep others, an Estimator's are looked after."""
+    return importlib.import_module(f"{_HERE}.estimator.checkpoints").TrainingCheckpoints(job.training_dir)
 
 
 def path_of(job: Job) -> Path:
     """Returns what trains a job; imports TensorFlow."""
-    return _load(_PATHS[job.path].path)()
-
-
-def _load(place: str) -> Callable[..., Any]:
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)
+    module, _, name = _PATHS[job.path].partition(":")
+    return getattr(importlib.import_module(module), name)()

@@ -18,7 +18,7 @@ import pytest
 from tfx.types import artifact_utils
 
 from tests.root import ROOT
-from tfx_estimator.components.trainer.best.record import Record
+from tfx_estimator.components.trainer.best.decision import Record
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.components.trainer.cluster.ports import free_ports
 from tfx_estimator.components.trainer.cluster.tf_config import read

@@ -116,8 +116,7 @@ def test_it_is_trained_by_its_own_loss_and_that_is_said(train, alone):
     assert _steps(run) == [0, 2 * STEPS]
     brings, vain = _said(run)
     assert brings.startswith("compiled_models:functional returns a compiled model: it is trained by its own ")
-    named = "and evaluated by its metrics as well, accuracy, top2"
-    assert brings.endswith(f"optimizer, SGD, and loss, SparseCategoricalCrossentropy, {named}")
+    assert brings.endswith("optimizer, SGD, and loss, SparseCategoricalCrossentropy")
     assert vain.startswith("trainer.optimizer.learning_rate has no effect")
     answers = _answers(model)
     assert sorted(answers) == OUTPUTS
@@ -198,7 +197,7 @@ def test_several_outputs_are_trained_and_served_alike_on_both_paths(train, model
 
 @pytest.mark.long
 def test_its_batches_are_not_cut_into_parts(train):
-    with pytest.raises(TfxEstimatorError, match="returns a compiled model: its batches would stay whole"):
+    with pytest.raises(TfxEstimatorError, match=r"gradient_accumulation is declared, and .* returns a compiled model"):
         train("functional", path="keras", gradient_accumulation=2)
 
 

@@ -69,13 +69,3 @@ def test_what_is_evaluated_meanwhile_changes_nothing_of_the_training(tmp_path, d
     assert len(_evaluated(found[1])) > 2
     loss, same = (found[each].get_float_custom_property("eval_average_loss") for each in (1, None))
     assert loss == same > 0
-
-
-@pytest.mark.unit
-def test_a_checkpoint_whose_loss_is_not_a_number_ends_nothing(tmp_path):
-    from tfx_estimator.components.trainer.keras.validation import Validation
-
-    validation = Validation(lambda checkpoint: {"loss": float("nan")}, str(tmp_path), seconds=0)
-    assert validation.ends() is False
-    # It is evaluated again if it is the last one.
-    assert validation.seen == ""

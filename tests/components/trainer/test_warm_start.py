@@ -11,7 +11,7 @@ from tfx.types import standard_artifacts
 
 from tests.components.trainer.conftest import SHAPE, Training
 from tests.equivalence.conftest import read_weights
-from tfx_estimator.components.trainer.estimator.warm_start import begin_with
+from tfx_estimator.components.trainer.estimator.distribute import begin_with
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec

@@ -135,7 +135,7 @@ REPLACED = [
     (
         "model: mnist_cnn",
         "model: tfx_estimator.nets:net",
-        ["no module `tfx_estimator.nets`: only `tfx_estimator` was found"],
+        ["no module `tfx_estimator.nets`"],
     ),
 ]
 

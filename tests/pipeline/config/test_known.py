@@ -51,8 +51,6 @@ def test_the_nearest_value_or_key_is_named(problems, good, distribution, meant):
         ("{train: {strategy: collective_all_reduce}}", "it is called multi_worker_mirrored here"),
         ("{eval: {strategy: tpuu}}", "choose one of: one_device, mirrored, central_storage (`tpu`: this version eval"),
         ("{train: {strategy: null}}", "null is no text"),
-        ("{train: {strategy: mirrored, overlap: true}}", "this key is no switch of TensorFlow's: packs overlap with"),
-        ("{train: {communication: {bytes_per_pack: 4096, overlap: true}}}", "write bytes_per_pack beside it"),
         ("{train: [mirrored]}", "a list is no section"),
         ("{train: 'mirored:2'}", "did you mean `mirrored`?"),
         ("{train: 'one_device:2'}", "did you mean `one_device`?"),

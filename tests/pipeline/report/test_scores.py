@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfx_estimator.pipeline.report.scores import Confused, calibrate, confusion, most_confused, score_classes
+from tfx_estimator.pipeline.report.scores import calibrate, confusion, most_confused, score_classes
 
 pytestmark = pytest.mark.unit
 
@@ -16,8 +16,8 @@ PREDICTED = np.array([0, 0, 1, 1, 0, 1])
 def test_a_confusion_matrix_counts_true_classes_in_rows():
     matrix = confusion(LABELS, PREDICTED, 4)
     assert matrix.tolist() == [[2, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]]
-    assert most_confused(matrix) == [Confused(0, 1, 1), Confused(1, 0, 1), Confused(3, 1, 1)]
-    assert most_confused(matrix, most=1) == [Confused(0, 1, 1)]
+    assert most_confused(matrix) == [(0, 1, 1), (1, 0, 1), (3, 1, 1)]
+    assert most_confused(matrix, most=1) == [(0, 1, 1)]
 
 
 def test_each_class_is_scored_and_what_cannot_be_is_none():

@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from tfx_estimator.components.trainer.best.decision import judge, ranked
-from tfx_estimator.components.trainer.best.record import Evaluation, Record
+from tfx_estimator.components.trainer.best.decision import Evaluation, Record, judge, ranked
 from tfx_estimator.pipeline.config.best import EarlyStopping, KeepBest
 
 pytestmark = pytest.mark.unit

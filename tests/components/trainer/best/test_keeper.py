@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tfx_estimator.components.trainer.best.decision import Record
 from tfx_estimator.components.trainer.best.keeper import Keeper, says_stop
-from tfx_estimator.components.trainer.best.record import Record
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection

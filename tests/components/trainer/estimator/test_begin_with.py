@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.config.warm_start import WarmStart
 def test_an_estimator_that_begins_with_weights_can_be_copied_as_each_task_of_a_cluster_does(tmp_path):
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.estimator.warm_start import begin_with
+    from tfx_estimator.components.trainer.estimator.distribute import begin_with
 
     prefix = tf.train.Checkpoint(weight=tf.Variable(1.0)).write(str(tmp_path / "weights"))
     estimator = tf.estimator.Estimator(lambda features, labels, mode: None, model_dir=str(tmp_path / "model"))

@@ -37,17 +37,17 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 def test_they_are_found(folder, tmp_path):
     assert checkpoints.folder_of(str(tmp_path)) == str(tmp_path / folder)
-    assert checkpoints.drop_damaged(str(tmp_path)) == 30
+    assert TrainingCheckpoints(str(tmp_path)).drop_damaged() == 30
 
 
 def test_the_last_whole_one_becomes_the_latest(folder, tmp_path):
     data = folder / "model.ckpt-30.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:100])
     (folder / "model.ckpt-20.index").write_bytes(b"no index")
-    assert checkpoints.drop_damaged(str(tmp_path)) == 10
+    assert TrainingCheckpoints(str(tmp_path)).drop_damaged() == 10
     assert tf.train.latest_checkpoint(str(folder)) == str(folder / "model.ckpt-10")
     assert (folder / "damaged-model.ckpt-30.index").exists()
-    assert checkpoints.drop_damaged(str(tmp_path)) == 10
+    assert TrainingCheckpoints(str(tmp_path)).drop_damaged() == 10
 
 
 def test_a_folder_whose_name_is_as_a_checkpoints_is_no_checkpoint(folder, tmp_path):
@@ -55,7 +55,7 @@ def test_a_folder_whose_name_is_as_a_checkpoints_is_no_checkpoint(folder, tmp_pa
     home.mkdir()
     moved = folder.rename(home / "training") if folder != tmp_path else _all_of(folder, home)
     (moved / "model.ckpt-30.index").write_bytes(b"no index")
-    assert checkpoints.drop_damaged(str(moved)) == 20
+    assert TrainingCheckpoints(str(moved)).drop_damaged() == 20
     assert (moved / "damaged-model.ckpt-30.index").exists()
 
 
@@ -81,7 +81,7 @@ def test_one_that_cannot_be_reached_is_not_called_damaged(folder, tmp_path, monk
 
     monkeypatch.setattr(tf.train, "load_checkpoint", load)
     with pytest.raises(TrainingError, match=r"model\.ckpt-30 cannot be read: ") as told:
-        checkpoints.drop_damaged(str(tmp_path))
+        TrainingCheckpoints(str(tmp_path)).drop_damaged()
     assert told.value.retryable
     assert (folder / "model.ckpt-30.index").exists()
 
@@ -128,7 +128,7 @@ def _cannot_be_read(file: Path) -> None:
 @pytest.mark.parametrize("name", ["index", "data-00000-of-00001"])
 def test_one_that_the_disk_cannot_read_is_damaged_where_it_can_read_another(folder, tmp_path, name):
     _cannot_be_read(folder / f"model.ckpt-30.{name}")
-    assert checkpoints.drop_damaged(str(tmp_path)) == 20
+    assert TrainingCheckpoints(str(tmp_path)).drop_damaged() == 20
     assert (folder / f"damaged-model.ckpt-30.{name}").is_symlink()
 
 
@@ -136,7 +136,7 @@ def test_none_is_damaged_where_none_can_be_read(folder, tmp_path):
     for step in (10, 20, 30):
         _cannot_be_read(folder / f"model.ckpt-{step}.data-00000-of-00001")
     with pytest.raises(TrainingError, match=r"model\.ckpt-30 cannot be read: .*Input/output error") as told:
-        checkpoints.drop_damaged(str(tmp_path))
+        TrainingCheckpoints(str(tmp_path)).drop_damaged()
     assert told.value.retryable
     assert not list(folder.glob("damaged-*"))
 
@@ -177,7 +177,7 @@ def test_they_are_found_where_the_folder_was_moved_to(folder, tmp_path):
     # Nor is one called damaged for the place where it was.
     state = moved / folder.relative_to(tmp_path) / "checkpoint"
     state.write_text(_state_of(folder))
-    assert checkpoints.drop_damaged(str(moved)) == 30
+    assert TrainingCheckpoints(str(moved)).drop_damaged() == 30
     assert not list(moved.rglob("damaged-*"))
     assert tf.train.latest_checkpoint(str(state.parent)) == str(state.parent / "model.ckpt-30")
 
@@ -190,14 +190,14 @@ def test_a_damaged_state_is_written_anew(folder, tmp_path, content):
     state.write_bytes(content)
     TrainingCheckpoints(str(tmp_path)).tidy()
     assert state.read_bytes() == content
-    assert checkpoints.drop_damaged(str(tmp_path)) == 30
+    assert TrainingCheckpoints(str(tmp_path)).drop_damaged() == 30
     assert tf.train.latest_checkpoint(str(folder)) == str(folder / "model.ckpt-30")
 
 
 def test_what_workers_leave_is_removed(folder, tmp_path):
-    checkpoints.remove_worker_copies(str(tmp_path))
+    TrainingCheckpoints(str(tmp_path)).tidy()
     assert not list(tmp_path.rglob("tmp_worker_*"))
-    assert checkpoints.drop_damaged(str(tmp_path)) == 30
+    assert TrainingCheckpoints(str(tmp_path)).drop_damaged() == 30
 
 
 def test_what_training_starts_from_is_not_taken_for_its_own(folder, tmp_path):
@@ -205,9 +205,9 @@ def test_what_training_starts_from_is_not_taken_for_its_own(folder, tmp_path):
     for path in folder.glob("model.ckpt-30.*"):
         name = path.name.replace("-30", "-1000000")
         (tmp_path / "pretrained" / name).write_bytes(path.read_bytes())
-    assert checkpoints.drop_damaged(str(tmp_path)) == 30
+    assert TrainingCheckpoints(str(tmp_path)).drop_damaged() == 30
 
 
 def test_an_empty_folder_has_none(tmp_path):
-    assert checkpoints.drop_damaged(str(tmp_path)) is None
+    assert TrainingCheckpoints(str(tmp_path)).drop_damaged() is None
     assert checkpoints.folder_of(str(tmp_path)) == str(tmp_path)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import tensorflow as tf
 
+from tfx_estimator.components.trainer.estimator.first_call import call_first
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
@@ -12,30 +14,8 @@ pytestmark = pytest.mark.unit
 SETTINGS = Settings(declaration={"trainer": {"model": "own:network"}}, label_names=("a", "b"))
 
 
-@pytest.mark.parametrize(("again", "context"), [("another", ["ValueError: at first"]), ("at first", [])])
-def test_what_a_network_raised_outside_of_the_graph_is_not_lost(caplog, again, context):
-    from tfx_estimator.components.trainer.estimator.first_call import call_first
-
-    said = ["at first", again]
-
-    def network(num_classes: int) -> None:
-        raise ValueError(said.pop(0))
-
-    with caplog.at_level("DEBUG", "absl.tfx_estimator"):
-        first = call_first(network, SETTINGS, {})
-    assert "ValueError: at first" in caplog.text
-    with pytest.raises(ValueError, match=again) as caught:
-        first.call_again(network, 2, {})
-    told = caught.value.__context__
-    assert ([f"{type(told).__name__}: {told}"] if told else []) == context
-
-
 @pytest.mark.parametrize("where", ["outside of the graph", "in the graph alone"])
 def test_a_compiled_model_is_refused_and_who_trains_it_is_told(where):
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer.estimator.first_call import call_first
-
     def compiled(num_classes: int) -> tf.keras.Model:
         if where == "in the graph alone" and tf.executing_eagerly():
             raise ValueError("only there")

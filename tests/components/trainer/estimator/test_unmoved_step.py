@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfx_estimator.components.trainer.estimator.task_hooks import UnmovedStepHook
+from tfx_estimator.components.trainer.estimator.hooks import ObserverHook, UnmovedStep
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 MODEL_FN = """
@@ -33,7 +33,8 @@ def train(tmp_path):
             train_op = step.assign_add(tf.cast(counts, tf.int64))
         return tf.estimator.EstimatorSpec(mode, loss=tf.constant(0.0), train_op=train_op)
 
-    def run(every: int, hook: UnmovedStepHook, steps: int) -> int:
+    def run(every: int, steps: int, **options) -> int:
+        hook = ObserverHook([UnmovedStep(steps, runs=20, **options)])
         config = tf.estimator.RunConfig(save_checkpoints_steps=1000, log_step_count_steps=1000)
         estimator = tf.estimator.Estimator(model_fn, str(tmp_path / "run"), config, {"every": every})
         estimator.train(lambda: tf.data.Dataset.from_tensors(0.0).repeat(), max_steps=steps, hooks=[hook])
@@ -44,23 +45,23 @@ def train(tmp_path):
 
 @pytest.mark.unit
 def test_one_that_moves_after_many_runs_is_trained_to_its_end(train):
-    assert train(19, UnmovedStepHook(5, runs=20), 5) == 95
+    assert train(19, 5) == 95
     # Once more, from a step that is not the first.
-    assert train(19, UnmovedStepHook(6, runs=20), 6) == 114
+    assert train(19, 6) == 114
 
 
 @pytest.mark.unit
 def test_one_that_does_not_is_ended(train):
-    assert train(1, UnmovedStepHook(7, runs=20), 7) == 7
+    assert train(1, 7) == 7
     with pytest.raises(UserCodeError, match="ran 21 times, and global_step stayed at 7: training to step 9 would"):
-        train(1000, UnmovedStepHook(9, runs=20), 9)
+        train(1000, 9)
 
 
 @pytest.mark.unit
 def test_where_another_task_may_move_it_there_is_time_for_that(train):
-    assert train(50, UnmovedStepHook(1, alone=False, runs=20, seconds=1000.0), 1) == 50
+    assert train(50, 1, alone=False, seconds=1000.0) == 50
     with pytest.raises(UserCodeError, match="ran 21 times, and global_step stayed at 1"):
-        train(50, UnmovedStepHook(9, alone=False, runs=20, seconds=0.0), 9)
+        train(50, 9, alone=False, seconds=0.0)
 
 
 @pytest.mark.cluster

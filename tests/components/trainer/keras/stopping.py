@@ -28,14 +28,12 @@ def main(index: str, addresses: str, folder: str, rounds: str) -> None:
     os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
     import tensorflow as tf
 
-    from tfx_estimator.components.trainer.keras.agreement import Agreement
     from tfx_estimator.components.trainer.keras.watch import Watch
-    from tfx_estimator.components.trainer.protocol.events import ProgressWriter
     from tfx_estimator.components.trainer.protocol.stop import ask_to_stop
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    agreement, chance = Agreement(strategy), random.Random(int(index))
+    chance = random.Random(int(index))
     section = TrainerSection(model="mnist_cnn", train_steps=10**6, save_checkpoints_steps=70, log_every_steps=30)
 
     def one_step() -> tf.Tensor:
@@ -51,16 +49,7 @@ def main(index: str, addresses: str, folder: str, rounds: str) -> None:
     for number in range(int(rounds)):
         stop_file = os.path.join(folder, f"stop-{number}")
         saves = Saves()
-        progress = ProgressWriter(os.path.join(folder, f"progress-{index}"))
-        watch = Watch(
-            section=section,
-            saver=saves,
-            curves=None,
-            progress=progress,
-            stop_file=stop_file,
-            at_once=20,
-            agreement=agreement,
-        )
+        watch = Watch(section, saves, strategy, stop_file, at_once=20, observers=[])
         watch.begin(0)
         if index == "0":
             wait, at = chance.uniform(0, 0.3), chance.choice([0, 0, 1, 25, 200])

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import pytest
+import tensorflow as tf
 
+from tests.equivalence.conftest import read_losses
+from tfx_estimator.components.trainer.keras.curves import Curves, learning_rate_of
+from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 pytestmark = pytest.mark.unit
 
 
 def declared(keras):
-    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
-
-    return make_keras_optimizer(Optimizer(learning_rate=0.4, schedule="linear", warmup_steps=2), 10)
+    return DeclaredOptimizer(Optimizer(learning_rate=0.4, schedule="linear", warmup_steps=2), 10)
 
 
 @pytest.mark.parametrize(
@@ -27,20 +29,12 @@ def declared(keras):
     ],
 )
 def test_it_is_that_of_the_step(make, rates):
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer.keras.curves import learning_rate_of
-
     optimizer = make(tf.keras.optimizers)
     assert [learning_rate_of(optimizer, step) for step in (1, 2, 3, 4)] == pytest.approx(rates)
 
 
 @pytest.mark.parametrize("kind", ["legacy", "new"])
 def test_a_schedule_of_the_users_own_is_given_the_step_as_its_optimizer_gives_it(kind):
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer.keras.curves import learning_rate_of
-
     seen = []
 
     class Own(tf.keras.optimizers.schedules.LearningRateSchedule):
@@ -57,10 +51,6 @@ def test_a_schedule_of_the_users_own_is_given_the_step_as_its_optimizer_gives_it
 
 
 def test_a_schedule_that_cannot_be_called_has_no_curve():
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer.keras.curves import learning_rate_of
-
     class Own(tf.keras.optimizers.schedules.LearningRateSchedule):
         def __call__(self, step):
             return 0.1 * step
@@ -71,24 +61,15 @@ def test_a_schedule_that_cannot_be_called_has_no_curve():
 
 
 def test_an_optimizer_of_mixed_precision_has_that_of_the_one_inside():
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer.keras.curves import learning_rate_of
-
     inner = tf.keras.optimizers.SGD(0.25)
     assert learning_rate_of(tf.keras.mixed_precision.LossScaleOptimizer(inner), 3) == 0.25
 
 
 def test_an_optimizer_without_one_has_no_curve(tmp_path):
-    import tensorflow as tf
-
-    from tests.equivalence.conftest import read_losses
-    from tfx_estimator.components.trainer.keras.curves import Curves, learning_rate_of
-
     optimizers = [object(), tf.keras.optimizers.SGD(0.5)]
     for number, optimizer in enumerate(optimizers):
         folder = str(tmp_path / str(number))
-        curves = Curves(folder, lambda step, optimizer=optimizer: learning_rate_of(optimizer, step))
+        curves = Curves(folder, rate=lambda step, optimizer=optimizer: learning_rate_of(optimizer, step))
         curves.write(7, {"loss": 0.5})
         curves.flush()
         assert read_losses(folder) == [(7, 0.5)]

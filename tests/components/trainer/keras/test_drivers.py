@@ -34,13 +34,13 @@ def test_an_averaging_is_told_of_each_global_step_in_turn(driver):
 
     from tfx_estimator.components.trainer.keras import drivers
     from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-    from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+    from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
     section = TrainerSection(train_steps=11, global_batch_size=2, sync_every=3, optimizer={"name": "sgd"})
     network = tf.keras.Sequential([tf.keras.Input((3,), name="x"), tf.keras.layers.Dense(2)])
     model = KerasClassifier(network, section)
-    model.compile(optimizer=make_keras_optimizer(section.optimizer, 11), steps_per_execution=4)
+    model.compile(optimizer=DeclaredOptimizer(section.optimizer, 11), steps_per_execution=4)
     told = tf.Variable(tf.zeros([0, 2], tf.int64), shape=[None, 2])
 
     class Averaging:

@@ -58,32 +58,3 @@ def test_an_error_in_a_training_step_is_told_with_the_users_line_alone(training,
     assert "site-packages" not in said
     assert "mend the code above" in said
     assert len(list(training.root.rglob("chief-0.*.log"))) == 1
-
-
-OWN_STRATEGY = """
-import tensorflow as tf
-
-def network(num_classes):
-    with tf.distribute.MirroredStrategy(["/cpu:0"]).scope():
-        return tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(num_classes)])
-"""
-
-
-def test_a_network_that_is_made_under_a_strategy_of_its_own_is_refused(tmp_path, monkeypatch):
-    import tensorflow as tf
-
-    from tfx_estimator.components.trainer.keras.model import ModelMaker
-    from tfx_estimator.pipeline.config.trainer import TrainerSection
-
-    (tmp_path / "own_strategy.py").write_text(OWN_STRATEGY)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    maker = ModelMaker(
-        TrainerSection(model="own_strategy:network", train_steps=1, path="keras"),
-        3,
-        {"image": tf.io.FixedLenFeature([2, 2, 1], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)},
-    )
-    # As the path has it, of whatever strategy.
-    with tf.distribute.get_strategy().scope(), pytest.raises(errors.UserCodeError, match="Mixing different") as told:
-        maker.make()
-    assert "makes a tf.distribute.Strategy of its own" in str(told.value)
-    assert "trainer.distribution says which one trains" in told.value.todo

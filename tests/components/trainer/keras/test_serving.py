@@ -14,7 +14,7 @@ from tfx_estimator.components.trainer.keras.serving import ServedModel
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.keras_optimizers import make_keras_optimizer
+from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
@@ -109,7 +109,7 @@ def reading(folder, is_compiled):
     network = tf.keras.Model(image, tf.keras.layers.Dense(3, name="logits")(hidden))
     if not is_compiled:
         model = KerasClassifier(network, SECTION)
-        model.compile(optimizer=make_keras_optimizer(SECTION.optimizer, 1))
+        model.compile(optimizer=DeclaredOptimizer(SECTION.optimizer, 1))
         model.optimizer._create_all_weights(model.trainable_variables)
         return model
     network.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))

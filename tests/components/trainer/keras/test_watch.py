@@ -6,7 +6,9 @@ import itertools
 
 import pytest
 
+from tfx_estimator.components.trainer.keras import watch as module
 from tfx_estimator.components.trainer.keras.watch import Watch
+from tfx_estimator.components.trainer.observers import Observer, Reporter
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
 from tfx_estimator.components.trainer.protocol.stop import PeerLostError, ask_to_stop
 from tfx_estimator.pipeline.base.errors import TrainingError
@@ -37,22 +39,15 @@ class Tasks:
 
 
 @pytest.fixture
-def make(tmp_path):
-    def make(others: dict[int, float] | None = None, fixed: bool = False, **values) -> tuple[Watch, Saves]:
-        section = TrainerSection(model="mnist_cnn", **{"train_steps": 105, "log_every_steps": 30, **values})
+def make(tmp_path, monkeypatch):
+    def make(others: dict[int, float] | None = None, observers=(), **options) -> tuple[Watch, Saves]:
+        taken = {name: options.pop(name) for name in ("fixed", "averaging", "ends") if name in options}
+        section = TrainerSection(model="mnist_cnn", **{"train_steps": 105, "log_every_steps": 30, **options})
         saves, tasks = Saves(), Tasks(others or {})
-        progress = ProgressWriter(str(tmp_path / "progress"))
-        watch = Watch(
-            section=section,
-            saver=saves,
-            curves=None,
-            progress=progress,
-            stop_file=str(tmp_path / "stop"),
-            at_once=20,
-            agreement=tasks,
-            fixed=fixed,
-        )
-        return watch, saves
+        reporter = Reporter(ProgressWriter(str(tmp_path / "progress")), section.train_steps)
+        monkeypatch.setattr(module, "mean_over_tasks", lambda strategy: tasks.mean)
+        made = [reporter, *observers]
+        return Watch(section, saves, None, str(tmp_path / "stop"), at_once=20, observers=made, **taken), saves
 
     return make
 
@@ -78,34 +73,31 @@ def test_executions_grow_to_the_declared_length_and_end_where_something_is_due(m
     assert events[0]["total"] == 105
 
 
+class Averaging:
+    def __init__(self) -> None:
+        self.steps = []
+
+    def before_checkpoint(self) -> None:
+        self.steps.append((self.watch.step, len(self.saves)))
+
+
 def test_weights_are_averaged_before_each_checkpoint_that_is_not_in_turn(make, clock):
-    watch, saves = make(save_checkpoints_steps=20, sync_every=8, train_steps=60)
-
-    class Averaging:
-        def before_checkpoint(self):
-            averaged.append((watch.step, len(saves)))
-
-    averaged = []
-    watch._averaging = Averaging()
-    watch.begin(0)
+    averaging = Averaging()
+    options = {"save_checkpoints_steps": 20, "sync_every": 8, "train_steps": 60}
+    averaging.watch, averaging.saves = make(averaging=averaging, **options)
+    averaging.watch.begin(0)
     # In turn the executions do it, in their graph: none is shorter for it.
-    assert run(watch, clock, 0.001) == [1, 2, 4, 8, 16, 20, 30, 40, 60]
-    assert averaged == [(20, 0), (60, 2)]
-    assert saves == [20, 40, 60]
+    assert run(averaging.watch, clock, 0.001) == [1, 2, 4, 8, 16, 20, 30, 40, 60]
+    assert averaging.steps == [(20, 0), (60, 2)]
+    assert averaging.saves == [20, 40, 60]
 
 
 def test_tasks_that_train_by_themselves_end_together_where_one_diverges(make, clock):
-    watch, saves = make(others={3: 1.0}, sync_every={"steps": 8}, save_checkpoints_steps=50)
-    watch._averaging = object()
+    options = {"sync_every": {"steps": 8}, "averaging": object()}
+    watch, saves = make(others={3: 1.0}, save_checkpoints_steps=50, **options)
     with pytest.raises(TrainingError, match="loss of a task, up to step 0, is not a number"):
         watch.begin(0)
-    watch, saves = make(sync_every={"steps": 8}, save_checkpoints_steps=5)
-
-    class Averaging:
-        def before_checkpoint(self):
-            pass
-
-    watch._averaging = Averaging()
+    watch, saves = make(save_checkpoints_steps=5, **options)
     watch.begin(0)
     watch._agree_at = 100
     watch.done(1, {"loss": float("nan")})
@@ -229,15 +221,13 @@ def test_what_is_done_is_not_stopped(make, tmp_path):
 
 
 def test_it_ends_after_a_checkpoint_that_says_so_but_asks_none_that_is_to_stop(make, clock, tmp_path):
-    watch, saves = make(save_checkpoints_steps=30, log_every_steps=100)
-    asked = []
-    watch._ends = lambda: asked.append(watch.step) or len(asked) == 2
+    answers = [False, True]
+    watch, saves = make(save_checkpoints_steps=30, log_every_steps=100, ends=lambda: answers.pop(0))
     watch.begin(0)
     assert run(watch, clock, 0.05)[-1] == 60
-    assert (asked, saves, watch.over, watch.stopped) == ([30, 60], [30, 60], True, False)
+    assert (saves, watch.over, watch.stopped) == ([30, 60], True, False)
     ask_to_stop(str(tmp_path / "stop"), 20)
-    watch, saves = make(save_checkpoints_steps=30, log_every_steps=100)
-    watch._ends = pytest.fail
+    watch, saves = make(save_checkpoints_steps=30, log_every_steps=100, ends=pytest.fail)
     watch.begin(0)
     run(watch, clock, 0.05)
     assert (saves, watch.over, watch.stopped) == ([26], False, True)
@@ -260,42 +250,59 @@ def test_a_loss_that_is_not_a_number_ends_training_without_a_checkpoint(make, cl
     assert saves == []
 
 
-def test_a_profile_ends_before_a_checkpoint_and_begins_after_it(make, clock):
-    watch, saves = make(save_checkpoints_steps=50)
-    seen = []
+class Edges(Observer):
+    """Notes when it is called, and has executions end at the edges of a profile."""
 
-    class Profiler:
-        edges = (50, 100)
+    def __init__(self, *edges: int) -> None:
+        self._edges = edges
+        self.seen, self.saves = [], []
 
-        def at(self, step, is_last=False, begins=True):
-            seen.append((step, begins, len(saves)))
+    @property
+    def edges(self):
+        return self._edges
 
-    watch._profiler = Profiler()
+    def begin(self, step):
+        self.seen.append(("begin", step))
+
+    def before_step(self, step):
+        self.seen.append(("before_step", step, len(self.saves)))
+
+    def after_step(self, step, values):
+        self.seen.append(("after_step", step, len(self.saves)))
+
+    def before_save(self, step):
+        self.seen.append(("before_save", step, len(self.saves)))
+
+    def end(self, step, values):
+        self.seen.append(("end", step))
+
+
+def test_observers_are_called_before_a_checkpoint_and_before_what_follows_it(make, clock):
+    observer = Edges(50, 100)
+    watch, observer.saves = make(save_checkpoints_steps=50, observers=[observer])
     watch.begin(0)
     run(watch, clock, 0.001)
-    assert [each for each in seen if each[0] in (50, 100)] == [
-        (50, False, 0),
-        (50, True, 1),
-        (100, False, 1),
-        (100, True, 2),
+    assert [each for each in observer.seen if each[1] in (50, 100)] == [
+        ("after_step", 50, 0),
+        ("before_save", 50, 0),
+        ("before_step", 50, 1),
+        ("after_step", 100, 1),
+        ("before_save", 100, 1),
+        ("before_step", 100, 2),
     ]
+    assert observer.seen[0] == ("begin", 0)
+    assert observer.seen[-1] == ("end", 105)
 
 
 def test_executions_of_the_same_length_follow_one_another_up_to_the_edge_of_a_profile(make, clock):
-    watch, _ = make(fixed=True, train_steps=100, save_checkpoints_steps=20, log_every_steps=20)
-
-    class Profiler:
-        edges = (53, 57)
-
-        def at(self, step, is_last=False, begins=True):
-            pass
-
+    options = {"fixed": True, "train_steps": 100, "save_checkpoints_steps": 20, "log_every_steps": 20}
+    watch, _ = make(**options)
     watch.begin(0)
     assert watch.whole_executions(20) == 2
     assert fit(watch, clock, 0.1, 0.0)[1] == [5, 10, 20, 40, 60, 80, 100]
     watch.begin(0)
     assert watch.whole_executions(20) == 5
-    watch._profiler = Profiler()
+    watch._observers.append(Edges(53, 57))
     watch.begin(0)
     assert watch.whole_executions(20) == 2
     assert fit(watch, clock, 0.1, 0.0)[1] == [20, 40, 53, 57, 60, 80, 100]

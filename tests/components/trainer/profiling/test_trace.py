@@ -5,6 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
+import tensorflow as tf
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+from tfx_estimator.components.trainer.profiling.trace import summarise, to_text
 
 pytestmark = pytest.mark.unit
 
@@ -13,8 +17,6 @@ MILLISECOND = 10**9
 
 def space(*lines: tuple[str, list[tuple[str, int, int]]]):
     """An XSpace of threads, each of events: name, begin and end in milliseconds."""
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
     made = xplane_pb2.XSpace()
     plane = made.planes.add(name="/host:CPU")
     for thread, events in lines:
@@ -28,8 +30,6 @@ def space(*lines: tuple[str, list[tuple[str, int, int]]]):
 
 
 def test_each_moment_counts_once_and_the_dearest_come_first():
-    from tfx_estimator.components.trainer.profiling.trace import summarise, to_text
-
     found = summarise(
         space(
             ("python", [("EagerExecute", 0, 100)]),
@@ -63,8 +63,6 @@ def test_each_moment_counts_once_and_the_dearest_come_first():
 
 
 def test_what_is_not_computed_is_told_by_where_it_runs():
-    from tfx_estimator.components.trainer.profiling.trace import summarise
-
     idle = space(("tf_Compute/1", [("a/MatMul:MatMul", 0, 10)]), ("python", [("EagerExecute", 0, 100)]))
     assert "steps are short" in summarise(idle, 1, cluster=False)["advice"][0]
     assert "wait for other tasks" in summarise(idle, 1, cluster=True)["advice"][0]
@@ -74,8 +72,6 @@ def test_what_is_not_computed_is_told_by_where_it_runs():
 
 
 def test_devices_of_one_process_that_wait_for_each_other_are_told_and_nothing_of_compute():
-    from tfx_estimator.components.trainer.profiling.trace import summarise
-
     ran = [("a/MatMul:MatMul", 0, 20), ("all/NcclAllReduce:NcclAllReduce", 20, 95)]
     (advice,) = summarise(space(("tf_Compute/1", ran)), 1, cluster=False)["advice"]
     assert "what the devices of this process send each other" in advice
@@ -85,10 +81,6 @@ def test_devices_of_one_process_that_wait_for_each_other_are_told_and_nothing_of
 
 def test_what_xla_compiled_is_computed_and_a_plain_function_is_told_by_its_operations(tmp_path):
     """A real profile of a function that calls both."""
-    import tensorflow as tf
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
-    from tfx_estimator.components.trainer.profiling.trace import summarise, to_text
 
     def product(values):
         return tf.matmul(tf.matmul(values, values), values)

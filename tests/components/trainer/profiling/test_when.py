@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
 
+from tfx_estimator.components.trainer.profiling import profiler as module
+from tfx_estimator.components.trainer.profiling.profiler import Profiler, drop_others
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
+from tfx_estimator.components.trainer.protocol.measurement import MEASURE, Window
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.pipeline.config.runtime import Profile
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 pytestmark = pytest.mark.unit
 
@@ -16,12 +21,11 @@ pytestmark = pytest.mark.unit
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     """Makes a profiler of steps 100 to 119, and tells what it does and says."""
-    from tfx_estimator.components.trainer.profiling import profiler as module
-
     did, progress = [], tmp_path / "progress"
+    section = TrainerSection(model="mnist_cnn", profile=Profile())
 
     def make():
-        made = module.Profiler(Profile(), str(tmp_path), TaskSpec(CHIEF, 0, 1), ProgressWriter(str(progress)))
+        made = Profiler.of(section, str(tmp_path), TaskSpec(CHIEF, 0, 1), ProgressWriter(str(progress)))
         monkeypatch.setattr(made, "_tell", lambda steps: did.append(steps))
         monkeypatch.setattr(module.tf.profiler.experimental, "start", lambda folder: did.append("start"))
         monkeypatch.setattr(module.tf.profiler.experimental, "stop", lambda: did.append("stop"))
@@ -33,16 +37,29 @@ def make(tmp_path, monkeypatch):
     return make, did, told
 
 
+def _go(profiler, *steps: int, ends: bool = False) -> None:
+    """Does what a training does that starts at the first step, in executions that end at the others."""
+    profiler.begin(steps[0])
+    for step, after in itertools.pairwise(steps):
+        profiler.before_step(step)
+        profiler.after_step(after, {})
+    if ends:
+        profiler.end(steps[-1], {})
+
+
 @pytest.mark.parametrize(("start", "first"), [(0, 100), (50, 100), (95, 105), (500, 510)])
 def test_a_training_that_goes_on_warms_up_first(make, start, first):
     profiler, did = make[0](), make[1]
-    profiler.at(start)
+    _go(profiler, start, first)
     assert profiler.edges == (first, first + 20)
-    profiler.at(first - 1)
-    profiler.at(first, begins=False)
     assert did == []
-    profiler.at(first)
-    profiler.at(first + 20, begins=False)
+    profiler.before_step(first)
+    profiler.after_step(first + 19, {})
+    assert did == ["start"]
+    profiler.before_save(first + 20)
+    assert did == ["start", "stop", 20]
+    profiler.after_step(first + 20, {})
+    profiler.end(first + 30, {})
     assert did == ["start", "stop", 20]
 
 
@@ -54,8 +71,7 @@ def _laid(folder, declared):
 def test_one_that_is_there_is_not_made_again(make, tmp_path):
     _laid(tmp_path / "profile" / "chief-0", {"declared": Profile().dict()})
     profiler, (_, did, told) = make[0](), make
-    for step in (200, 300, 400):
-        profiler.at(step, is_last=step == 400)
+    _go(profiler, 200, 300, 400, ends=True)
     assert (did, told()) == ([], [])
 
 
@@ -63,14 +79,11 @@ def test_one_that_is_there_is_not_made_again(make, tmp_path):
 def test_one_of_other_steps_is(make, tmp_path, declared):
     _laid(tmp_path / "profile" / "chief-0", declared)
     profiler, did = make[0](), make[1]
-    for step in (200, 210, 230):
-        profiler.at(step)
+    _go(profiler, 200, 210, 230)
     assert did == ["start", "stop", 20]
 
 
 def test_a_training_that_goes_on_drops_profiles_of_other_steps(tmp_path):
-    from tfx_estimator.components.trainer.profiling.kept import drop_others
-
     def kept():
         return sorted(path.name for path in (tmp_path / "profile").iterdir())
 
@@ -95,40 +108,30 @@ def test_a_training_that_goes_on_drops_profiles_of_other_steps(tmp_path):
 
 def test_a_training_that_is_too_short_says_so_once(make):
     profiler, (_, did, told) = make[0](), make
-    profiler.at(0)
-    profiler.at(90, is_last=True, begins=False)
-    profiler.at(90, is_last=True)
-    profiler.at(90, is_last=True)
+    _go(profiler, 0, 90, ends=True)
+    profiler.end(90, {})
     assert did == []
     assert told() == ["trainer.profile: training ended at step 90, before the profile began, after step 100"]
 
 
 @pytest.mark.parametrize("fails", ["start", "stop"])
 def test_training_goes_on_where_it_cannot_be_written(make, monkeypatch, fails):
-    from tfx_estimator.components.trainer.profiling import profiler as module
-
     def fail(*_):
         raise module.tf.errors.PermissionDeniedError(None, None, "read-only file system")
 
     profiler, (_, _did, told) = make[0](), make
     monkeypatch.setattr(module.tf.profiler.experimental, fails, fail)
-    for step in (0, 100, 120, 140):
-        profiler.at(step)
+    _go(profiler, 0, 100, 120, 140, ends=True)
     (text,) = told()
     assert "training goes on: read-only file system" in text
 
 
 def test_a_pipeline_is_looked_into_and_nothing_is_kept_or_said_of_a_short_one(tmp_path, monkeypatch):
-    from tfx_estimator.components.trainer.profiling.profiler import Profiler
-    from tfx_estimator.components.trainer.protocol.measurement import MEASURE, Window
-    from tfx_estimator.pipeline.config.trainer import TrainerSection
-
     section = TrainerSection(train_steps=9, pipeline_parallel={"stages": 2, "microbatches": 2})
     arguments = str(tmp_path), TaskSpec(CHIEF, 0, 1), ProgressWriter(str(tmp_path / "progress"))
     profiler = Profiler.of(section, *arguments)
     assert profiler.edges == (20, 25)
-    profiler.at(0)
-    profiler.at(9, is_last=True)
+    _go(profiler, 0, 9, ends=True)
     assert list(tmp_path.iterdir()) == []
     # Where `bench` measures, its steps are left alone.
     monkeypatch.setenv(MEASURE, Window(str(tmp_path), 1, 1, (0,)).to_environment())

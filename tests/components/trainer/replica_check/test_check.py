@@ -148,7 +148,7 @@ def test_an_evaluation_that_would_report_something_else_is_refused():
 def test_what_trains_on_one_device_alone_is_refused_with_the_reason():
     verdicts = try_cases("central_storage", "global adam minimize", "global keras updates", "mean adam alone")
     assert "is 0.50 times" in verdicts["global adam minimize"]
-    # TensorFlow lists its slots twice there: see `patches.replica_fixes`.
+    # TensorFlow lists its slots twice there: see `estimator.patches`.
     assert verdicts["global keras updates"] == "right"
     told = verdicts["mean adam alone"]
     assert "trains on one device, but not under CentralStorageStrategy" in told

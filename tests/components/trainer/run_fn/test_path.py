@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tfx.utils import path_utils
 
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
+from tfx_estimator.components.trainer.run_fn import path as module
 from tfx_estimator.components.trainer.run_fn.path import RunFnPath
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.pipeline.base.errors import ExportError
@@ -118,15 +121,57 @@ def test_of_a_cluster_only_the_chief_publishes(run, tmp_path):
     assert _saved(run([SERVING], TaskSpec("chief", 0, 1, tf_config="{}")) / SERVING) == SERVING
 
 
-@pytest.mark.parametrize("resumes", [False, True])
-def test_an_estimator_that_finds_its_checkpoints_exports_in_any_case(run, tmp_path, monkeypatch, resumes):
-    """See test_skipped_training."""
-    from tensorflow_estimator.python.estimator import training
+@pytest.fixture
+def executor(monkeypatch):
+    """TensorFlow's own class, as it was before after the test."""
+    from tensorflow_estimator.python.estimator.training import _TrainingExecutor
 
-    before = training._TrainingExecutor.run_local
-    monkeypatch.setattr(training._TrainingExecutor, "run_local", before)
+    monkeypatch.setattr(_TrainingExecutor, "run_local", _TrainingExecutor.run_local)
+    return _TrainingExecutor
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_an_estimator_that_finds_its_checkpoints_exports_in_any_case(run, tmp_path, executor, resumes):
+    before = executor.run_local
     if resumes:
         (tmp_path / "training" / SERVING).mkdir(parents=True)
         (tmp_path / "training" / SERVING / "checkpoint").write_text("")
     run([f"{SERVING}/export/taxi/7"])
-    assert (training._TrainingExecutor.run_local is not before) == resumes
+    assert (executor.run_local is not before) == resumes
+
+
+def test_training_that_had_been_done_is_evaluated_and_exported(tmp_path, executor):
+    def data():
+        return tf.data.Dataset.from_tensors(({"x": [[1.0], [2.0]]}, [[1.0], [2.0]])).repeat()
+
+    def receiver():
+        placeholder = tf.compat.v1.placeholder(tf.float32, [None, 1])
+        return tf.estimator.export.ServingInputReceiver({"x": placeholder}, {"x": placeholder})
+
+    def train_and_evaluate() -> tuple:
+        estimator = tf.estimator.LinearRegressor([tf.feature_column.numeric_column("x")], model_dir=str(tmp_path))
+        exporters = [tf.estimator.FinalExporter("mine", receiver)]
+        eval_spec = tf.estimator.EvalSpec(data, steps=1, exporters=exporters)
+        return tf.estimator.train_and_evaluate(estimator, tf.estimator.TrainSpec(data, max_steps=3), eval_spec)
+
+    def versions() -> list[str]:
+        return sorted(path.name for path in (tmp_path / "export" / "mine").glob("[0-9]*"))
+
+    before, _ = train_and_evaluate()
+    assert before["global_step"] == 3
+    assert len(versions()) == 1
+    shutil.rmtree(tmp_path / "export")
+
+    # What TensorFlow does, and why the patch is needed.
+    assert train_and_evaluate() == (None, None)
+    assert versions() == []
+
+    module._EXPORT_AFTER_ALL.apply()
+    after, exported = train_and_evaluate()
+    assert after == before
+    assert [Path(tf.compat.as_str(path)).name for path in exported] == versions()
+    assert len(versions()) == 1
+    # Training that is not skipped is evaluated and exported once.
+    shutil.rmtree(tmp_path)
+    assert train_and_evaluate()[0]["global_step"] == 3
+    assert len(versions()) == 1

@@ -57,8 +57,6 @@ def test_only_an_estimator_is_tried_under_replicas():
 def test_the_supervisor_imports_no_tensorflow():
     code = (
         "import sys\n"
-        "from tfx_estimator.components.trainer.estimator import traits\n"
-        "from tfx_estimator.components.trainer.run_fn import traits\n"
         "from tfx_estimator.components.trainer.supervisor import group, process, failure, report, outcome, signals\n"
         "print('tensorflow' in sys.modules)"
     )

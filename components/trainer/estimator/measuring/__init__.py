@@ -1,1 +1,0 @@
-"""What `tfx-estimator bench` measures of an Estimator, inside its tasks."""

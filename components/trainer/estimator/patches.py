@@ -1,0 +1,134 @@
+"""What a training task changes in TensorFlow for its Estimator, in its own process alone."""
+
+from __future__ import annotations
+
+import copy
+import types
+from collections.abc import Iterable
+from typing import Any, Optional
+
+import tensorflow as tf
+from tensorflow.python.distribute import ps_values
+
+from tfx_estimator.components.trainer.patch import Patch
+from tfx_estimator.pipeline.base.stack import keras2
+
+_LOOK_SECONDS = 1
+
+
+def apply(patches: Iterable[Patch]) -> None:
+    """Applies some of them; a second call changes nothing."""
+    for patch in patches:
+        patch.apply()
+
+
+def _save_without_asking_every_step(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+    original(self, *args, **kwargs)
+    # Known only to a private method, which Estimator calls for a TPU alone.
+    self._set_steps_per_run(1)
+
+
+def _look_often_for_the_chief(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+    original(self, *args, **kwargs)
+    self._recovery_wait_secs = min(self._recovery_wait_secs, _LOOK_SECONDS)
+
+
+# Of every task.
+PATCHES = (
+    Patch(
+        "tensorflow.python.training.basic_session_run_hooks:CheckpointSaverHook.__init__",
+        _save_without_asking_every_step,
+        reason="checkpoint hooks take a run for up to a million steps, a TPU's, unless told: they read the global step "
+        "by a session.run of their own after each step, 7 % of the examples per second of a small network",
+        until="tf.estimator tells its checkpoint hooks the steps of a run on other devices too",
+    ),
+    Patch(
+        "tensorflow.python.training.session_manager:SessionManager.__init__",
+        _look_often_for_the_chief,
+        reason="a worker of parameter servers looks every 30 s only whether the chief has initialised the variables, "
+        "and misses a short training altogether",
+        until="tf.estimator hands recovery_wait_secs on",
+    ),
+)
+
+
+def _copy_optimizer(original: Any, opt: Any, *args: Any, **kwargs: Any) -> Any:
+    given = copy.deepcopy(opt) if isinstance(opt, tf.keras.optimizers.legacy.Optimizer) else opt
+    return original(given, *args, **kwargs)
+
+
+def _reduce_whole_tables(
+    original: Any, self: Any, input_slices: tf.IndexedSlices, options: Optional[Any] = None
+) -> tf.IndexedSlices:
+    """Adds up whole tables, with a count for each row.
+
+    The optimizer still sees only the rows that some worker has a gradient of, as on one device.
+    """
+    if tf.compat.v1.executing_eagerly_outside_functions() or input_slices.dense_shape is None:
+        return original(self, input_slices, options)
+    with tf.device(self._device):
+        values, indices = input_slices.values, input_slices.indices
+        rows = input_slices.dense_shape[0]
+        table = tf.math.unsorted_segment_sum(values, indices, rows)
+        counts = tf.math.unsorted_segment_sum(tf.ones_like(indices, values.dtype), indices, rows)
+        total, seen = self.all_reduce(table, None, options), self.all_reduce(counts, None, options)
+        found = tf.cast(tf.reshape(tf.where(seen > 0), [-1]), indices.dtype)
+        return tf.IndexedSlices(tf.gather(total, found), found, input_slices.dense_shape)
+
+
+def _measure_baseline_of_all(original: Any, self: Any, eval_metrics: dict[str, Any]) -> None:
+    original(self, eval_metrics)
+    labels, baseline = eval_metrics[self._label_mean_key], eval_metrics[self._accuracy_baseline_key]
+
+    def result() -> tf.Tensor:
+        mean = labels.result()
+        return tf.maximum(mean, 1 - mean)
+
+    # As Keras does with a metric's own: what all replicas have counted.
+    baseline.result = types.MethodType(keras2.internal("utils.metrics_utils").result_wrapper(result), baseline)
+
+
+def _list_wrapped_alone(original: Any, *args: Any, **kwargs: Any) -> Any:
+    create = original(*args, **kwargs)
+
+    def create_and_list(**given: Any) -> Any:
+        variable = create(**given)
+        if isinstance(variable, ps_values.AggregatingVariable) and not tf.executing_eagerly():
+            listed = tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
+            listed[:] = [each for each in listed if each is not variable.get()]
+        return variable
+
+    return create_and_list
+
+
+# Of those that train or evaluate under several replicas.
+REPLICA_PATCHES = (
+    Patch(
+        "tensorflow_estimator.python.estimator.canned.optimizers:get_optimizer_instance_v2",
+        _copy_optimizer,
+        reason="canned Estimators call their model_fn once for each replica, and a Keras optimizer that was handed to "
+        "them as an object serves one call: the second one fails",
+        until="there is no tf.estimator",
+    ),
+    Patch(
+        "tensorflow_estimator.python.estimator.head.binary_class_head:BinaryClassHead._update_accuracy_baseline",
+        _measure_baseline_of_all,
+        reason="binary canned Estimators divide the labels that one replica has counted by the number of examples of "
+        "all: `accuracy_baseline` comes out divided by the replicas",
+        until="there is no tf.estimator",
+    ),
+    Patch(
+        "tensorflow.python.distribute.parameter_server_strategy:ParameterServerStrategyExtended._create_var_creator",
+        _list_wrapped_alone,
+        reason="under central_storage a graph lists what Keras optimizers keep of a variable, a momentum, twice, "
+        "wrapped and not, and cannot be saved: `At least two variables have the same name`",
+        until="there is no tf.estimator",
+    ),
+    Patch(
+        "tensorflow.python.distribute.cross_device_utils:CollectiveReplicaLauncher.all_reduce_indexed_slices",
+        _reduce_whole_tables,
+        reason="a collective op of a graph remembers the shape of its first step, and the rows that each worker has a "
+        "gradient of an embedding of are another number in each step: `Shape mismatch in the collective instance`",
+        until="nothing trains in graphs of TensorFlow 1 under multi_worker_mirrored",
+    ),
+)

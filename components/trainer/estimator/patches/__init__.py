@@ -1,1 +1,0 @@
-"""What a training task changes in TensorFlow, in its own process alone."""

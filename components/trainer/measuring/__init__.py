@@ -1,1 +1,0 @@
-"""What `tfx-estimator bench` measures in a task, on every path."""

@@ -1,0 +1,172 @@
+"""Shows each fault that a patch mends: prints what came of it as JSON, in a process `without` the patches or `with`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.distribute import collective_util, cross_device_utils
+from tensorflow.python.training import session_manager
+
+from tfx_estimator.components.trainer.estimator import patches
+from tfx_estimator.components.trainer.patch import Patch
+from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+
+bring_back_estimator()
+# It goes with the process.
+_TEMPORARY = tempfile.TemporaryDirectory()
+FOLDER = Path(_TEMPORARY.name)
+PATCHES: tuple[Patch, ...] = (*patches.PATCHES, *patches.REPLICA_PATCHES)
+v1 = tf.compat.v1
+
+
+def count_runs() -> dict[str, Any]:
+    """`session.run`s of 20 steps."""
+    runs = []
+    run = v1.Session.run
+    v1.Session.run = lambda *args, **kwargs: runs.append(1) or run(*args, **kwargs)
+    train(FOLDER / "runs", steps=20, save_every=7)
+    v1.Session.run = run
+    saved = {int(path.stem.split("-")[1]) for path in (FOLDER / "runs").glob("model.ckpt-*.index")}
+    return {"runs": len(runs), "saved": sorted(saved)}
+
+
+def wait_for_chief() -> list[float]:
+    """Seconds that a worker sleeps after it has found that the chief has initialised nothing; then the chief does."""
+    server = tf.distribute.Server.create_local_server()
+    slept = []
+    with tf.Graph().as_default():
+        v1.get_variable("weight", [], use_resource=True)
+        chief, initialize = v1.Session(server.target), v1.global_variables_initializer()
+
+        def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            chief.run(initialize)
+
+        session_manager.time = types.SimpleNamespace(sleep=sleep, time=time.time)
+        v1.train.WorkerSessionCreator(master=server.target).create_session().close()
+        session_manager.time = time
+    return slept
+
+
+def train(model_dir: Path, steps: int, save_every: int) -> None:
+    def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str) -> tf.estimator.EstimatorSpec:
+        loss = tf.reduce_mean(v1.get_variable("weight", [], tf.float32) * features)
+        train_op = v1.train.GradientDescentOptimizer(0.1).minimize(loss, v1.train.get_or_create_global_step())
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+    estimator = tf.estimator.Estimator(
+        model_fn, config=tf.estimator.RunConfig(str(model_dir), save_checkpoints_steps=save_every)
+    )
+    estimator.train(lambda: tf.data.Dataset.from_tensors((tf.ones([2]), tf.ones([2]))).repeat(), steps=steps)
+
+
+def hand_over_optimizer() -> int:
+    """Steps of a canned Estimator that is given a Keras optimizer."""
+    config = tf.estimator.RunConfig(str(FOLDER / "optimizer"), train_distribute=mirrored())
+    optimizer = tf.keras.optimizers.legacy.Adam(0.01)
+    estimator = tf.estimator.LinearClassifier(COLUMNS, optimizer=optimizer, config=config)
+    estimator.train(examples, steps=2)
+    return int(estimator.get_variable_value("global_step"))
+
+
+def measure_baseline() -> dict[str, float]:
+    """The accuracy of the larger class, 3 of 4 examples."""
+    tf.estimator.LinearClassifier(COLUMNS, str(FOLDER / "baseline")).train(examples, steps=1)
+    measured = {}
+    for name, strategy in {"one device": None, "replicas": mirrored()}.items():
+        config = tf.estimator.RunConfig(str(FOLDER / "baseline"), eval_distribute=strategy)
+        metrics = tf.estimator.LinearClassifier(COLUMNS, config=config).evaluate(examples, steps=2)
+        measured[name] = float(metrics["accuracy_baseline"])
+    return measured
+
+
+COLUMNS = [tf.feature_column.numeric_column("x")]
+
+
+def examples() -> tf.data.Dataset:
+    data = tf.data.Dataset.from_tensor_slices(({"x": [[1.0], [2.0], [3.0], [4.0]]}, [1, 0, 1, 1]))
+    return data.batch(4).repeat()
+
+
+def mirrored() -> tf.distribute.Strategy:
+    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"], tf.distribute.ReductionToOneDevice())
+
+
+def reduce_rows() -> list[Any]:
+    """Sums of gradients of a table of 3 rows, of which each step's batch has another number."""
+    with tf.Graph().as_default():
+        keys, devices = cross_device_utils.CollectiveKeys(), ["/cpu:0", "/cpu:1"]
+        group, sums, rows = keys.get_group_key(devices), [], []
+        for device in devices:
+            launcher = cross_device_utils.CollectiveReplicaLauncher(group, 2, keys, device, collective_util.Options())
+            rows.append(v1.placeholder(tf.int64, [None]))
+            values = tf.ones_like(rows[-1], tf.float32)[:, tf.newaxis]
+            reduced = launcher.all_reduce_indexed_slices(
+                tf.IndexedSlices(values, rows[-1], tf.constant([3, 1], tf.int64))
+            )
+            sums.append(tf.scatter_nd(reduced.indices[:, tf.newaxis], reduced.values, [3, 1])[:, 0])
+        with v1.Session() as session:
+            steps = [([0], [2]), ([0, 1], [1, 2])]
+            return [session.run(sums, dict(zip(rows, step)))[0].tolist() for step in steps]
+
+
+def keep_momentum() -> list[float]:
+    """The momentum of a Keras optimizer, as saved after each of two steps under central_storage."""
+    folder = FOLDER / "momentum"
+
+    def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str) -> tf.estimator.EstimatorSpec:
+        weight = v1.get_variable("weight", [], tf.float32, use_resource=True)
+        loss = tf.reduce_mean(weight * features) / 2
+        optimizer = tf.keras.optimizers.legacy.SGD(0.1, momentum=0.5)
+        optimizer.iterations = v1.train.get_or_create_global_step()
+        (update,) = optimizer.get_updates(loss, [weight])
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=update)
+
+    strategy = v1.distribute.experimental.CentralStorageStrategy(["/cpu:0", "/cpu:1"], "/cpu:0")
+    saved = []
+    for steps in (1, 2):
+        # The second one goes on.
+        estimator = tf.estimator.Estimator(model_fn, str(folder), tf.estimator.RunConfig(train_distribute=strategy))
+        estimator.train(lambda: tf.data.Dataset.from_tensors((tf.ones([2]), tf.ones([2]))).repeat(), max_steps=steps)
+        (name,) = (each for each in estimator.get_variable_names() if each.endswith("weight/momentum"))
+        saved.append(round(float(estimator.get_variable_value(name)), 6))
+    return saved
+
+
+FAULTS: tuple[Callable[[], Any], ...] = (
+    count_runs,
+    wait_for_chief,
+    hand_over_optimizer,
+    measure_baseline,
+    keep_momentum,
+    # Aborts all that is collective.
+    reduce_rows,
+)
+
+
+def main(patched: bool) -> None:
+    """Tries all of them."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    for patch, fault in zip(PATCHES, FAULTS):
+        if patched:
+            patch.apply()
+            # A second time changes nothing.
+            patch.apply()
+        try:
+            found = fault()
+        except Exception as error:
+            found = f"{type(error).__name__}: {error}"
+        print(json.dumps([patch.target, found]), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] == "with")

@@ -1,0 +1,214 @@
+"""What a task measures between two steps."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tfx_estimator.components.trainer.estimator.hooks import measured
+from tfx_estimator.components.trainer.measuring import Meter
+from tfx_estimator.components.trainer.protocol.measurement import MEASURE, TaskMeasurement, Window
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, PS, WORKER, TaskSpec
+
+pytestmark = pytest.mark.unit
+
+
+def model_fn(features: tf.Tensor, labels: Any, mode: str) -> tf.estimator.EstimatorSpec:
+    """Adds up what it is fed."""
+    features = tf.cast(features, tf.int64)
+    total = tf.compat.v1.get_variable("total", [], tf.int64, tf.compat.v1.zeros_initializer(), trainable=False)
+    step = tf.compat.v1.train.get_or_create_global_step().assign_add(1)
+    train_op = tf.group(total.assign_add(tf.reduce_sum(features)), step)
+    return tf.estimator.EstimatorSpec(mode, loss=tf.constant(0.0), train_op=train_op)
+
+
+def batches(params: dict[str, Any], mode: str) -> tf.data.Dataset:
+    """0, 1, 2, …: each step another batch."""
+    assert mode == tf.estimator.ModeKeys.TRAIN
+    return tf.data.Dataset.range(params["batch_size"] * 1000).batch(params["batch_size"])
+
+
+def tensors() -> tuple[tf.Tensor, tf.Tensor]:
+    """The input_fn of old code."""
+    return tf.constant([1], tf.int64), tf.constant([1])
+
+
+def growing() -> tf.data.Dataset:
+    """The batch of step n has n examples; the graph knows no size."""
+    return tf.data.Dataset.range(1, 100).map(lambda size: tf.range(size))
+
+
+def weighted() -> tf.data.Dataset:
+    """Beside each batch, something that is of no example."""
+    weights = tf.data.Dataset.from_tensors(tf.ones([10])).repeat()
+    return tf.data.Dataset.zip(({"x": tf.data.Dataset.range(1000).batch(4), "weights": weights}, weights))
+
+
+def train(input_fn: Any, folder: Path, task: str = CHIEF, hooks: Sequence[Any] = ()) -> int:
+    """Trains for 40 steps as a task does, and returns the sum of all that the model was fed."""
+
+    def with_params(features: Any, labels: Any, mode: str, params: Any) -> tf.estimator.EstimatorSpec:
+        return model_fn(features["x"] if isinstance(features, dict) else features, labels, mode)
+
+    config = tf.estimator.RunConfig(str(folder / "model"), save_checkpoints_steps=3, keep_checkpoint_max=100)
+    estimator = tf.estimator.Estimator(with_params, config=config, params={"batch_size": 2})
+    spec = {"estimator": estimator, "train_spec": tf.estimator.TrainSpec(input_fn, max_steps=40, hooks=hooks)}
+    spec = measured(spec, TaskSpec(task, 0, 1))
+    train_spec, estimator = spec["train_spec"], spec["estimator"]
+    estimator.train(train_spec.input_fn, max_steps=train_spec.max_steps, hooks=list(train_spec.hooks))
+    return int(estimator.get_variable_value("total"))
+
+
+def ask(monkeypatch: pytest.MonkeyPatch, folder: Path, **options: Any) -> Path:
+    """Asks for a measurement of 25 steps after 10, unless the options say otherwise."""
+    measurements = folder / "measured"
+    measurements.mkdir()
+    window = Window(str(measurements), **{"warmup": 10, "steps": 25, "cores": (0,), **options})
+    monkeypatch.setenv(MEASURE, window.to_environment())
+    return measurements
+
+
+def test_a_task_measures_the_window_and_trains_to_the_end(tmp_path, monkeypatch):
+    folder = ask(monkeypatch, tmp_path)
+    before, cpu = time.monotonic(), time.process_time()
+    assert train(batches, tmp_path) == sum(range(80))
+    (found,) = TaskMeasurement.load_all(str(folder))
+    assert (found.task, found.steps, found.constant_input) == ("chief-0", 25, False)
+    assert 0 < found.wall < time.monotonic() - before
+    assert 0 < found.cpu < time.process_time() - cpu
+    assert 100 << 20 < found.pss <= found.peak_rss
+    assert (folder / "begin").exists()
+    assert (folder / "end").exists()
+
+
+class Late(tf.compat.v1.train.SessionRunHook):
+    """Has another worker do its first step beside this one's 20th, and notes the step after which the window begins."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._step = 0
+        self.begun = 0
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        if not self.begun and (self._folder / "begin").exists():
+            self.begun = self._step
+        self._step += 1
+        if self._step == 20:
+            Window(str(self._folder), 1, 1, (0,)).tell_started("worker-0")
+
+
+def test_the_warm_up_begins_with_the_first_step_of_the_task_that_comes_last(tmp_path, monkeypatch):
+    folder = ask(monkeypatch, tmp_path, warmup=5, steps=10, trainers=2)
+    late = Late(folder)
+    train(batches, tmp_path, hooks=[late])
+    assert late.begun == 25
+    (found,) = TaskMeasurement.load_all(str(folder))
+    assert (found.steps, found.own_steps) == (10, 10)
+
+
+def test_nothing_is_measured_while_a_worker_is_missing(tmp_path, monkeypatch):
+    folder = ask(monkeypatch, tmp_path, trainers=2)
+    train(batches, tmp_path)
+    assert [path.name for path in folder.iterdir()] == ["chief-0.started"]
+
+
+@pytest.mark.parametrize(
+    ("input_fn", "examples"),
+    [
+        (batches, 25 * 2),
+        (lambda: batches({"batch_size": 8}, "train").unbatch().batch(3, drop_remainder=True), 25 * 3),
+        (tensors, 25 * 1),
+        # The window is from the end of step 11 to that of step 36.
+        (growing, sum(range(12, 37))),
+        (weighted, None),
+    ],
+    ids=["changing", "fixed", "tensors", "growing", "weighted"],
+)
+def test_the_examples_are_those_that_the_model_was_fed(tmp_path, monkeypatch, input_fn, examples):
+    folder = ask(monkeypatch, tmp_path)
+    train(input_fn, tmp_path)
+    (found,) = TaskMeasurement.load_all(str(folder))
+    assert found.examples == examples
+
+
+def test_no_checkpoint_is_written_while_it_is_measured_whatever_the_run_config_says(tmp_path, monkeypatch):
+    ask(monkeypatch, tmp_path)
+    train(batches, tmp_path)
+    saved = tf.train.get_checkpoint_state(str(tmp_path / "model")).all_model_checkpoint_paths
+    assert [path.rpartition("-")[2] for path in saved] == ["0", "40"]
+
+
+def test_a_constant_batch_takes_the_place_of_the_data_set(tmp_path, monkeypatch):
+    folder = ask(monkeypatch, tmp_path, constant_input=True)
+    assert train(batches, tmp_path) == 40 * sum(range(2))
+    (found,) = TaskMeasurement.load_all(str(folder))
+    assert found.constant_input
+
+
+def test_an_input_fn_that_returns_tensors_is_left_alone_and_says_so(tmp_path, monkeypatch):
+    folder = ask(monkeypatch, tmp_path, constant_input=True)
+    assert train(tensors, tmp_path, task=WORKER) == 40
+    (found,) = TaskMeasurement.load_all(str(folder))
+    assert (found.task, found.constant_input) == ("worker-0", False)
+    # The chief's alone is the parameter servers' clock.
+    assert not (folder / "begin").exists()
+
+
+def test_a_parameter_server_measures_between_the_chiefs_steps(tmp_path, monkeypatch):
+    folder = ask(monkeypatch, tmp_path)
+    spec: dict[str, Any] = {}
+    assert measured(spec, TaskSpec(PS, 1, 1)) is spec
+    for edge in ("begin", "end"):
+        assert TaskMeasurement.load_all(str(folder)) == []
+        (folder / edge).touch()
+        time.sleep(0.2)
+    for thread in threading.enumerate():
+        if thread.name == "measure":
+            thread.join(10)
+    (found,) = TaskMeasurement.load_all(str(folder))
+    assert (found.task, found.steps) == ("ps-1", 0)
+    assert 0 < found.wall < 10
+    assert 0 <= found.cpu < 10
+
+
+def test_nothing_changes_unless_it_is_asked_for(tmp_path, monkeypatch):
+    spec = {"train_spec": tf.estimator.TrainSpec(batches, max_steps=1)}
+    assert measured(spec, TaskSpec(CHIEF, 0, 1)) is spec
+    ask(monkeypatch, tmp_path)
+    assert measured(spec, TaskSpec(EVALUATOR, 0, 1)) is spec
+
+
+def test_nothing_is_measured_unasked_nor_in_a_task_without_steps(monkeypatch, tmp_path):
+    monkeypatch.delenv(MEASURE, raising=False)
+    assert Meter.of_environment(TaskSpec(CHIEF, 0, 1), 32) is None
+    monkeypatch.setenv(MEASURE, Window(str(tmp_path), 10, 50, [0]).to_environment())
+    assert Meter.of_environment(TaskSpec(PS, 0, 1), 32) is None
+    assert Meter.of_environment(TaskSpec(CHIEF, 0, 1), 32) is not None
+
+
+def test_the_window_begins_once_all_have_begun_and_holds_whole_executions(tmp_path):
+    window = Window(str(tmp_path), warmup=10, steps=50, cores=[0], trainers=2)
+    chief = Meter(window, TaskSpec(CHIEF, 0, 1), examples_per_step=32)
+    chief.begin(0)
+    chief.after_step(20, {})
+    chief.after_step(40, {})
+    assert not (tmp_path / "begin").exists()
+    Meter(window, TaskSpec(WORKER, 0, 1), examples_per_step=32).after_step(20, {})
+    chief.after_step(60, {})
+    chief.after_step(80, {})
+    assert (tmp_path / "begin").exists()
+    chief.after_step(120, {})
+    assert not (tmp_path / "end").exists()
+    chief.after_step(140, {})
+    chief.after_step(160, {})
+    (found,) = TaskMeasurement.load_all(str(tmp_path))
+    assert (found.task, found.steps, found.own_steps, found.examples) == ("chief-0", 60, 60, 60 * 32)
+    assert found.cpu >= 0
+    assert found.peak_rss > found.pss > 0
+    assert (tmp_path / "end").exists()
