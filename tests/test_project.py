@@ -14,7 +14,6 @@ from tests.root import ROOT
 from tests.stack import HERE, pins
 from tfx_estimator.__main__ import main
 from tfx_estimator.data import features
-from tfx_estimator.model_fn import names
 from tfx_estimator.pipeline.base.stack.stacks import STACKS
 
 pytestmark = pytest.mark.unit
@@ -56,7 +55,9 @@ def test_every_module_imports_and_does_nothing_else() -> None:
 
 
 def test_what_is_ingested_and_what_a_model_takes_have_the_same_names() -> None:
-    assert (features.IMAGE, features.LABEL) == (names.IMAGE, names.LABEL)
+    from tfx_estimator.model_fn.user_models import keras_model
+
+    assert (features.IMAGE, features.LABEL) == (keras_model.IMAGE, keras_model.LABEL)
 
 
 def test_every_package_folder_is_a_package() -> None:

@@ -8,7 +8,7 @@ from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
-from tfx_estimator.model_fn.warm_start import Matched
+from tfx_estimator.model_fn.user_models.warm_start import Matched
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 

@@ -28,10 +28,10 @@ def measure(microbatches: int) -> dict[str, Any]:
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     from tfx_estimator.components.trainer.profiling.bubble import find_bubbles
-    from tfx_estimator.model_fn.division import find_division
-    from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-    from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
-    from tfx_estimator.model_fn.strategies import configure_devices
+    from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+    from tfx_estimator.model_fn.parallel.division import find_division
+    from tfx_estimator.model_fn.parallel.strategies import configure_devices
+    from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
     from tfx_estimator.pipeline.config.parallel import PipelineParallel
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 

@@ -19,7 +19,7 @@ FOUR_FILES = [
     "pipeline/presets/mnist.yaml",
     "pipeline/build.py",
     "components/trainer/executor.py",
-    "model_fn/classifier.py",
+    "model_fn/step/classifier.py",
 ]
 FOLDERS = ("pipeline/", "components/", "model_fn/", "data/", "tests/", "docs/", "src/", "requirements/")
 

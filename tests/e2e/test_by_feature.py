@@ -51,7 +51,7 @@ def _averages(run: Path) -> None:
 
 def _sums_of_gradients(counts: Counter[tuple[str, str]]) -> int:
     """Messages of the optimizer."""
-    return sum(count for (name, kind), count in counts.items() if kind == _SUM and "/Momentum/" in name)
+    return sum(count for (name, kind), count in counts.items() if kind == _SUM and "Momentum/" in name)
 
 
 def _is_divided(run: Path) -> None:

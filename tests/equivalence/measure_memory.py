@@ -10,10 +10,10 @@ from pathlib import Path
 import tensorflow as tf
 
 from tfx_estimator import bring_back_estimator
-from tfx_estimator.model_fn.classifier import make_model_fn
-from tfx_estimator.model_fn.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.networks import cifar_cnn
-from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.step.classifier import make_model_fn
+from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 BATCH, STEPS = 4096, 3

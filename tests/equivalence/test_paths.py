@@ -21,6 +21,8 @@ LOSS = 2.5e-7
 FLOAT64, FLOAT32 = 1e-12, 5e-6
 # Names in a checkpoint of an Estimator, and in one of Keras; that has the network's name in neither.
 RENAMED = {"global_step": "iter"}
+# Begin the names of their slots.
+OPTIMIZERS = ("Adafactor", "Adam", "AdamW", "Momentum", "RMSprop", "SGD")
 MIRRORED = "mirrored, reduction_to_one_device"
 
 
@@ -60,8 +62,7 @@ def assert_equal(estimator: Trained, keras: Trained, loss: float, weights: float
 
 def without_scope(trained: Trained) -> dict[str, np.ndarray]:
     """The weights and the step of an Estimator's checkpoint, by the names that Keras has for them."""
-    slots = ("Momentum", "Adam", "Adam_1")
-    values = {name: value for name, value in trained.weights.items() if name.rpartition("/")[2] not in slots}
+    values = {name: value for name, value in trained.weights.items() if name.partition("/")[0] not in OPTIMIZERS}
     return {RENAMED.get(name, name.partition("/")[2]): value for name, value in values.items()}
 
 

@@ -232,16 +232,8 @@ def _without(values: dict, name: str) -> dict:
 @pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
 def test_two_workers_scale_as_two_devices_do(trainings, path):
     def scaled(train: dict, **optimizer) -> dict:
-        return {
-            "path": path,
-            "data": "mnist exact",
-            "model": "own_networks:in_float64",
-            "params": {"network": "linear"},
-            "global_batch_size": 32,
-            "intra_op_threads": 1,
-            "optimizer": {"name": "sgd", "learning_rate": 0.01, "warmup_steps": 30, **optimizer},
-            "distribution": {"train": train, "max_restarts": 0},
-        }
+        values = {"name": "sgd", "learning_rate": 0.01, "warmup_steps": 30, **optimizer}
+        return declared({"params": {"network": "linear"}, "optimizer": values}, path, train)
 
     devices = {"strategy": "mirrored", "devices": {"cpu": 2}}
     workers, mirrored, one = trainings.run(
@@ -276,17 +268,8 @@ def test_balanced_classes_have_the_weights_of_their_counts(trainings, images, pa
 @pytest.mark.parametrize("path", ["estimator", "keras"])
 def test_two_workers_clip_the_gradient_of_both(trainings, path):
     def clipped(train: dict, **optimizer) -> dict:
-        return {
-            "path": path,
-            "data": "mnist exact",
-            "model": "own_networks:in_float64",
-            "params": {"network": "regularised"},
-            "global_batch_size": 32,
-            "intra_op_threads": 1,
-            "optimizer": {"name": "adamw", "learning_rate": 0.003, **optimizer},
-            "label_smoothing": 0.1,
-            "distribution": {"train": train, "max_restarts": 0},
-        }
+        values = {"name": "adamw", "learning_rate": 0.003, **optimizer}
+        return declared({"optimizer": values, "label_smoothing": 0.1}, path, train)
 
     clip = {"global_clip_norm": 0.5}
     one, two, free = trainings.run(clipped(ONE_DEVICE, **clip), clipped(MULTI_WORKER, **clip), clipped(ONE_DEVICE))

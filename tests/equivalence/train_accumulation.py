@@ -15,7 +15,7 @@ import tensorflow as tf
 from tests.equivalence.train_layers import SECTIONS
 from tests.equivalence.train_recipes import with_estimator, with_keras
 from tfx_estimator.components.trainer.estimator import patches
-from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
 
 # Of a batch of 16, or of 8 on each of two devices: neither divides by 3.
 PARTS: dict[str, dict[str, int]] = {

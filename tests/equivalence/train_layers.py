@@ -16,8 +16,8 @@ import tensorflow as tf
 from tests.equivalence.conftest import read_losses, read_weights
 from tests.equivalence.user.own_networks import in_float64
 from tfx_estimator.components.trainer.estimator import patches
-from tfx_estimator.model_fn.classifier import make_model_fn
-from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
+from tfx_estimator.model_fn.step.classifier import make_model_fn
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
 
 SECTIONS = {

@@ -21,11 +21,11 @@ from tests.equivalence.conftest import read_weights
 from tests.equivalence.train_recipes import BATCH, SHAPE, WEIGHTS, data
 from tests.equivalence.user.own_networks import in_float64
 from tfx_estimator.components.trainer.estimator import patches
-from tfx_estimator.model_fn.classifier import make_model_fn, make_run_config
-from tfx_estimator.model_fn.division import find_division
-from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
-from tfx_estimator.model_fn.strategies import configure_devices
+from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.parallel.division import find_division
+from tfx_estimator.model_fn.parallel.strategies import configure_devices
+from tfx_estimator.model_fn.step.classifier import make_model_fn, make_run_config
+from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 PATHS = ("estimator", "keras")

@@ -18,10 +18,10 @@ from tests.equivalence.conftest import read_weights
 from tests.equivalence.train_layers import SECTIONS
 from tests.equivalence.user.own_networks import constrained, in_float64
 from tfx_estimator.components.trainer.estimator import patches
-from tfx_estimator.model_fn.classifier import make_model_fn
-from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
-from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
+from tfx_estimator.model_fn.step.classifier import make_model_fn
+from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 BATCH, STEPS = 16, 12

@@ -17,9 +17,9 @@ import tensorflow as tf
 
 from tests.components.trainer.user.keeps_state import Keeps
 from tests.model_fn.batch import PARAMS
-from tfx_estimator.model_fn import classifier
 from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
-from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
+from tfx_estimator.model_fn.step import classifier
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import TrainStrategy

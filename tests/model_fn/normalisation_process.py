@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
-from tfx_estimator.model_fn.strategies import configure_devices, make_keras_strategy
+from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_keras_strategy
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
 
 MEANS = (0, 10, 255, 1000)

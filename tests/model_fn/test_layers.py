@@ -8,8 +8,11 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.root import ROOT
+from tfx_estimator.model_fn import networks
+from tfx_estimator.model_fn.layers import PooledConv2D, StatelessDropout, SynchronizedBatchNormalization, dropout_keys
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
@@ -20,10 +23,6 @@ IMAGES = RANDOM.integers(0, 256, size=(64, 8, 8, 3)).astype(np.float32)
 
 @pytest.mark.parametrize("shape", [(16, 5, 5, 3), (32, 7)])
 def test_synchronized_normalisation_on_one_device_is_that_of_keras(shape):
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
-
     inputs = tf.constant(np.random.default_rng(1).normal(2.0, 3.0, size=shape).astype(np.float32))
     results = []
     for kind in (SynchronizedBatchNormalization, tf.keras.layers.BatchNormalization):
@@ -59,10 +58,6 @@ def test_synchronized_normalisation_is_that_of_keras_whatever_the_mean():
 
 
 def test_synchronized_normalisation_is_frozen_with_trainable_and_rebuilt_from_its_config():
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
-
     layer = SynchronizedBatchNormalization.from_config(SynchronizedBatchNormalization(0.8, 0.01).get_config())
     assert (layer.momentum, layer.epsilon) == (0.8, 0.01)
     layer.trainable = False
@@ -73,8 +68,6 @@ def test_synchronized_normalisation_is_frozen_with_trainable_and_rebuilt_from_it
 
 def check_same_function(one, other, images):
     """Outputs and the gradients of the images and of all weights, which are equal, agree."""
-    import tensorflow as tf
-
     results = []
     for model in (one, other):
         with tf.GradientTape() as tape:
@@ -88,10 +81,6 @@ def check_same_function(one, other, images):
 
 
 def test_pooling_before_bias_and_relu_is_the_same_function():
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.layers import PooledConv2D
-
     layers = tf.keras.layers
     images = tf.constant(np.random.default_rng(5).normal(size=(6, 9, 11, 3)).astype(np.float32))
     ours = PooledConv2D(4, 3)
@@ -111,10 +100,6 @@ def test_pooling_before_bias_and_relu_is_the_same_function():
     [((15, 15), [12, 12]), ((14, 16), [12, 14]), ((14, 15), [12, 12]), ((None, 15), [None, 12]), ((4, 5), [2, 2])],
 )
 def test_what_the_pooling_drops_is_not_computed(sides, computed):
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.layers import PooledConv2D
-
     layer = PooledConv2D(4, 3)
     function = tf.function(layer).get_concrete_function(tf.TensorSpec([None, *sides, 2]))
     (convolution,) = (op for op in function.graph.get_operations() if op.type == "Conv2D")
@@ -127,10 +112,6 @@ def test_what_the_pooling_drops_is_not_computed(sides, computed):
 # 3x3 and pooling make 15 of 32 rows, 3x3 and pooling use 14 of them: 28 of the first convolution, of 30 rows.
 @pytest.mark.parametrize(("side", "computed"), [(32, [28, 12]), (33, [28, 12]), (34, [32, 14]), (10, [8, 2])])
 def test_what_the_next_layers_pooling_drops_is_not_computed_either(side, computed):
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.layers import PooledConv2D
-
     def network(**first):
         return tf.keras.Sequential([PooledConv2D(4, 3, **first), PooledConv2D(5, 3)])
 
@@ -146,18 +127,10 @@ def test_what_the_next_layers_pooling_drops_is_not_computed_either(side, compute
 
 
 def test_images_too_small_for_the_next_layers_keep_their_size():
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.layers import PooledConv2D
-
     assert PooledConv2D(4, 3, read_by=[3, 3])(tf.ones([1, 9, 9, 2])).shape == (1, 3, 3, 4)
 
 
 def test_the_bias_is_added_in_the_precision_of_variables():
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.layers import PooledConv2D
-
     layer = PooledConv2D(1, 2, dtype="mixed_bfloat16")
     ones = tf.ones([1, 3, 3, 1])
     layer(ones)
@@ -170,8 +143,6 @@ def test_the_bias_is_added_in_the_precision_of_variables():
 
 @pytest.mark.parametrize("name", ["cifar_resnet", "cifar_resnet9"])
 def test_a_synchronized_resnet_has_the_weights_of_the_other(name):
-    from tfx_estimator.model_fn import networks
-
     shapes = []
     for synchronized in (False, True):
         model = getattr(networks, name)(10, synchronized=synchronized)
@@ -182,10 +153,6 @@ def test_a_synchronized_resnet_has_the_weights_of_the_other(name):
 
 def drop(images=IMAGES, rate=0.25, units=400, step=3, seed=5, layers=1):
     """What is left of ones after dropout in a training step: float [layers, images, units]."""
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.layers import StatelessDropout, dropout_keys
-
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         global_step = tf.compat.v1.train.get_or_create_global_step()
         with dropout_keys(tf.constant(images), seed):
@@ -223,19 +190,11 @@ def test_an_examples_mask_is_the_same_in_any_batch_and_in_any_preprocessing():
 
 
 def test_dropout_passes_everything_on_outside_of_training():
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.layers import StatelessDropout
-
     inputs = tf.ones([4, 6])
     assert StatelessDropout(0.9)(inputs, training=False) is inputs
     assert StatelessDropout.from_config(StatelessDropout(0.3).get_config()).rate == 0.3
 
 
 def test_dropout_that_does_not_know_its_examples_says_what_to_do():
-    import tensorflow as tf
-
-    from tfx_estimator.model_fn.layers import StatelessDropout
-
     with tf.Graph().as_default(), pytest.raises(UserCodeError, match="with dropout_keys"):
         tf.keras.Sequential([StatelessDropout(0.5)])(tf.ones([4, 6]), training=True)

@@ -70,7 +70,7 @@ def test_the_accuracy_is_that_without_compression(path, kind, uncompressed, mnis
 def test_the_sum_of_the_largest_entries_does_not_overflow_and_what_is_no_number_stays_so():
     import tensorflow as tf
 
-    from tfx_estimator.model_fn.gradients import compress, restore
+    from tfx_estimator.model_fn.optim.gradients import compress, restore
 
     class Replicas:
         num_replicas_in_sync = 3

@@ -48,8 +48,8 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(two_workers
 def test_the_outer_momentum_goes_on_in_the_direction_of_the_last_averagings():
     import tensorflow as tf
 
-    from tfx_estimator.model_fn.averaging import Averaging
-    from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
+    from tfx_estimator.model_fn.optim.averaging import Averaging
+    from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
     from tfx_estimator.pipeline.config.optimizer import Optimizer
 
     model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1, use_bias=False)])
@@ -79,8 +79,8 @@ def test_the_outer_momentum_goes_on_in_the_direction_of_the_last_averagings():
 def test_an_averaged_weight_keeps_its_constraint(momentum):
     import tensorflow as tf
 
-    from tfx_estimator.model_fn.averaging import Averaging
-    from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
+    from tfx_estimator.model_fn.optim.averaging import Averaging
+    from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
     from tfx_estimator.pipeline.config.optimizer import Optimizer
 
     dense = tf.keras.layers.Dense(1, use_bias=False, kernel_constraint=tf.keras.constraints.UnitNorm())

@@ -64,7 +64,7 @@ def carried() -> int:
 
 
 def _train_all(trainers: list[dict[str, Any]], folder: str, options: dict[str, Any]) -> list[dict[str, Any]]:
-    from tfx_estimator.model_fn.strategies import make_keras_strategy
+    from tfx_estimator.model_fn.parallel.strategies import make_keras_strategy
     from tfx_estimator.pipeline.config.distribution import TrainStrategy
 
     strategy = make_keras_strategy(TrainStrategy(strategy="multi_worker_mirrored", workers=WORKERS, **options))
@@ -77,9 +77,9 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
 
     from tfx_estimator.components.trainer.keras import drivers
     from tfx_estimator.components.trainer.keras.watch import mean_over_tasks
-    from tfx_estimator.model_fn.averaging import Averaging
-    from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-    from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
+    from tfx_estimator.model_fn.optim.averaging import Averaging
+    from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+    from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
     restart, save_at = trainer.pop("restart", False), trainer.pop("save_at", None)

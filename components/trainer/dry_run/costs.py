@@ -92,7 +92,7 @@ def run(context: TaskContext) -> None:
     # What training imports is in a training's memory.
     from tfx_estimator.components.trainer.estimator import path as _estimator  # noqa: F401
     from tfx_estimator.components.trainer.keras import path as _keras  # noqa: F401
-    from tfx_estimator.model_fn.strategies import configure_devices
+    from tfx_estimator.model_fn.parallel.strategies import configure_devices
 
     configure_devices(cpus=_on_cpus(declaration.trainer).logical_cpus)
 
@@ -220,7 +220,7 @@ def _keras_step(settings: Settings, section: Any, spec: Any, features: Any, labe
 
     from tfx_estimator.components.trainer.estimator.first_call import refuse_compiled
     from tfx_estimator.components.trainer.keras.model import ModelMaker
-    from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
+    from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
 
     model = ModelMaker(section, len(settings.label_names), spec).make_compiled(2)
     if section.path == ESTIMATOR and isinstance(model, CompiledClassifier):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.ops import cond_v2
 from tensorflow.python.util import _pywrap_util_port
 
-from tfx_estimator.model_fn.stages import flops
+from tfx_estimator.model_fn.parallel.stages import flops
 
 # Their output is their input's memory.
 _ALIASES = ("Reshape", "Identity", "IdentityN", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient")

@@ -51,7 +51,7 @@ def run(context: TaskContext) -> None:
     shape = "x".join(map(str, info.image_shape))
     begin(f"{transform.preprocessing_fn or transform.module_file or 'standardize'} on made-up images of {shape}")
     from tfx_estimator.components.trainer.dry_run.inputs import make_inputs
-    from tfx_estimator.model_fn.strategies import configure_devices
+    from tfx_estimator.model_fn.parallel.strategies import configure_devices
 
     # Now: the preprocessing_fn has TensorFlow begin.
     configure_devices(cpus=trainer.logical_cpus)

@@ -14,10 +14,10 @@ from tfx_estimator.components.trainer import seeds
 from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task.user_code import call_network
-from tfx_estimator.model_fn.compiled_checks import refuse_own_methods
-from tfx_estimator.model_fn.given_weights import GivenWeights, keep, watching
-from tfx_estimator.model_fn.keras_model import build, is_compiled, require_trainable
-from tfx_estimator.model_fn.probabilities import refuse_probabilities
+from tfx_estimator.model_fn.user_models.checks import refuse_own_methods
+from tfx_estimator.model_fn.user_models.given_weights import GivenWeights, keep, watching
+from tfx_estimator.model_fn.user_models.keras_model import build, is_compiled, require_trainable
+from tfx_estimator.model_fn.user_models.probabilities import refuse_probabilities
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.base.stack import keras2

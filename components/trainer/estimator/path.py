@@ -27,8 +27,8 @@ from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.components.trainer.task.user_code import function_of
 from tfx_estimator.components.trainer.user_input.shared_batches import share
 from tfx_estimator.components.trainer.warm_start import tell, warm_start_of
-from tfx_estimator.model_fn.division import whole_network
-from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.model_fn.parallel.division import whole_network
+from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks, tfma_export
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy

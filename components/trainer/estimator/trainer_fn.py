@@ -19,8 +19,8 @@ from tfx_estimator.components.trainer.task.user_code import find_function, is_mo
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.preprocessing import decode_images
 from tfx_estimator.data.serving import EXAMPLES, IMAGES, encode_images
-from tfx_estimator.model_fn.classifier import make_model_fn, make_run_config
-from tfx_estimator.model_fn.compiled_checks import refuse_step_options
+from tfx_estimator.model_fn.step.classifier import make_model_fn, make_run_config
+from tfx_estimator.model_fn.user_models.checks import refuse_step_options
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.config.parts import parts_at_once

@@ -8,7 +8,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.observers import Observer
-from tfx_estimator.model_fn.optimizer import given_rate
+from tfx_estimator.model_fn.optim.optimizer import given_rate
 
 
 class Curves(Observer):

@@ -8,7 +8,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.keras.watch import Watch
-from tfx_estimator.model_fn.averaging import Averaging
+from tfx_estimator.model_fn.optim.averaging import Averaging
 
 
 def fit(

@@ -22,7 +22,7 @@ from tfx_estimator.components.trainer.keras.watch import not_a_number
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.traits import step_of
 from tfx_estimator.data.input_fn import ExampleReader
-from tfx_estimator.model_fn.compiled_classifier import RETURNED
+from tfx_estimator.model_fn.step.compiled_classifier import RETURNED
 from tfx_estimator.pipeline.base.errors import DataError, TrainingError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Distribution

@@ -11,20 +11,20 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer import seeds
 from tfx_estimator.components.trainer.task.user_code import call_network, find_function, is_model_fn
-from tfx_estimator.model_fn.compiled_checks import check_compiled, refuse_own_methods, refuse_step_options
-from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
-from tfx_estimator.model_fn.division import find_division
-from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.keras_model import (
+from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.parallel.division import find_division
+from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
+from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
+from tfx_estimator.model_fn.step.precision import FLOAT16, LossScale, require_declared, stored, use
+from tfx_estimator.model_fn.user_models.checks import check_compiled, refuse_own_methods, refuse_step_options
+from tfx_estimator.model_fn.user_models.keras_model import (
     build,
     example,
     is_compiled,
     require_scores,
     require_trainable,
 )
-from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
-from tfx_estimator.model_fn.precision import FLOAT16, LossScale, require_declared, stored, use
-from tfx_estimator.model_fn.probabilities import assumed, mismatch, refuse_probabilities
+from tfx_estimator.model_fn.user_models.probabilities import assumed, mismatch, refuse_probabilities
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 

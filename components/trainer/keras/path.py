@@ -34,10 +34,10 @@ from tfx_estimator.components.trainer.settings import KERAS
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.components.trainer.warm_start import tell, warm_start_of
-from tfx_estimator.model_fn.averaging import Averaging
-from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
-from tfx_estimator.model_fn.strategies import configure_devices, make_keras_strategy
-from tfx_estimator.model_fn.warm_start import warm_keras
+from tfx_estimator.model_fn.optim.averaging import Averaging
+from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_keras_strategy
+from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
+from tfx_estimator.model_fn.user_models.warm_start import warm_keras
 from tfx_estimator.pipeline.base.errors import ExportError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfx_estimator.components.trainer.profiling.trace import length
-from tfx_estimator.model_fn.pipelining import SCOPE
+from tfx_estimator.model_fn.parallel.pipelining import SCOPE
 from tfx_estimator.pipeline.config.parallel import PipelineParallel
 
 _STAGE = re.compile(rf"(?:^|/){SCOPE}(\d+)(?:_\d+)?/")

@@ -31,7 +31,7 @@ from tfx_estimator.components.trainer.user_input.input_check import (
     read_part,
 )
 from tfx_estimator.components.trainer.user_input.shared_batches import call_input_fn
-from tfx_estimator.model_fn.strategies import make_strategy
+from tfx_estimator.model_fn.parallel.strategies import make_strategy
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy

@@ -18,7 +18,7 @@ from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.components.trainer.task.runtime import allow_ops
 from tfx_estimator.components.trainer.task.user_code import function_of
-from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
 
 
 class RunFnPath:

@@ -53,7 +53,7 @@ def _apply(section: TrainerSection, spin: bool) -> Iterator[str]:
     from tensorflow.python.util import _pywrap_util_port
 
     if not spin:
-        # Of the pools that the process shares; a session asks for its own: see `model_fn.run_config`. What is there for
+        # Of the pools that the process shares; a session asks for its own: see `make_run_config`. What is there for
         # it, `tf.compat.v1.enable_eager_execution(config)`, does nothing in TensorFlow 2.
         config = tf.compat.v1.ConfigProto()
         config.experimental.disable_thread_spinning = True

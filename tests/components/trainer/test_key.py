@@ -95,7 +95,7 @@ def test_every_module_that_training_imports_is_in_the_key_or_decides_nothing(imp
     open_ones -= {"tfx_estimator", f"{TRAINER}.task"}
     assert not open_ones, "list each in components/trainer/source.py, or here if it decides nothing of a model"
     assert not covered & (OPERATIONAL | OPERATIONAL_TASK)
-    assert {"tfx_estimator.model_fn.classifier", "tfx_estimator.data.input_fn", f"{TRAINER}.export"} <= covered
+    assert {"tfx_estimator.model_fn.step.classifier", "tfx_estimator.data.input_fn", f"{TRAINER}.export"} <= covered
     assert len(imported) > 50
 
 
@@ -167,8 +167,8 @@ def key() -> str:
         "components/trainer/estimator/patches.py",
         "components/trainer/user_input/rows.py",
         "data/sharding.py",
-        "model_fn/classifier.py",
-        "model_fn/strategies.py",
+        "model_fn/step/classifier.py",
+        "model_fn/parallel/strategies.py",
     ],
 )
 def test_a_change_of_what_decides_the_model_retrains_and_another_wording_does_not(project, name):
@@ -205,5 +205,5 @@ def test_another_path_is_keyed_by_its_own_code():
     assert f"{TRAINER}.keras.path" in keras - estimator - run_fn
     assert f"{TRAINER}.run_fn.path" in run_fn - estimator
     assert f"{TRAINER}.estimator.path" in estimator - run_fn
-    assert "tfx_estimator.model_fn.classifier" not in estimator | run_fn
+    assert "tfx_estimator.model_fn.step.classifier" not in estimator | run_fn
     assert set(collect_sources(deciding_code(""))) == estimator | run_fn

@@ -21,8 +21,8 @@ from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.process import _inherited
 from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
-from tfx_estimator.model_fn.classifier import make_model_fn
 from tfx_estimator.model_fn.networks import mnist_cnn
+from tfx_estimator.model_fn.step.classifier import make_model_fn
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 

@@ -19,7 +19,7 @@ from tfx_estimator.components.trainer.settings import Settings, built_in_functio
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.warm_start import tell
-from tfx_estimator.model_fn.warm_start import match, warm_keras
+from tfx_estimator.model_fn.user_models.warm_start import match, warm_keras
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from tfx_estimator.model_fn.warm_start import match
+from tfx_estimator.model_fn.user_models.warm_start import match
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 

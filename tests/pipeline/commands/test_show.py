@@ -70,7 +70,7 @@ def test_the_modules_that_key_transform_and_the_trainer(tmp_path, monkeypatch, c
     found = json.loads(capsys.readouterr().out)
     trainer = found["Trainer"]["modules"]
     assert trainer["shown_layers"] == str(tmp_path / "shown_layers.py")
-    assert "tfx_estimator.model_fn.classifier" in trainer
+    assert "tfx_estimator.model_fn.step.classifier" in trainer
     assert "tfx_estimator.components.trainer.cluster.private_network" not in trainer
     assert sorted(found["Transform"]["modules"]) == [
         "tfx_estimator.data",

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tests.equivalence.conftest import read_losses
 from tfx_estimator.components.trainer.keras.curves import Curves, learning_rate_of
-from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 pytestmark = pytest.mark.unit

@@ -33,8 +33,8 @@ def test_an_averaging_is_told_of_each_global_step_in_turn(driver):
     import tensorflow as tf
 
     from tfx_estimator.components.trainer.keras import drivers
-    from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-    from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
+    from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+    from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
     section = TrainerSection(train_steps=11, global_batch_size=2, sync_every=3, optimizer={"name": "sgd"})

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.estimator.checkpoints import TrainingCheckpoints
 from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint, restore_weights
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, WORKER, TaskSpec
-from tfx_estimator.model_fn.warm_start import warm_keras
+from tfx_estimator.model_fn.user_models.warm_start import warm_keras
 from tfx_estimator.pipeline.base.errors import TrainingError
 
 

@@ -12,9 +12,9 @@ from tfx_estimator.components.trainer.keras.drivers import make_execute
 from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint, restore_weights
 from tfx_estimator.components.trainer.keras.serving import ServedModel
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
-from tfx_estimator.model_fn.compiled_classifier import CompiledClassifier
-from tfx_estimator.model_fn.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
+from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 

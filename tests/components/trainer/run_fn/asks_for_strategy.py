@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.run_fn.declared_strategy import declared
-from tfx_estimator.model_fn.strategies import configure_devices, make_strategy
+from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
 
 IMAGES = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)

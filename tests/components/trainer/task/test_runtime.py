@@ -20,7 +20,7 @@ section = TrainerSection.parse_obj(json.loads(sys.argv[1]))
 runtime.apply(section, section.spinning)
 import tensorflow as tf
 from tensorflow.python.eager import context
-from tfx_estimator.model_fn.classifier import make_run_config
+from tfx_estimator.model_fn.step.classifier import make_run_config
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 bring_back_estimator()
 tf.constant(1) + 1

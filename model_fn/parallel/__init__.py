@@ -1,0 +1,1 @@
+"""Several devices: strategies, and networks whose layers are on several."""

@@ -1,0 +1,173 @@
+"""A step of a network in stages: the parts of a batch go through them one behind the other, on a device each.
+
+A stage does one thing at a time, in an order that is known beforehand: one part forward and one back, as soon as it has
+as many parts ahead as there are stages behind it. So it keeps the activations of as many parts at most, and not of all,
+and waits no longer than if all parts went forward first.
+
+Source: Narayanan et al., PipeDream, 2019, https://arxiv.org/abs/1806.03377; Huang et al., GPipe, 2018,
+https://arxiv.org/abs/1811.06965.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Optional
+
+import tensorflow as tf
+
+from tfx_estimator.model_fn.layers import DropoutKeys
+from tfx_estimator.model_fn.parallel.stages import Link
+from tfx_estimator.model_fn.step.objective import Objective, as_float, count_hits, gradients_of
+from tfx_estimator.model_fn.step.parts import Computed, Features, Part, add, cut
+from tfx_estimator.model_fn.user_models.keras_model import told_apart
+
+# Begins the names of a stage's operations, before its number: a profile tells the stages apart by it.
+SCOPE = "pipeline_stage"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Layers that follow one another, on one device.
+
+    Args:
+        device: TensorFlow's name of it.
+        variables: What of them is trained.
+    """
+
+    device: str
+    links: Sequence[Link]
+    variables: Sequence[tf.Variable]
+
+    def losses(self) -> list[tf.Tensor]:
+        """What Keras lists, after the layers were called: of weights, and of what they put out."""
+        return [each for link in self.links for each in link.layer.losses]
+
+
+class Work(NamedTuple):
+    """One thing that a stage does: a part of the batch, forward or back."""
+
+    stage: int
+    part: int
+    back: bool
+
+
+def schedule(stages: int, parts: int) -> list[Work]:
+    """Returns all that is done in a step, each after what it needs; what a stage does is in the stage's own order."""
+    queues = []
+    for stage in range(stages):
+        ahead = min(stages - 1 - stage, parts)
+        forward = [Work(stage, part, False) for part in range(parts)]
+        back = [Work(stage, part, True) for part in range(parts)]
+        queue = forward[:ahead]
+        for number in range(parts - ahead):
+            queue += [forward[ahead + number], back[number]]
+        queues.append([*queue, *back[parts - ahead :]])
+    order: list[Work] = []
+    done: set[Work] = set()
+    while any(queues):
+        for queue in queues:
+            while queue and _needs(queue[0], stages) <= done:
+                order.append(queue.pop(0))
+                done.add(order[-1])
+    return order
+
+
+def _needs(work: Work, stages: int) -> set[Work]:
+    if not work.back:
+        return {Work(work.stage - 1, work.part, False)} if work.stage else set()
+    later = {Work(work.stage + 1, work.part, True)} if work.stage + 1 < stages else set()
+    return {Work(work.stage, work.part, False), *later}
+
+
+class _Ahead(NamedTuple):
+    """A part that went forward through a stage: what it was given and put out, and its share of the loss."""
+
+    inputs: tf.Tensor
+    outputs: tf.Tensor
+    loss: tf.Tensor
+    hits: tf.Tensor
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Computes the loss and the gradients of a batch in stages.
+
+    Args:
+        variables: What is trained: those of all stages.
+        parts: Of a batch; of equal size, to within one example.
+        feed: Returns what the first layer is called with, of a batch's features.
+        seed: Of `StatelessDropout`.
+        step: The global step, for the same.
+    """
+
+    stages: Sequence[Stage]
+    variables: Sequence[tf.Variable]
+    parts: int
+    feed: Callable[[Features], tf.Tensor]
+    objective: Objective
+    seed: int
+    step: tf.Tensor
+
+    def compute(self, batch: Part) -> Computed:
+        """Computes a batch: the sums of all its parts, with a gradient for each of `variables`."""
+        option = "trainer.pipeline_parallel.microbatches"
+        cuts = [cut(batch, number, self.parts, option) for number in range(self.parts)]
+        keys = [DropoutKeys(told_apart(part.features), self.seed, self.step) for part in cuts]
+        seen = [loss for stage in self.stages for loss in stage.losses()]
+        totals: list[Optional[Computed]] = [None] * len(self.stages)
+        # What a stage did last: what it does next comes after it.
+        last: list[Sequence[Any]] = [()] * len(self.stages)
+        ahead: dict[tuple[int, int], _Ahead] = {}
+        # The gradients of what a stage put out.
+        returned: dict[tuple[int, int], Any] = {}
+        for number, index, back in schedule(len(self.stages), self.parts):
+            stage, here = self.stages[number], (number, index)
+            with tf.device(stage.device), tf.control_dependencies(last[number]), tf.name_scope(f"{SCOPE}{number}"):
+                if back:
+                    given, computed = self._back(number, ahead.pop(here), returned.pop(here, None))
+                    if number:
+                        returned[number - 1, index] = given
+                    totals[number] = total = add(totals[number], computed)
+                    last[number] = [*total.operations, *([] if given is None else [given])]
+                    continue
+                inputs = ahead[number - 1, index].outputs if number else self.feed(cuts[index].features)
+                with keys[index].used():
+                    outputs = inputs
+                    for link in stage.links:
+                        outputs = link(outputs, training=True)
+                # Keras lists those of each call in an Estimator's graph.
+                own = [each for each in stage.losses() if not any(each is earlier for earlier in seen)]
+                seen += own
+                loss, hits = self._judge(cuts[index], number, outputs, own)
+                ahead[here] = _Ahead(inputs, outputs, loss, hits)
+                last[number] = [outputs, loss, hits]
+        found: dict[int, Any] = {}
+        for stage, whole in zip(self.stages, totals):
+            assert whole is not None
+            found.update(zip(map(id, stage.variables), whole.gradients))
+        loss, hits = (tf.add_n([getattr(each, name) for each in totals]) for name in ("loss", "hits"))
+        return Computed(loss, hits, [found.get(id(variable)) for variable in self.variables])
+
+    def _judge(
+        self, part: Part, number: int, outputs: tf.Tensor, own: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """A stage's share of a part's loss, and how many of its examples are classified rightly: the last one tells."""
+        logits = as_float(outputs) if number == len(self.stages) - 1 else None
+        loss = self.objective.loss(part, logits, own, self.stages[number].variables)
+        hits = tf.zeros([], loss.dtype) if logits is None else count_hits(logits, part.labels, loss.dtype)
+        return loss, hits
+
+    def _back(self, number: int, ahead: _Ahead, gradient: Any) -> tuple[Any, Computed]:
+        """The gradient of what a stage was given, and what a part contributes."""
+        stage = self.stages[number]
+        # What is between two stages; the first was given images.
+        inputs = [ahead.inputs] if number else []
+        outputs, gradients = [self.objective.scaled(ahead.loss)], [None]
+        if gradient is not None:
+            outputs, gradients = [*outputs, ahead.outputs], [*gradients, gradient]
+        found = gradients_of(outputs, [*inputs, *stage.variables], of_outputs=gradients, stop=inputs)
+        given = found[0] if inputs else None
+        if isinstance(given, tf.IndexedSlices):
+            given = tf.convert_to_tensor(given)
+        return given, Computed(ahead.loss, ahead.hits, found[len(inputs) :])

@@ -1,0 +1,203 @@
+"""A network as a chain of layers, and where it is cut into stages."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Optional
+
+import tensorflow as tf
+from tensorflow.python.framework import ops as tf_ops
+
+from tfx_estimator.model_fn.layers import BY_BATCH
+from tfx_estimator.model_fn.user_models.keras_model import is_subclassed
+from tfx_estimator.pipeline.base.errors import UserCodeError
+
+_OPTION = "trainer.pipeline_parallel"
+
+
+@dataclass(frozen=True)
+class Link:
+    """A layer of a chain.
+
+    Args:
+        node: Its call in a functional model, whose further arguments belong to it.
+    """
+
+    layer: tf.keras.layers.Layer
+    node: Optional[Any] = None
+
+    def __call__(self, inputs: tf.Tensor, training: bool) -> tf.Tensor:
+        """Calls the layer as the network does."""
+        arguments: tuple[Any, ...] = (inputs,)
+        named: dict[str, Any] = {}
+        if self.node is not None:
+            # As often as the layer takes it: `x * x` twice.
+            ids = self.node.flat_input_ids
+            arguments, named = self.node.map_arguments({str(ids[0]): [inputs] * len(ids)})
+        if self.layer._expects_training_arg and named.get("training") is None:
+            named = {**named, "training": training}
+        return self.layer(*arguments, **named)
+
+
+def chain_of(model: tf.keras.Model) -> list[Link]:
+    """Returns the layers of a network, each of which takes what the one before it puts out.
+
+    Args:
+        model: A Sequential, or a functional model without branches.
+
+    Raises:
+        UserCodeError: It is another model, or one that normalises by the statistics of a batch.
+    """
+    links: list[Link] = []
+    if isinstance(model, tf.keras.Sequential):
+        links = [Link(layer) for layer in model.layers]
+    elif is_subclassed(model):
+        raise uncuttable(model, f"it is a class of its own, {type(model).__name__}, whose order of layers is not known")
+    else:
+        for depth in sorted(model._nodes_by_depth, reverse=True):
+            nodes = model._nodes_by_depth[depth]
+            if len(nodes) > 1 or len(tf.nest.flatten(nodes[0].outputs)) > 1:
+                beside = ", ".join(node.layer.name for node in nodes)
+                raise uncuttable(model, f"it is no chain: side by side are {beside}")
+            (node,) = nodes
+            if node.is_input:
+                continue
+            if len(set(node.flat_input_ids)) > 1 or (links and node.parent_nodes[0].layer is not links[-1].layer):
+                raise uncuttable(model, f"it is no chain: {node.layer.name} takes what several layers put out")
+            links.append(Link(node.layer, node))
+    names = [link.layer.name for link in links]
+    for link in links:
+        if names.count(link.layer.name) > 1:
+            raise uncuttable(model, f"{link.layer.name} is called more than once")
+        for part in link.layer._flatten_layers():
+            if isinstance(part, BY_BATCH):
+                raise uncuttable(
+                    model,
+                    f"{link.layer.name} normalises by the statistics of a batch, which would be those of a part of it",
+                )
+    return links
+
+
+def uncuttable(model: tf.keras.Model, why: str) -> UserCodeError:
+    """Returns the error of a network that cannot be cut.
+
+    Args:
+        why: It cannot.
+    """
+    return UserCodeError(
+        f"{_OPTION}: the network {model.name} cannot be cut into stages: {why}",
+        expected="a tf.keras.Sequential, or a functional model whose layers follow one another, without batch "
+        "normalisation",
+        todo=f"remove {_OPTION}, or write the network so; trainer.model_parallel takes any",
+    )
+
+
+def no_such_layer(option: str, pattern: str, names: Sequence[str]) -> UserCodeError:
+    """Returns the error of a name that is no layer's."""
+    return UserCodeError(
+        f"{option}: the network has no layer {pattern!r}",
+        expected=f"its layers, or patterns of them: {', '.join(names)}",
+        todo="name one of them",
+    )
+
+
+def numbers_of(names: Sequence[str], declared: Sequence[Sequence[str]]) -> list[int]:
+    """Returns the stage of each layer, where stages are declared by their layers.
+
+    Args:
+        declared: Names, or patterns of them, of each stage.
+
+    Returns:
+        From 0; a layer that is not named is in the stage of the one before it.
+
+    Raises:
+        UserCodeError: A name is no layer's, or the stages are in another order than the layers.
+    """
+    named: dict[str, int] = {}
+    for number, patterns in enumerate(declared):
+        for pattern in patterns:
+            fitting = [name for name in names if name == pattern or fnmatchcase(name, pattern)]
+            if not fitting:
+                raise no_such_layer(f"{_OPTION}.stages", pattern, names)
+            named.update(dict.fromkeys(fitting, number))
+    numbers = list(itertools.accumulate(names, lambda before, name: named.get(name, before), initial=0))[1:]
+    if numbers != sorted(numbers) or len(set(numbers)) < len(declared):
+        found = "; ".join(f"{name} in stage {number}" for name, number in zip(names, numbers))
+        raise UserCodeError(
+            f"{_OPTION}.stages: the stages are not in the order of the layers: {found}",
+            expected="each stage, from the first on, with layers of its own that follow those of the stage before it",
+            todo="write the stages in the order of the network",
+        )
+    return numbers
+
+
+def costs_of(links: Sequence[Link], inputs: tf.Tensor) -> list[int]:
+    """Returns what each layer costs: floating-point operations, and for a tie its variables.
+
+    Args:
+        links: Of a network that was called, so that it has its variables.
+        inputs: Of one example, [1, ...].
+    """
+    costs: list[int] = []
+
+    def count(values: tf.Tensor) -> None:
+        graph = tf.compat.v1.get_default_graph()
+        for link in links:
+            before = len(graph.get_operations())
+            values = link(values, training=False)
+            made = graph.get_operations()[before:]
+            costs.append(flops(made) + sum(each.shape.num_elements() or 0 for each in link.layer.variables))
+
+    if tf.executing_eagerly():
+        tf.function(count, autograph=False).get_concrete_function(tf.TensorSpec(inputs.shape, inputs.dtype))
+    else:
+        count(inputs)
+    return costs
+
+
+def flops(operations: Iterable[tf.Operation]) -> int:
+    """Adds up floating-point operations; a multiplication and its addition are two.
+
+    Args:
+        operations: Of one graph, whose shapes are known.
+    """
+    return sum(tf_ops.get_stats_for_node_def(op.graph, op.node_def, "flops").value or 0 for op in operations)
+
+
+def balanced(costs: Sequence[int], count: int) -> list[int]:
+    """Cuts a chain where the dearest stage is as cheap as can be.
+
+    Args:
+        costs: Of each layer.
+
+    Returns:
+        The stage of each layer, from 0; each has one at least.
+
+    Raises:
+        UserCodeError: There are fewer layers than stages.
+    """
+    if len(costs) < count:
+        raise UserCodeError(
+            f"{_OPTION}.stages: {count}, and the network has {len(costs)} layers",
+            expected=f"at most {len(costs)}",
+            todo="lower it",
+        )
+    sums = [0, *itertools.accumulate(costs)]
+    # The dearest stage of the first `end` layers in so many stages, and where the last of these begins.
+    best = [{end: (sums[end], 0) for end in range(1, len(costs) + 1)}]
+    for stage in range(1, count):
+        best.append(
+            {
+                end: min((max(best[-1][begin][0], sums[end] - sums[begin]), begin) for begin in range(stage, end))
+                for end in range(stage + 1, len(costs) + 1)
+            }
+        )
+    numbers, end = [0] * len(costs), len(costs)
+    for stage in reversed(range(count)):
+        begin = best[stage][end][1]
+        numbers[begin:end] = [stage] * (end - begin)
+        end = begin
+    return numbers

@@ -1,0 +1,211 @@
+"""A compiled Keras model of the user's, trained by its own loss and optimizer as a network is by the declared ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.model_fn.layers import dropout_keys
+from tfx_estimator.model_fn.step.keras_classifier import ACCURACY, LOSS
+from tfx_estimator.model_fn.step.objective import flat
+from tfx_estimator.model_fn.step.precision import FLOAT32, computes_in_half
+from tfx_estimator.model_fn.user_models.keras_model import (
+    class_scores,
+    inputs_of,
+    output_names,
+    reductions,
+    served,
+    told_apart,
+)
+from tfx_estimator.model_fn.user_models.probabilities import gives_probabilities
+from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+# What a test_step or a compute_metrics of the user's own returns, among what our test_step does.
+RETURNED = "returned"
+
+
+class CompiledClassifier(tf.keras.Model):
+    """Drives a compiled model through the steps that `KerasClassifier` has.
+
+    The loss is the user's, scaled as Keras scales it under a strategy; what is reported of it is that of the global
+    batch. A `train_step` or a `test_step` of the user's own is called as it is. His metrics are those of an evaluation,
+    where a `compute_metrics` of his own is called too.
+
+    Args:
+        own: The compiled model, built.
+    """
+
+    def __init__(self, own: tf.keras.Model, section: TrainerSection, num_classes: int) -> None:
+        # The user's own model casts what it is given.
+        super().__init__(name="compiled_classifier", dtype=FLOAT32 if computes_in_half() else None)
+        self.own = own
+        self._section = section
+        self._num_classes = num_classes
+        self._probabilities = gives_probabilities(own)
+        # `train_step` has added up already.
+        self.distribute_reduction_method = "first"
+
+    @property
+    def metrics(self) -> list[tf.keras.metrics.Metric]:
+        """The user's, which Keras resets: those of `compile` and `add_metric`, and what his steps keep."""
+        return list(self.own.metrics)
+
+    def own_metrics(self) -> dict[str, float]:
+        """The user's metrics of what was evaluated since they were reset; none where his own method returns them."""
+        if self._is_own("test_step") or self._is_own("compute_metrics"):
+            return {}
+        compiled = self.own.compiled_metrics
+        declared = list(compiled.metrics) if compiled is not None and compiled.built else []
+        # Of add_metric; one that the train_step alone updates has nothing to say here.
+        added = [metric for metric in self._added() if any(np.any(each.numpy()) for each in metric.variables)]
+        values: dict[str, Any] = {}
+        for metric in (*added, *declared):
+            result = metric.result()
+            # A metric may return several values, by names of their own, as in Keras.
+            values.update(result if isinstance(result, Mapping) else {metric.name: result})
+        return {name: float(value) for name, value in values.items() if np.ndim(value) == 0}
+
+    def _added(self) -> list[tf.keras.metrics.Metric]:
+        """Neither of the loss nor of `compile`."""
+        containers = [each for each in (self.own.compiled_loss, self.own.compiled_metrics) if each is not None]
+        kept = {id(metric) for each in containers for metric in each.metrics}
+        return [metric for metric in self.own.metrics if id(metric) not in kept and metric.name != LOSS]
+
+    def _is_own(self, step: str) -> bool:
+        """Is a method of `tf.keras.Model` the user's."""
+        return getattr(type(self.own), step) is not getattr(tf.keras.Model, step)
+
+    def call(self, features: dict[str, tf.Tensor], training: bool = False) -> Any:
+        """Calls the model.
+
+        Args:
+            features: What its inputs are named after, or `image`.
+        """
+        return self.own(inputs_of(self.own, features), training=training)
+
+    def answers(self, features: dict[str, tf.Tensor], label_names: Sequence[str]) -> dict[str, tf.Tensor]:
+        """What a served model answers: see `served`."""
+        outputs = self(features, training=False)
+        flat = tf.nest.flatten(outputs)
+        if isinstance(outputs, Mapping) or len(flat) == 1:
+            named = outputs if isinstance(outputs, Mapping) else flat[0]
+        else:
+            named = dict(zip(output_names(self.own, len(flat)), flat))
+        return served(named, self._probabilities, self._num_classes, label_names)
+
+    def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Trains one step.
+
+        Args:
+            data: Features and labels of this replica; labels are int64 [batch].
+
+        Returns:
+            `loss` of the global batch, and `accuracy` where there is a score for each class; or what a `train_step` of
+            the user's own returns.
+        """
+        features, labels = data
+        inputs = inputs_of(self.own, features)
+        context = tf.distribute.get_replica_context()
+        if self._is_own("train_step"):
+            return self._own_train_step(inputs, labels)
+        with tf.GradientTape() as tape:
+            with dropout_keys(told_apart(features), self._section.seed, self.optimizer.iterations):
+                outputs = self.own(inputs, training=True)
+            loss = self.own.compute_loss(inputs, labels, outputs, None)
+        variables = self.own.trainable_variables
+        # Not apply_gradients: an optimizer of mixed precision scales the loss here.
+        self.optimizer.minimize(loss, variables, tape=tape)
+        reported = [tf.cast(self._reported(loss, context.num_replicas_in_sync), tf.float32)]
+        if (hits := self._hits(labels, outputs)) is not None:
+            reported.append(hits / tf.cast(tf.size(labels) * context.num_replicas_in_sync, tf.float32))
+        # In one message.
+        total = tf.stack(reported)
+        if context.num_replicas_in_sync > 1:
+            total = context.all_reduce(tf.distribute.ReduceOp.SUM, total)
+        return dict(zip((LOSS, ACCURACY), tf.unstack(total, num=len(reported))))
+
+    def _own_train_step(self, inputs: Any, labels: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The numbers that the user's own train_step returns, of this step."""
+        values = self.own.train_step((inputs, labels))
+        numbers = _numbers(values)
+        if LOSS not in numbers:
+            what = f"{', '.join(values) or 'nothing'}, and no loss"
+            if LOSS in values:
+                what = f"a loss of the shape {getattr(values[LOSS], 'shape', type(values[LOSS]).__name__)}"
+            raise UserCodeError(
+                f"the train_step of {self._section.model!r} returns {what}",
+                expected="a dict with `loss`, a number: what it is at each step is reported, and tells a diverged "
+                "training",
+                todo="return its mean" if LOSS in values else "return it as well",
+            )
+        strategy = tf.distribute.get_strategy()
+        # Keras resets its metrics at each epoch, and here is but one: they would be means since training began. The
+        # workers of parameter servers have the same metrics, and each is in another step: see `served`.
+        if not isinstance(strategy, tf.distribute.ParameterServerStrategy):
+            for metric in self.own.metrics:
+                metric.reset_state()
+        return numbers
+
+    def test_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, Any]:
+        """Evaluates a batch.
+
+        Args:
+            data: As of `train_step`.
+
+        Returns:
+            Sums over this replica's examples, and their number, float64: `loss`, `examples`, and `accuracy` where there
+            is a score for each class. In `returned`, as a dict, the numbers that a `test_step`, or else a
+            `compute_metrics`, of the user's own returns: as in Keras, those after the last batch count.
+        """
+        features, labels = data
+        inputs = inputs_of(self.own, features)
+        outputs = self.own(inputs, training=False)
+        replicas = tf.distribute.get_replica_context().num_replicas_in_sync
+        loss = tf.cast(self.own.compute_loss(inputs, labels, outputs, None), tf.float64)
+        examples = tf.cast(tf.size(labels), tf.float64)
+        # Of a mean, that of the replica's examples: Keras divides it by the replicas, to add it up.
+        total = loss * replicas * examples if self._is_mean else tf.reduce_sum(loss)
+        sums = {LOSS: tf.where(examples > 0, total, 0.0), "examples": examples}
+        if (hits := self._hits(labels, outputs)) is not None:
+            sums[ACCURACY] = tf.cast(hits, tf.float64)
+        if self._is_own("test_step"):
+            return {**sums, RETURNED: _numbers(self.own.test_step((inputs, labels)))}
+        if self._is_own("compute_metrics"):
+            found = _numbers(self.own.compute_metrics(inputs, labels, outputs, None))
+            # Keras's mean of it is no number where a replica has no example.
+            return {**sums, RETURNED: {name: value for name, value in found.items() if name != LOSS}}
+        self.own.compiled_metrics.update_state(labels, outputs, None)
+        return sums
+
+    @property
+    def _is_mean(self) -> bool:
+        """Does the loss divide by the examples of a batch."""
+        return not reductions(self.own) <= {"none", "sum"}
+
+    def _reported(self, loss: tf.Tensor, replicas: int) -> tf.Tensor:
+        """The replica's part of the loss of the global batch; a loss of each example is the mean of them."""
+        return loss if loss.shape.rank == 0 else tf.reduce_mean(loss) / replicas
+
+    def _hits(self, labels: tf.Tensor, outputs: Any) -> Any:
+        """How many are right, float32; None without a score for each class."""
+        scores = class_scores(outputs, self._num_classes)
+        if scores is None:
+            return None
+        return tf.reduce_sum(tf.cast(tf.equal(tf.argmax(scores, axis=-1), flat(labels)), tf.float32))
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+    """Those of what a step of the user's returns that are one number; others Keras shows nobody either."""
+    found = {}
+    for name, value in values.items():
+        if not hasattr(value, "shape") and not isinstance(value, (int, float)):
+            continue
+        shape = tf.TensorShape(getattr(value, "shape", ()))
+        is_number = shape.num_elements() == 1 or (shape.rank is None and name == LOSS)
+        if is_number and tf.as_dtype(getattr(value, "dtype", tf.float32)) != tf.string:
+            found[name] = tf.reshape(tf.cast(value, tf.float32), [])
+    return found

@@ -1,0 +1,124 @@
+"""The Keras model of an image classifier, around any network function: what `make_model_fn` is to an Estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Optional
+
+import tensorflow as tf
+
+from tfx_estimator.model_fn.parallel.division import Division
+from tfx_estimator.model_fn.step.compiling import Compiler
+from tfx_estimator.model_fn.step.objective import Objective, classification_loss, count_hits, flat
+from tfx_estimator.model_fn.step.precision import FLOAT32, computes_in_half
+from tfx_estimator.model_fn.step.step import Step, logits_of
+from tfx_estimator.model_fn.user_models.keras_model import predictions
+from tfx_estimator.pipeline.config.parts import parts_at_once
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+# What a step of training, or of evaluation, returns.
+LOSS = "loss"
+ACCURACY = "accuracy"
+# Of a step in float16 as well.
+LOSS_SCALE, SKIPPED = "loss_scale", "skipped_steps"
+
+
+class KerasClassifier(tf.keras.Model):
+    """Trains a network as the built-in model_fn does: the same loss, the same update, under every strategy.
+
+    `train_step` is Keras's own contract, so that `fit` and a loop of one's own drive the same code. It returns the loss
+    and the accuracy of the global batch, the same on each replica, before the update.
+
+    Args:
+        network: Called with images, float [batch, height, width, channels], it returns logits [batch, num_classes].
+        section: The declared trainer, its class weights by label.
+        division: Where the network's layers are; None is on one device.
+
+    Source: https://www.tensorflow.org/guide/keras/customizing_what_happens_in_fit.
+    """
+
+    def __init__(self, network: tf.keras.Model, section: TrainerSection, division: Optional[Division] = None) -> None:
+        # Else Keras would scale the loss of float16 by itself, and with its own optimizer only.
+        super().__init__(name="classifier", dtype=FLOAT32 if computes_in_half() else None)
+        self.network = network
+        self._section = section
+        self._division = division
+        self._compiler = Compiler(network)
+        # `train_step` has added up already.
+        self.distribute_reduction_method = "first"
+
+    def call(self, features: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        """Computes the logits: see `logits_of`."""
+        return logits_of(self.network, features, training, self._division)
+
+    def answers(self, features: dict[str, tf.Tensor], label_names: Sequence[str]) -> dict[str, tf.Tensor]:
+        """What a served model answers: see `predictions`."""
+        return predictions(self(features, training=False), label_names)
+
+    def own_metrics(self) -> dict[str, float]:
+        """Metrics that the user's model brings: a network brings none."""
+        return {}
+
+    def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Trains one step.
+
+        Args:
+            data: Features and labels of this replica; labels are int64 [batch].
+
+        Returns:
+            `loss` and `accuracy` of the global batch; of the replica's part of it with `sync_every`. In float16 the
+            loss's scale as well, and how many steps were skipped.
+        """
+        section = self._section
+        objective = Objective(
+            loss_options=section.loss_options,
+            weight_decay=section.optimizer.weight_decay,
+            global_batch_size=section.global_batch_size,
+            beside=self._division is not None,
+            alone=section.sync_every is not None,
+            scale=getattr(self.optimizer, "loss_scale", None),
+        )
+        step = Step(
+            network=self.network,
+            optimizer=self.optimizer,
+            objective=objective,
+            call=lambda part: self(part, training=True),
+            seed=section.seed,
+            division=self._division,
+            in_turn=section.gradient_accumulation,
+            at_once=parts_at_once(section),
+            xla=section.xla,
+            compiler=self._compiler,
+        )
+
+        def train(features: dict[str, tf.Tensor], labels: tf.Tensor) -> dict[str, tf.Tensor]:
+            computed = step.compute(features, labels)
+            accuracy = computed.hits / section.global_batch_size
+            if objective.alone:
+                self.optimizer.apply_gradients(step.pairs(computed), experimental_aggregate_gradients=False)
+                return {LOSS: computed.loss, ACCURACY: accuracy * tf.distribute.get_strategy().num_replicas_in_sync}
+            reported = self.optimizer.apply_and_sum(step.pairs(computed), tf.stack([computed.loss, accuracy]))
+            values = {LOSS: reported[0], ACCURACY: reported[1]}
+            scale = objective.scale
+            if scale is not None:
+                values |= {LOSS_SCALE: tf.identity(scale.value), SKIPPED: tf.identity(scale.skipped)}
+            return values
+
+        return step.run(train, data[0], flat(data[1]))
+
+    def test_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Evaluates a batch; its loss is neither smoothed nor weighted, so that other declarations' can be compared.
+
+        Args:
+            data: As of `train_step`.
+
+        Returns:
+            Sums over this replica's examples, and their number, float64: `loss`, `accuracy`, `examples`.
+        """
+        features, labels = data[0], flat(data[1])
+        logits = self(features, training=False)
+        return {
+            LOSS: tf.reduce_sum(tf.cast(classification_loss(labels, logits), tf.float64)),
+            ACCURACY: count_hits(logits, labels, tf.float64),
+            "examples": tf.cast(tf.size(labels), tf.float64),
+        }

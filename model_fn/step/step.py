@@ -1,0 +1,137 @@
+"""A training step of a network up to its gradients: the same in an Estimator's graph, in `fit` and in a loop."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from tfx_estimator.model_fn.layers import dropout_keys
+from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.parallel.division import Division
+from tfx_estimator.model_fn.step.assignments import all_done, assignments, changes_since
+from tfx_estimator.model_fn.step.compiling import Compiler, takes_step
+from tfx_estimator.model_fn.step.objective import Objective, as_float, count_hits, gradients_of
+from tfx_estimator.model_fn.step.parts import AT_ONCE, IN_TURN, Computed, Part, in_parts, refuse_state
+from tfx_estimator.model_fn.step.precision import stored
+from tfx_estimator.model_fn.user_models.keras_model import inputs_of, require_scores, told_apart
+
+
+def logits_of(
+    network: tf.keras.Model,
+    features: dict[str, tf.Tensor],
+    training: bool,
+    division: Optional[Division] = None,
+    num_classes: int = 0,
+) -> tf.Tensor:
+    """Calls a network.
+
+    Args:
+        features: With `image`, or what the network's inputs are named after.
+        division: Where the network's layers are; None is on one device.
+        num_classes: Of the data; 0 where the outputs are known to be scores of them.
+
+    Returns:
+        float32, or float64 where the network has it, [batch, classes].
+    """
+    with division.used(network) if division else contextlib.nullcontext():
+        outputs = network(inputs_of(network, features), training=training)
+    require_scores(outputs, num_classes)
+    return as_float(outputs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """Computes a batch, whole or in parts, on one device or several, compiled or not.
+
+    Args:
+        optimizer: Its `iterations` count the steps.
+        call: Returns the logits of features, in training.
+        seed: Of `StatelessDropout`.
+        in_turn: Parts of a batch that are computed one after the other.
+        at_once: Parts of each of these that wait for nothing of each other.
+        xla: Does XLA compile it.
+    """
+
+    network: tf.keras.Model
+    optimizer: DeclaredOptimizer
+    objective: Objective
+    call: Callable[[dict[str, tf.Tensor]], tf.Tensor]
+    seed: int
+    division: Optional[Division]
+    in_turn: int
+    at_once: int
+    xla: bool
+    compiler: Compiler
+
+    def run(self, train: Callable[..., Any], *batch: Any) -> Any:
+        """Calls what trains by a batch, compiled where that is done with the optimizer.
+
+        Args:
+            train: Takes a batch, and returns a nest of tensors.
+        """
+        return (self.compiler.step(train) if self.is_compiled_whole else train)(*batch)
+
+    @property
+    def is_compiled_whole(self) -> bool:
+        """Is the step compiled with its optimizer; in the context of the strategy that trains."""
+        return self.xla and takes_step(self.in_turn)
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """What is trained."""
+        return stored(self.network.trainable_variables)
+
+    def pairs(self, computed: Computed) -> Iterable[tuple[Any, tf.Variable]]:
+        """What the optimizer applies."""
+        return zip(self.objective.unscaled(computed.gradients), self.variables)
+
+    def compute(self, features: dict[str, tf.Tensor], labels: tf.Tensor) -> Computed:
+        """Computes a batch.
+
+        Args:
+            features: Of a replica's batch, each [batch, ...].
+            labels: int64, [batch].
+        """
+        network, whole = self.network, Part(features, labels)
+        # Those of the placeholder that a functional network was made of, which nobody feeds; one that is not built has
+        # none, and may have losses of weights that are not there yet.
+        seen = list(network.losses) if network.built else []
+        # Made before what is looked through for assignments.
+        _ = self.optimizer.iterations
+        with all_done() as begin:
+            if self.division and self.division.stages:
+                pipeline = self.division.pipeline(network, self.objective, self.seed, self.optimizer.iterations)
+                computed = pipeline.compute(whole)
+            else:
+                compute = in_parts(lambda part: self._compute_part(part, seen), self.at_once, AT_ONCE)
+                if self.xla and not self.is_compiled_whole:
+                    compute = self.compiler.part(compute)
+                computed = in_parts(compute, self.in_turn, IN_TURN)(whole)
+        # Of layers that keep a state of their own in `call`.
+        found = assignments(begin, network.weights, known=computed.updates)
+        if self.at_once > 1 and (found or computed.updates or changes_since(begin)):
+            raise refuse_state(self.at_once, network)
+        return dataclasses.replace(computed, updates=[*computed.updates, *found])
+
+    def _compute_part(self, part: Part, seen: list[tf.Tensor]) -> Computed:
+        network = self.network
+        # Graph mode: tf.gradients; GradientTape has no gate_gradients and loses device colocation.
+        with tf.GradientTape() if tf.executing_eagerly() else contextlib.nullcontext() as tape:
+            with dropout_keys(told_apart(part.features), self.seed, self.optimizer.iterations):
+                logits = self.call(part.features)
+            # In an Estimator's graph Keras lists those of each call.
+            own = [each for each in network.losses if not any(each is other for other in seen)]
+            seen += own
+            loss = self.objective.loss(part, logits, own, network.trainable_variables)
+            differentiated = self.objective.scaled(loss)
+        variables = self.variables
+        gradients = tape.gradient(differentiated, variables) if tape else gradients_of(differentiated, variables)
+        updates = []
+        if not tf.compat.v1.executing_eagerly_outside_functions():
+            # Of batch normalisation; a function does them by itself.
+            updates = network.get_updates_for(None) + network.get_updates_for(inputs_of(network, part.features))
+        return Computed(loss, count_hits(logits, part.labels, loss.dtype), gradients, updates)

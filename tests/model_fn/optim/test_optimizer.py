@@ -1,0 +1,228 @@
+"""The declared optimizer, in an Estimator's graph and in Keras, against the classes of tf.keras.optimizers."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.distribute.sharded_variable import ShardedVariable
+
+from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer, _of_whole_variables
+from tfx_estimator.model_fn.optim.schedules import learning_rate
+from tfx_estimator.model_fn.optim.update_rules import RULES
+from tfx_estimator.model_fn.step.objective import gradients_of
+from tfx_estimator.pipeline.config.optimizer import Optimizer
+
+pytestmark = pytest.mark.unit
+
+STEPS = 6
+RATE = 0.05
+INPUTS = np.random.default_rng(1).normal(size=(STEPS, 8, 4)).astype(np.float32)
+TARGETS = np.random.default_rng(2).normal(size=(STEPS, 8, 3)).astype(np.float32) * 10
+FIRST = [
+    np.random.default_rng(3 + n).normal(size=shape).astype(np.float32) for n, shape in enumerate([(4, 5), (5,), (5, 3)])
+]
+
+# Declared -> what Keras is told.
+CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"name": "sgd"}, {}),
+    ({"name": "sgd", "momentum": 0.8, "nesterov": True}, {"momentum": 0.8, "nesterov": True}),
+    ({"name": "rmsprop"}, {}),
+    ({"name": "rmsprop", "rho": 0.8, "momentum": 0.5, "centered": True, "epsilon": 0.01},
+     {"rho": 0.8, "momentum": 0.5, "centered": True, "epsilon": 0.01}),
+    ({"name": "adam"}, {}),
+    ({"name": "adam", "beta_1": 0.8, "beta_2": 0.9, "epsilon": 0.01, "amsgrad": True},
+     {"beta_1": 0.8, "beta_2": 0.9, "epsilon": 0.01, "amsgrad": True}),
+    ({"name": "adamw"}, {}),
+    ({"name": "adamw", "decoupled_weight_decay": 0.1}, {"weight_decay": 0.1}),
+    ({"name": "adadelta", "learning_rate": 1.0, "rho": 0.9}, {"learning_rate": 1.0, "rho": 0.9}),
+    ({"name": "adagrad"}, {}),
+    ({"name": "adagrad", "initial_accumulator_value": 0.0, "epsilon": 0.1},
+     {"initial_accumulator_value": 0.0, "epsilon": 0.1}),
+    ({"name": "adamax", "decoupled_weight_decay": 0.1}, {"weight_decay": 0.1}),
+    ({"name": "adafactor"}, {}),
+    ({"name": "adafactor", "beta_2_decay": -0.5, "epsilon_2": 0.1, "clip_threshold": 0.5},
+     {"beta_2_decay": -0.5, "epsilon_2": 0.1, "clip_threshold": 0.5}),
+    ({"name": "nadam", "beta_1": 0.8}, {"beta_1": 0.8}),
+    ({"name": "ftrl"}, {}),
+    ({"name": "ftrl", "l1_regularization_strength": 0.01, "l2_regularization_strength": 0.02, "beta": 0.1,
+      "l2_shrinkage_regularization_strength": 0.03, "learning_rate_power": -0.4},
+     {"l1_regularization_strength": 0.01, "l2_regularization_strength": 0.02, "beta": 0.1,
+      "l2_shrinkage_regularization_strength": 0.03, "learning_rate_power": -0.4}),
+    ({"name": "lion", "beta_2": 0.95}, {"beta_2": 0.95}),
+    ({"name": "sgd", "clip_norm": 0.5}, {"clipnorm": 0.5}),
+    ({"name": "adam", "global_clip_norm": 0.5}, {"global_clipnorm": 0.5}),
+    ({"name": "sgd", "clip_value": 0.1}, {"clipvalue": 0.1}),
+]  # fmt: skip
+CLASSES = {
+    "sgd": "SGD",
+    "rmsprop": "RMSprop",
+    "adamw": "AdamW",
+    **{
+        name: name.capitalize()
+        for name in ("adam", "adadelta", "adagrad", "adamax", "adafactor", "nadam", "ftrl", "lion")
+    },
+}
+
+
+def loss_of(weights, inputs, targets):
+    return tf.reduce_mean((tf.tanh(inputs @ weights[0] + weights[1]) @ weights[2] - targets) ** 2)
+
+
+def in_keras(optimizer) -> list[np.ndarray]:
+    """Eagerly: within a tf.function, Keras 2.15's Nadam counts its steps wrong."""
+    weights = [tf.Variable(first) for first in FIRST]
+    for inputs, targets in zip(INPUTS, TARGETS):
+        with tf.GradientTape() as tape:
+            loss = loss_of(weights, inputs, targets)
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+    return [weight.numpy() for weight in weights]
+
+
+def in_graph(section: Optimizer, momentum: Optional[float] = None) -> list[np.ndarray]:
+    """As an Estimator does; or by the momentum of TensorFlow 1."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        step = tf.compat.v1.train.create_global_step()
+        weights = [
+            tf.compat.v1.get_variable(f"w{n}", initializer=first, use_resource=True) for n, first in enumerate(FIRST)
+        ]
+        inputs, targets = (tf.gather(tf.constant(values), step) for values in (INPUTS, TARGETS))
+        pairs = list(zip(gradients_of(loss_of(weights, inputs, targets), weights), weights))
+        if momentum is None:
+            optimizer = DeclaredOptimizer(section, STEPS)
+            optimizer.iterations = step
+            train = optimizer.apply_gradients(pairs)
+        else:
+            rate = learning_rate(section, STEPS, step)
+            train = tf.compat.v1.train.MomentumOptimizer(rate, momentum).apply_gradients(pairs, step)
+        session.run(tf.compat.v1.global_variables_initializer())
+        for number in range(STEPS):
+            assert session.run(step) == number
+            session.run(train)
+        return session.run(weights)
+
+
+@pytest.mark.parametrize(("declared", "options"), CASES, ids=lambda values: " ".join(map(str, values.values())))
+def test_the_update_is_that_of_keras_on_every_path(declared, options):
+    section = Optimizer(**{"learning_rate": RATE, "schedule": "constant", **declared})
+    estimator, ours = in_graph(section), in_keras(DeclaredOptimizer(section, STEPS))
+    keras = in_keras(getattr(tf.keras.optimizers, CLASSES[section.name])(**{"learning_rate": RATE, **options}))
+    for one, other, third, first in zip(estimator, ours, keras, FIRST):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+        np.testing.assert_allclose(one, third, atol=1e-5)
+        assert np.abs(one - first).max() > 1e-3
+
+
+def test_every_optimizer_is_tried():
+    assert {declared["name"] for declared, _ in CASES} | {"momentum"} == {*RULES}
+
+
+def test_momentum_is_that_of_tensorflow_1_to_the_bit():
+    section = Optimizer(name="momentum", learning_rate=RATE)
+    for one, other in zip(in_graph(section), in_graph(section, momentum=section.resolved()["momentum"])):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", [declared["name"] for declared, options in CASES if not options])
+def test_a_rate_of_0_changes_nothing(name):
+    values = {"name": name, "schedule": "piecewise", "boundaries": [1], "values": [0.0, 0.0]}
+    section = Optimizer(**values)
+    for weights in (in_graph(section), in_keras(DeclaredOptimizer(section, STEPS))):
+        for one, first in zip(weights, FIRST):
+            np.testing.assert_array_equal(one, first)
+
+
+def trained(optimizer) -> list[np.ndarray]:
+    """Weights of a small network after some steps."""
+    tf.keras.utils.set_random_seed(3)
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([layers.Dense(5, activation="tanh"), layers.Dense(3)])
+    generator = np.random.default_rng(1)
+    inputs = tf.constant(generator.normal(size=(STEPS, 8, 4)).astype(np.float32))
+    targets = tf.constant(generator.normal(size=(STEPS, 8, 3)).astype(np.float32))
+    model.build((None, 4))
+
+    @tf.function
+    def train(values, wanted):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(values) - wanted) ** 2)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+    for step in range(STEPS):
+        train(inputs[step], targets[step])
+    return model.get_weights()
+
+
+def declared(**values):
+    return DeclaredOptimizer(Optimizer(**values), STEPS)
+
+
+def test_in_a_function_the_update_is_that_of_keras_with_a_schedule():
+    rate = tf.keras.optimizers.schedules.CosineDecay(0.05, STEPS)
+    ours = trained(declared(name="adam", learning_rate=0.05, schedule="cosine"))
+    for one, other in zip(ours, trained(tf.keras.optimizers.Adam(rate))):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_momentum_is_that_of_keras_where_the_rate_is_constant():
+    ours = trained(declared(name="momentum", learning_rate=0.05, schedule="constant"))
+    for one, other in zip(ours, trained(tf.keras.optimizers.SGD(0.05, momentum=0.9))):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_gradients_of_layers_on_several_devices_stay_there():
+    variable = tf.Variable(tf.zeros([256]))
+    optimizer = declared(name="sgd", learning_rate=1.0, schedule="constant")
+
+    @tf.function
+    def step():
+        # A graph is made for devices that are not there, and not run.
+        with tf.device("/device:GPU:1"):
+            gradient = tf.sin(tf.ones([256]))
+        optimizer.apply_gradients([(gradient, variable)])
+
+    (gradient,) = (op for op in step.get_concrete_function().graph.get_operations() if op.type == "Sin")
+    # And not one of no device, such as a sum over one replica, which is on the first.
+    assert [op.type for op in gradient.outputs[0].consumers()] == ["ResourceApplyGradientDescent"]
+
+
+def test_an_optimizer_can_be_written_down():
+    optimizer = declared(name="adam", learning_rate=0.05, schedule="cosine")
+    again = tf.keras.optimizers.deserialize(tf.keras.optimizers.serialize(optimizer), use_legacy_optimizer=True)
+    for one, other in zip(trained(optimizer), trained(again)):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("clipping", ["clip_norm", "global_clip_norm", "clip_value"])
+def test_a_variable_in_parts_is_clipped_by_the_norm_of_all_of_it(clipping):
+    gradients = [np.arange(1, 33, dtype=np.float32).reshape(8, 4), np.full([8, 4], 0.01, np.float32), np.ones(3)]
+
+    def step(cut: bool) -> list[np.ndarray]:
+        wholes, pairs = [], []
+        # The last is whole in any case; the two others have the same name.
+        for gradient, rows in zip(gradients, ((3, 5), (4, 4), ())):
+            split = np.split(gradient, np.cumsum(rows[:-1])) if cut and rows else [gradient]
+            parts = [tf.Variable(np.zeros_like(each, np.float32), name=f"part_{i}") for i, each in enumerate(split)]
+            wholes.append(ShardedVariable(parts) if len(parts) > 1 else parts[0])
+            pairs += zip(map(tf.constant, split), parts)
+        optimizer = declared(name="sgd", learning_rate=1.0, schedule="constant", **{clipping: 1.0})
+        optimizer.apply_gradients([(tf.cast(gradient, tf.float32), part) for gradient, part in pairs])
+        return [tf.convert_to_tensor(each).numpy() for each in wholes]
+
+    whole, parts = step(cut=False), step(cut=True)
+    for one, other in zip(whole, parts):
+        np.testing.assert_allclose(other, one, rtol=1e-6)
+    if clipping == "clip_norm":
+        assert np.linalg.norm(parts[0]) == pytest.approx(1, rel=1e-5)
+        # Within the limit, though it is not with the other of its name.
+        np.testing.assert_allclose(parts[1], -gradients[1], rtol=1e-6)
+
+
+def test_variables_whose_whole_is_gone_are_clipped_each_by_itself():
+    variables = [tf.Variable([1.0]), tf.Variable([2.0])]
+    for variable in variables:
+        variable._sharded_container = lambda: None
+    assert _of_whole_variables([tf.constant([3.0]), tf.constant([4.0])], variables) == {}

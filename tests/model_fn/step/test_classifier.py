@@ -1,0 +1,223 @@
+"""The Estimator model_fn, trained for real on a few examples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfx_estimator.model_fn import networks
+from tfx_estimator.model_fn.networks import mnist_cnn
+from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.step.classifier import make_model_fn
+from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+pytestmark = pytest.mark.unit
+
+IMAGES = np.random.default_rng(0).normal(size=(24, 8, 8, 1)).astype(np.float32)
+LABELS = (np.arange(24) % 3).astype(np.int64)
+
+
+def params(**values):
+    optimizer = {"name": "sgd", "learning_rate": 0.1, "schedule": "constant", **values.pop("optimizer", {})}
+    return {"num_classes": 3, "train_steps": 10, "global_batch_size": 24, "seed": 1, "optimizer": optimizer, **values}
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors(({"image": IMAGES}, LABELS)).repeat()
+
+
+def linear(num_classes: int):
+    layers = tf.keras.layers
+    return tf.keras.Sequential(
+        [layers.Flatten(), layers.Dense(num_classes, kernel_initializer="zeros", name="linear")], name="net"
+    )
+
+
+def estimator(network, model_dir, **values):
+    return tf.estimator.Estimator(make_model_fn(network), str(model_dir), params=params(**values))
+
+
+def softmax_step(weights: np.ndarray, bias: np.ndarray, rate: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """One step of gradient descent on the mean cross-entropy, in numpy."""
+    pixels = IMAGES.reshape(24, -1).astype(np.float64)
+    logits = pixels @ weights + bias
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    loss = -np.log(p[np.arange(24), LABELS]).mean()
+    gradient = (p - np.eye(3)[LABELS]) / 24
+    return weights - rate * pixels.T @ gradient, bias - rate * gradient.sum(0), loss
+
+
+def test_training_is_gradient_descent_on_the_mean_loss(tmp_path):
+    trained = estimator(linear, tmp_path).train(input_fn, steps=5)
+    weights, bias = np.zeros((64, 3)), np.zeros(3)
+    for _ in range(5):
+        weights, bias, _ = softmax_step(weights, bias, 0.1)
+    np.testing.assert_allclose(trained.get_variable_value("net/linear/kernel"), weights, atol=1e-5)
+    np.testing.assert_allclose(trained.get_variable_value("net/linear/bias"), bias, atol=1e-5)
+
+
+def test_labels_may_be_a_column_as_tfx_examples_have_them(tmp_path):
+    def columns():
+        return tf.data.Dataset.from_tensors(({"image": IMAGES}, LABELS[:, None])).repeat()
+
+    found = []
+    for number, own in enumerate((input_fn, columns)):
+        model = estimator(linear, tmp_path / str(number)).train(own, steps=3)
+        found.append((model.get_variable_value("net/linear/kernel"), model.evaluate(own, steps=1)))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
+
+
+def test_weight_decay_pulls_kernels_only(tmp_path):
+    plain = estimator(linear, tmp_path / "a").train(input_fn, steps=5)
+    decayed = estimator(linear, tmp_path / "b", optimizer={"weight_decay": 0.5}).train(input_fn, steps=5)
+    norms = [np.linalg.norm(e.get_variable_value("net/linear/kernel")) for e in (plain, decayed)]
+    assert norms[1] < norms[0]
+
+
+def test_a_networks_own_regularisation_counts(tmp_path):
+    def regularised(num_classes: int):
+        layers = tf.keras.layers
+        dense = layers.Dense(num_classes, kernel_regularizer=tf.keras.regularizers.L2(0.25), name="linear")
+        return tf.keras.Sequential([layers.Flatten(), dense], name="net")
+
+    # Keras's L2(0.25) is 0.25 * sum of squares; the declared weight decay is half of its factor times that sum.
+    own = estimator(regularised, tmp_path / "a").train(input_fn, steps=5)
+    unregularised = lambda n: tf.keras.Sequential(  # noqa: E731
+        [tf.keras.layers.Flatten(), tf.keras.layers.Dense(n, name="linear")], name="net"
+    )
+    declared = estimator(unregularised, tmp_path / "b", optimizer={"weight_decay": 0.5}).train(input_fn, steps=5)
+    kernels = [e.get_variable_value("net/linear/kernel") for e in (own, declared)]
+    np.testing.assert_allclose(kernels[0], kernels[1], atol=1e-6)
+
+
+def test_evaluation_is_the_true_mean_over_uneven_batches(tmp_path):
+    model = estimator(linear, tmp_path)
+    model.train(input_fn, steps=5)
+    kernel, bias = (model.get_variable_value(f"net/linear/{name}").astype(np.float64) for name in ("kernel", "bias"))
+    logits = IMAGES.reshape(24, -1) @ kernel + bias
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    # 24 examples in batches of 10, 10 and 4.
+    uneven = lambda: tf.data.Dataset.from_tensor_slices(({"image": IMAGES}, LABELS)).batch(10)  # noqa: E731
+    metrics = model.evaluate(uneven)
+    assert metrics["average_loss"] == pytest.approx(-np.log(p[np.arange(24), LABELS]).mean(), abs=1e-5)
+    assert metrics["accuracy"] == pytest.approx((logits.argmax(1) == LABELS).mean(), abs=1e-6)
+
+
+def test_the_seed_decides_the_initial_weights(tmp_path):
+    kernels = [
+        estimator(mnist_cnn, tmp_path / name, seed=seed, optimizer={"learning_rate": 1e-12})
+        .train(input_fn, steps=1)
+        .get_variable_value("mnist_cnn/conv1/kernel")
+        for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    ]
+    np.testing.assert_array_equal(kernels[0], kernels[1])
+    assert np.abs(kernels[0] - kernels[2]).max() > 0.01
+
+
+def test_predictions_are_probabilities_of_the_logits(tmp_path):
+    names = ["sandal", "T-shirt", "\u0161aty"]
+    model = estimator(linear, tmp_path, label_names=names)
+    model.train(input_fn, steps=5)
+    once = lambda: tf.data.Dataset.from_tensors({"image": IMAGES})  # noqa: E731
+    rows = list(model.predict(once))
+    probabilities = np.stack([row["probabilities"] for row in rows])
+    np.testing.assert_allclose(probabilities.sum(1), 1.0, atol=1e-6)
+    assert [row["class_ids"] for row in rows] == probabilities.argmax(1).tolist()
+    assert [row["classes"].decode() for row in rows] == [names[number] for number in probabilities.argmax(1)]
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "weights"),
+    [
+        ("mnist_cnn", (28, 28, 1), 347_146),
+        ("cifar_cnn", (32, 32, 3), 167_562),
+        pytest.param("cifar_resnet", (32, 32, 3), None, marks=pytest.mark.long),
+        ("cifar_resnet9", (32, 32, 3), 414_064),
+    ],
+)
+def test_networks_have_the_stated_size_and_learn(tmp_path, network, shape, weights):
+    build = getattr(networks, network)
+    model = build(10)
+    assert model(np.zeros((2, *shape), np.float32)).shape == (2, 10)
+    if weights:
+        assert model.count_params() == weights
+    images = np.random.default_rng(3).normal(size=(16, *shape)).astype(np.float32)
+    labels = (np.arange(16) % 10).astype(np.int64)
+    data = lambda: tf.data.Dataset.from_tensors(({"image": images}, labels)).repeat()  # noqa: E731
+    values = params(num_classes=10, global_batch_size=16, optimizer={"name": "adam", "learning_rate": 0.003})
+    trained = tf.estimator.Estimator(make_model_fn(build), str(tmp_path), params=values)
+    first = trained.train(data, steps=1).evaluate(data, steps=1, name="first")["average_loss"]
+    trained.train(data, steps=30)
+    assert trained.evaluate(data, steps=1, name="last")["average_loss"] < first / 2
+
+
+def test_batch_normalisation_keeps_moving_averages(tmp_path):
+    def network(num_classes):
+        layers = tf.keras.layers
+        return tf.keras.Sequential(
+            [layers.BatchNormalization(momentum=0.5, name="norm"), layers.Flatten(), layers.Dense(num_classes)],
+            name="net",
+        )
+
+    data = lambda: tf.data.Dataset.from_tensors(({"image": IMAGES + 4.0}, LABELS)).repeat()  # noqa: E731
+    trained = tf.estimator.Estimator(make_model_fn(network), str(tmp_path), params=params())
+    trained.train(data, steps=8)
+    expected = IMAGES.mean() + 4.0
+    assert trained.get_variable_value("net/norm/moving_mean")[0] == pytest.approx(expected * (1 - 0.5**8), abs=1e-3)
+
+
+def _regularised_outputs(num_classes: int):
+    """A functional network: Keras lists what its layers add to the loss for its placeholder as well."""
+    layers = tf.keras.layers
+
+    class Penalty(layers.Layer):
+        """Does not say what its loss is of."""
+
+        def call(self, inputs):
+            self.add_loss(0.5 * tf.reduce_mean(tf.square(inputs)))
+            return inputs
+
+    image, first = tf.keras.Input([8, 8, 1]), np.linspace(-0.1, 0.1, 64 * 4).reshape(64, 4)
+    dense = layers.Dense(
+        4,
+        activity_regularizer="l2",
+        kernel_regularizer="l2",
+        kernel_initializer=tf.keras.initializers.Constant(first),
+        name="dense",
+    )
+    logits = layers.Dense(num_classes, kernel_initializer=tf.keras.initializers.Constant(0.1), name="logits")
+    return tf.keras.Model(image, logits(Penalty()(dense(layers.Flatten()(image)))), name="net")
+
+
+@pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.long), 2])
+def test_a_functional_network_may_regularise_what_its_layers_put_out(tmp_path, parts):
+    trained = estimator(_regularised_outputs, tmp_path, gradient_accumulation=parts).train(input_fn, steps=5)
+    optimizer = params()["optimizer"]
+    section = TrainerSection(train_steps=10, global_batch_size=24, optimizer=optimizer)
+    keras = KerasClassifier(_regularised_outputs(3), section)
+    keras.compile(DeclaredOptimizer(section.optimizer, 10))
+    step = tf.function(keras.train_step)
+    for _ in range(5):
+        step(({"image": tf.constant(IMAGES)}, tf.constant(LABELS)))
+    # Of the weights, of the outputs, and the layer's own.
+    assert len(keras.network.losses) == 3
+    for name, expected in zip(("dense/kernel", "dense/bias", "logits/kernel"), keras.network.get_weights()):
+        np.testing.assert_allclose(trained.get_variable_value(name), expected, rtol=0, atol=1e-6, err_msg=name)
+
+
+def test_a_network_may_have_a_loss_of_weights_that_its_first_call_makes(tmp_path):
+    class Network(tf.keras.Model):
+        def __init__(self, num_classes):
+            super().__init__()
+            self.flatten, self.dense = tf.keras.layers.Flatten(), tf.keras.layers.Dense(num_classes)
+            self.add_loss(lambda: 100.0 * tf.reduce_sum(tf.square(self.dense.kernel)))
+
+        def call(self, image):
+            return self.dense(self.flatten(image))
+
+    trained = estimator(Network, tmp_path).train(input_fn, steps=5)
+    assert any("kernel" in name for name in trained.get_variable_names())

@@ -1,0 +1,105 @@
+"""One step of the Keras paths: its gradients are those of a tape, whatever the network is made of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfx_estimator.components.trainer.keras.drivers import make_execute
+from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
+from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+pytestmark = pytest.mark.unit
+
+STEPS, EXAMPLES = 3, 6
+
+
+def _network():
+    """What differs from plain layers: a loop, rows, a function, a gradient of one's own, a weight without one."""
+    layers = tf.keras.layers
+
+    class Odd(layers.Layer):
+        """Of a tf.function, with a custom gradient."""
+
+        def build(self, input_shape):
+            self.scale = self.add_weight("scale", [input_shape[-1]], initializer="ones")
+            self.unused = self.add_weight("unused", [2])
+
+        @tf.function
+        def scaled(self, inputs):
+            if tf.reduce_sum(inputs) > 1e6:
+                return inputs
+            return inputs * self.scale
+
+        def call(self, inputs):
+            @tf.custom_gradient
+            def halved(values):
+                return values, lambda gradient: 0.5 * gradient
+
+            return self.scaled(halved(inputs))
+
+    chain = [layers.Embedding(7, 4), layers.LSTM(5, unroll=False), Odd(name="odd"), layers.Dense(3)]
+    network = tf.keras.Sequential(chain)
+    network.build((None, 4))
+    return network
+
+
+def _train(strategy, eagerly: bool):
+    tf.keras.utils.set_random_seed(3)
+    section = TrainerSection(
+        train_steps=STEPS, global_batch_size=EXAMPLES, optimizer={"name": "sgd", "learning_rate": 0.5}
+    )
+    with strategy.scope():
+        classifier = KerasClassifier(_network(), section)
+        optimizer = DeclaredOptimizer(section.optimizer, STEPS)
+        optimizer._create_all_weights(classifier.trainable_variables)
+        classifier.compile(optimizer=optimizer)
+    random = np.random.default_rng(5)
+    rows, labels = random.integers(0, 7, [EXAMPLES, 4]), random.integers(0, 3, [EXAMPLES])
+    batches = tf.data.Dataset.from_tensors(({"x": rows}, labels)).repeat()
+    first = [weight.numpy() for weight in classifier.weights]
+    if eagerly:
+        tf.config.run_functions_eagerly(True)
+        try:
+            for batch in batches.take(STEPS):
+                values = classifier.train_step(batch)
+        finally:
+            tf.config.run_functions_eagerly(False)
+    else:
+        split = batches.unbatch().batch(EXAMPLES, drop_remainder=True)
+        values = make_execute(classifier, strategy)(
+            iter(strategy.experimental_distribute_dataset(split)), tf.constant(STEPS)
+        )
+    return first, [weight.numpy() for weight in classifier.weights], float(values["loss"])
+
+
+def test_steps_in_a_graph_are_those_that_run_eagerly_with_a_tape():
+    one_device = tf.distribute.get_strategy()
+    first, eager, eager_loss = _train(one_device, eagerly=True)
+    _, graph, graph_loss = _train(one_device, eagerly=False)
+    assert graph_loss == pytest.approx(eager_loss, abs=1e-6)
+    for one, other in zip(graph, eager):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    # All but the unused one were trained.
+    changed = [bool(np.abs(before - after).max() > 1e-4) for before, after in zip(first, graph)]
+    assert changed.count(False) == 1
+
+
+def test_labels_may_be_a_column_as_tfx_examples_have_them():
+    section = TrainerSection(train_steps=1, global_batch_size=EXAMPLES, optimizer={"name": "sgd"})
+    random = np.random.default_rng(5)
+    rows, labels = random.integers(0, 7, [EXAMPLES, 4]), random.integers(0, 3, [EXAMPLES])
+    found = []
+    for shape in ([EXAMPLES], [EXAMPLES, 1]):
+        tf.keras.utils.set_random_seed(3)
+        classifier = KerasClassifier(_network(), section)
+        optimizer = DeclaredOptimizer(section.optimizer, 1)
+        optimizer._create_all_weights(classifier.trainable_variables)
+        classifier.compile(optimizer=optimizer)
+        batch = {"x": tf.constant(rows)}, tf.constant(labels.reshape(shape))
+        steps = [tf.function(step)(batch) for step in (classifier.test_step, classifier.train_step)]
+        found.append([{name: float(value) for name, value in each.items()} for each in steps])
+    assert found[0] == found[1]
+    assert found[1][0]["accuracy"] <= EXAMPLES
