@@ -125,7 +125,7 @@ class _Training:
         """Returns the user's TrainSpec with our hooks and listeners after his."""
         given: tf.estimator.TrainSpec = self.spec["train_spec"]
         context, observers = self.context, self._observers()
-        profiler = Profiler.of(context.settings.runtime, context.job.training_dir, context.task, context.progress)
+        profiler = Profiler.of(context.settings.section, context.job.training_dir, context.task, context.progress)
         profilers = [profiler] if profiler else []
         alone = not context.distribution.train.asynchronous
         hooks = [*given.hooks, ObserverHook(observers, alone, _in_step(context))]

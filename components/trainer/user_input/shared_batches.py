@@ -74,8 +74,6 @@ def share(input_fn: InputFn, in_step: bool = True, training: bool = True, input_
         dataset = check_dataset(result, mode)
         if (whole and training) or context.num_input_pipelines == context.num_replicas_in_sync == 1:
             return dataset
-        if context.num_replicas_in_sync > 1:
-            check_batches(_owner(mode), dataset)
         if whole:
             return hand_out_batches(dataset, context.num_replicas_in_sync)
         return split_batches(dataset, context, in_step, training)
@@ -248,22 +246,6 @@ def check_divides(size: int, replicas: int) -> None:
 def tensor_names(dataset: tf.data.Dataset) -> list[str]:
     """Names the tensors of a data set's elements, for an error."""
     return [name for name, _ in _leaves(dataset)]
-
-
-def check_batches(owner: str, dataset: tf.data.Dataset) -> None:
-    """Refuses what is known not to be batches, before there is one."""
-    leaves = dict(_leaves(dataset))
-    scalars = [path for path, spec in leaves.items() if spec.shape.rank == 0]
-    if scalars:
-        raise UserCodeError(
-            f"`{scalars[0]}` is a scalar in each element of the data set that {owner}.input_fn returns, and "
-            "trainer.distribution declares a strategy: the data set is not batched, or the scalar is of no example",
-            expected=_BATCH,
-            todo="end the input_fn with dataset.batch(N); what is of no example belongs to params",
-        )
-    check_sizes(
-        owner, {path: spec.shape[0] for path, spec in leaves.items() if spec.shape.rank and spec.shape[0] is not None}
-    )
 
 
 def check_sizes(owner: str, sizes: dict[str, int]) -> None:

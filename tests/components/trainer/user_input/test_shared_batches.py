@@ -232,21 +232,11 @@ def tensors() -> tuple[dict[str, tf.Tensor], tf.Tensor]:
     return {"x": tf.ones([4])}, tf.ones([4])
 
 
-def unbatched() -> tf.data.Dataset:
-    return tf.data.Dataset.from_tensor_slices(({"x": tf.ones([4, 2])}, tf.ones([4])))
-
-
-def without_batch() -> tf.data.Dataset:
-    return tf.data.Dataset.from_tensors(({"x": tf.ones([784])}, tf.ones([1])))
-
-
 @pytest.mark.parametrize(
     ("input_fn", "told"),
     [
         (tensors, "TrainSpec.input_fn returns (dict, EagerTensor), and trainer.distribution declares a strategy"),
         (lambda: None, "TrainSpec.input_fn returns NoneType"),
-        (unbatched, "`labels` is a scalar in each element"),
-        (without_batch, "differ in their first dimension: `features/x` has 784, `labels` has 1"),
         (lambda: batches(9, 3, drop=True), "makes batches of 3 examples, which do not divide evenly among 2 replicas"),
     ],
 )
