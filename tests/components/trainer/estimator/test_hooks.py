@@ -1,0 +1,116 @@
+"""What the hook of observers calls, and when; and a train_op that never raises global_step is ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfx_estimator.components.trainer.estimator.hooks import ObserverHook, ObserverListener, StopRequest, UnmovedStep
+from tfx_estimator.components.trainer.observers import Observer, Reporter
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
+from tfx_estimator.components.trainer.protocol.stop import ask_to_stop
+from tfx_estimator.pipeline.base.errors import UserCodeError
+
+MODEL_FN = """
+import tensorflow as tf
+
+
+def model_fn(features, labels, mode, params):
+    logits = tf.compat.v1.layers.dense(tf.compat.v1.layers.flatten(features["image"]), params["num_classes"])
+    head = tf.estimator.MultiClassHead(params["num_classes"])
+    minimize = tf.compat.v1.train.GradientDescentOptimizer(0.01).minimize
+    return head.create_estimator_spec(features, mode, logits, labels, train_op_fn=minimize)
+"""
+
+
+@pytest.fixture
+def train(tmp_path):
+    """Trains a number that is raised in each run; the step in every `every`-th one only."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+
+    def model_fn(features, labels, mode, params):
+        step, runs = v1.train.get_global_step(), v1.get_variable("runs", [], tf.int64, trainable=False)
+        with tf.control_dependencies([runs.assign_add(1)]):
+            counts = tf.equal(runs.read_value() % params["every"], 0)
+            train_op = step.assign_add(tf.cast(counts, tf.int64))
+        return tf.estimator.EstimatorSpec(mode, loss=tf.constant(0.0), train_op=train_op)
+
+    def run(every: int, steps: int, *observers: Observer) -> int:
+        config = tf.estimator.RunConfig(save_checkpoints_steps=1000, log_step_count_steps=1000)
+        estimator = tf.estimator.Estimator(model_fn, str(tmp_path / "run"), config, {"every": every})
+        data, hooks = lambda: tf.data.Dataset.from_tensors(0.0).repeat(), [ObserverHook(observers)]
+        listeners = [ObserverListener(observers)]
+        estimator.train(data, hooks=hooks, max_steps=steps, saving_listeners=listeners)
+        return int(estimator.get_variable_value("runs"))
+
+    return run
+
+
+class Noting(Observer):
+    def __init__(self) -> None:
+        self.called = []
+
+    def begin(self, step):
+        self.called.append(("begin", step))
+
+    def before_step(self, step):
+        self.called.append(("before_step", step))
+
+    def after_step(self, step, values):
+        self.called.append(("after_step", step))
+
+    def before_save(self, step):
+        self.called.append(("before_save", step))
+
+    def end(self, step, values):
+        self.called.append(("end", step))
+
+
+@pytest.mark.unit
+def test_observers_are_called_around_each_step_until_one_of_them_ends_training(train, tmp_path):
+    noting, progress = Noting(), str(tmp_path / "progress")
+    ask_to_stop(str(tmp_path / "stop"), 2)
+    assert train(1, 9, Reporter(ProgressWriter(progress), 9), StopRequest(str(tmp_path / "stop")), noting) == 2
+    around = [(name, step) for step in (0, 1) for name, step in (("before_step", step), ("after_step", step + 1))]
+    assert [each for each in noting.called if each[0] != "before_save"] == [("begin", 0), *around, ("end", 2)]
+    assert [step for name, step in noting.called if name == "before_save"] == [0, 2]
+    reader = ProgressReader(progress)
+    first, reported, last = (event for event in reader.read() if event["event"] is Event.STEP)
+    assert (first["step"], first["total"]) == (0, 9)
+    assert reported["loss"] == 0.0
+    assert last["step"] == reader.step() == 2
+
+
+def unmoved(steps: int, **options) -> UnmovedStep:
+    return UnmovedStep(steps, runs=20, **options)
+
+
+@pytest.mark.unit
+def test_one_that_moves_after_many_runs_is_trained_to_its_end(train):
+    assert train(19, 5, unmoved(5)) == 95
+    # Once more, from a step that is not the first.
+    assert train(19, 6, unmoved(6)) == 114
+
+
+@pytest.mark.unit
+def test_one_that_does_not_is_ended(train):
+    assert train(1, 7, unmoved(7)) == 7
+    with pytest.raises(UserCodeError, match="ran 21 times, and global_step stayed at 7: training to step 9 would"):
+        train(1000, 9, unmoved(9))
+
+
+@pytest.mark.unit
+def test_where_another_task_may_move_it_there_is_time_for_that(train):
+    assert train(50, 1, unmoved(1, alone=False, seconds=1000.0)) == 50
+    with pytest.raises(UserCodeError, match="ran 21 times, and global_step stayed at 1"):
+        train(50, 9, unmoved(9, alone=False, seconds=0.0))
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(180)
+def test_a_training_by_such_a_model_fn_ends(training, settings, tmp_path, monkeypatch):
+    (tmp_path / "uncounted.py").write_text(MODEL_FN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UserCodeError, match="ran 1,001 times, and global_step stayed at 0: training to step 60 would"):
+        training.run(settings(trainer={"model": "uncounted:model_fn"}))
