@@ -263,10 +263,8 @@ class _Task:
             return
         mode = ModeKeys.TRAIN
         batches = strategy.distribute_datasets_from_function(lambda context: input_fn(mode, context))
-        if by_fit:
-            drivers.fit(model, batches, watch, strategy, training.averaging)
-        else:
-            drivers.loop(model, batches, watch, strategy, training.averaging)
+        train = drivers.fit if by_fit else drivers.loop
+        train(model, batches, watch, strategy, training.averaging)
 
     def _export(self, checkpoint: str) -> None:
         settings, exports = self._context.settings, self._context.job.exports_dir

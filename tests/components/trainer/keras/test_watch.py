@@ -6,9 +6,10 @@ import itertools
 
 import pytest
 
+from tests.components.trainer.noting import Noting
 from tfx_estimator.components.trainer.keras import watch as module
 from tfx_estimator.components.trainer.keras.watch import Watch
-from tfx_estimator.components.trainer.observers import Observer, Reporter
+from tfx_estimator.components.trainer.observers import Reporter
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
 from tfx_estimator.components.trainer.protocol.stop import PeerLostError, ask_to_stop
 from tfx_estimator.pipeline.base.errors import TrainingError
@@ -250,39 +251,12 @@ def test_a_loss_that_is_not_a_number_ends_training_without_a_checkpoint(make, cl
     assert saves == []
 
 
-class Edges(Observer):
-    """Notes when it is called, and has executions end at the edges of a profile."""
-
-    def __init__(self, *edges: int) -> None:
-        self._edges = edges
-        self.seen, self.saves = [], []
-
-    @property
-    def edges(self):
-        return self._edges
-
-    def begin(self, step):
-        self.seen.append(("begin", step))
-
-    def before_step(self, step):
-        self.seen.append(("before_step", step, len(self.saves)))
-
-    def after_step(self, step, values):
-        self.seen.append(("after_step", step, len(self.saves)))
-
-    def before_save(self, step):
-        self.seen.append(("before_save", step, len(self.saves)))
-
-    def end(self, step, values):
-        self.seen.append(("end", step))
-
-
 def test_observers_are_called_before_a_checkpoint_and_before_what_follows_it(make, clock):
-    observer = Edges(50, 100)
+    observer = Noting(50, 100)
     watch, observer.saves = make(save_checkpoints_steps=50, observers=[observer])
     watch.begin(0)
     run(watch, clock, 0.001)
-    assert [each for each in observer.seen if each[1] in (50, 100)] == [
+    assert [each for each in observer.called if each[1] in (50, 100)] == [
         ("after_step", 50, 0),
         ("before_save", 50, 0),
         ("before_step", 50, 1),
@@ -290,8 +264,7 @@ def test_observers_are_called_before_a_checkpoint_and_before_what_follows_it(mak
         ("before_save", 100, 1),
         ("before_step", 100, 2),
     ]
-    assert observer.seen[0] == ("begin", 0)
-    assert observer.seen[-1] == ("end", 105)
+    assert [observer.called[place][:2] for place in (0, -1)] == [("begin", 0), ("end", 105)]
 
 
 def test_executions_of_the_same_length_follow_one_another_up_to_the_edge_of_a_profile(make, clock):
@@ -302,7 +275,7 @@ def test_executions_of_the_same_length_follow_one_another_up_to_the_edge_of_a_pr
     assert fit(watch, clock, 0.1, 0.0)[1] == [5, 10, 20, 40, 60, 80, 100]
     watch.begin(0)
     assert watch.whole_executions(20) == 5
-    watch._observers.append(Edges(53, 57))
+    watch._observers.append(Noting(53, 57))
     watch.begin(0)
     assert watch.whole_executions(20) == 2
     assert fit(watch, clock, 0.1, 0.0)[1] == [20, 40, 53, 57, 60, 80, 100]

@@ -1,10 +1,14 @@
-"""A train_op that never raises global_step ends with a word of it, where TensorFlow would train for ever."""
+"""What the hook of observers calls, and when; and a train_op that never raises global_step is ended."""
 
 from __future__ import annotations
 
 import pytest
 
-from tfx_estimator.components.trainer.estimator.hooks import ObserverHook, UnmovedStep
+from tests.components.trainer.noting import Noting
+from tfx_estimator.components.trainer.estimator.hooks import ObserverHook, ObserverListener, StopRequest, UnmovedStep
+from tfx_estimator.components.trainer.observers import Observer, Reporter
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
+from tfx_estimator.components.trainer.protocol.stop import ask_to_stop
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 MODEL_FN = """
@@ -33,35 +37,56 @@ def train(tmp_path):
             train_op = step.assign_add(tf.cast(counts, tf.int64))
         return tf.estimator.EstimatorSpec(mode, loss=tf.constant(0.0), train_op=train_op)
 
-    def run(every: int, steps: int, **options) -> int:
-        hook = ObserverHook([UnmovedStep(steps, runs=20, **options)])
+    def run(every: int, steps: int, *observers: Observer) -> int:
         config = tf.estimator.RunConfig(save_checkpoints_steps=1000, log_step_count_steps=1000)
         estimator = tf.estimator.Estimator(model_fn, str(tmp_path / "run"), config, {"every": every})
-        estimator.train(lambda: tf.data.Dataset.from_tensors(0.0).repeat(), max_steps=steps, hooks=[hook])
+        data, hooks = lambda: tf.data.Dataset.from_tensors(0.0).repeat(), [ObserverHook(observers)]
+        listeners = [ObserverListener(observers)]
+        estimator.train(data, hooks=hooks, max_steps=steps, saving_listeners=listeners)
         return int(estimator.get_variable_value("runs"))
 
     return run
 
 
 @pytest.mark.unit
+def test_observers_are_called_around_each_step_until_one_of_them_ends_training(train, tmp_path):
+    noting, progress = Noting(), str(tmp_path / "progress")
+    ask_to_stop(str(tmp_path / "stop"), 2)
+    assert train(1, 9, Reporter(ProgressWriter(progress), 9), StopRequest(str(tmp_path / "stop")), noting) == 2
+    called = [each[:2] for each in noting.called]
+    around = [(name, step) for step in (0, 1) for name, step in (("before_step", step), ("after_step", step + 1))]
+    assert [each for each in called if each[0] != "before_save"] == [("begin", 0), *around, ("end", 2)]
+    assert [step for name, step in called if name == "before_save"] == [0, 2]
+    reader = ProgressReader(progress)
+    first, reported, last = (event for event in reader.read() if event["event"] is Event.STEP)
+    assert (first["step"], first["total"]) == (0, 9)
+    assert reported["loss"] == 0.0
+    assert last["step"] == reader.step() == 2
+
+
+def unmoved(steps: int, **options) -> UnmovedStep:
+    return UnmovedStep(steps, runs=20, **options)
+
+
+@pytest.mark.unit
 def test_one_that_moves_after_many_runs_is_trained_to_its_end(train):
-    assert train(19, 5) == 95
+    assert train(19, 5, unmoved(5)) == 95
     # Once more, from a step that is not the first.
-    assert train(19, 6) == 114
+    assert train(19, 6, unmoved(6)) == 114
 
 
 @pytest.mark.unit
 def test_one_that_does_not_is_ended(train):
-    assert train(1, 7) == 7
+    assert train(1, 7, unmoved(7)) == 7
     with pytest.raises(UserCodeError, match="ran 21 times, and global_step stayed at 7: training to step 9 would"):
-        train(1000, 9)
+        train(1000, 9, unmoved(9))
 
 
 @pytest.mark.unit
 def test_where_another_task_may_move_it_there_is_time_for_that(train):
-    assert train(50, 1, alone=False, seconds=1000.0) == 50
+    assert train(50, 1, unmoved(1, alone=False, seconds=1000.0)) == 50
     with pytest.raises(UserCodeError, match="ran 21 times, and global_step stayed at 1"):
-        train(50, 9, alone=False, seconds=0.0)
+        train(50, 9, unmoved(9, alone=False, seconds=0.0))
 
 
 @pytest.mark.cluster

@@ -1,0 +1,28 @@
+"""An observer that notes what is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfx_estimator.components.trainer.observers import Observer
+
+
+class Noting(Observer):
+    """Notes each call: its name, the step, and how many checkpoints were saved before; has executions end at edges."""
+
+    def __init__(self, *edges: int) -> None:
+        self._edges = edges
+        self.saves: Sequence[int] = ()
+        self.called: list[tuple[str, int, int]] = []
+
+    @property
+    def edges(self) -> Sequence[int]:
+        return self._edges
+
+
+def _noting(name: str):
+    return lambda self, step, values=None: self.called.append((name, step, len(self.saves)))
+
+
+for _name in ("begin", "before_step", "after_step", "before_save", "end"):
+    setattr(Noting, _name, _noting(_name))
