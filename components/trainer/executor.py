@@ -24,7 +24,7 @@ from tfx_estimator.components.trainer.replica_check.verdict import may_be_model_
 from tfx_estimator.components.trainer.settings import HOME_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.settling import with_counts, with_hyperparameters
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
-from tfx_estimator.components.trainer.tfjob import training as tfjob
+from tfx_estimator.components.trainer.tfjob import launcher as tfjob
 from tfx_estimator.components.trainer.training_claim import only_job
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -17,7 +18,7 @@ from tfx_estimator.pipeline.commands.arguments import add_declaration
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Loaded
     from tfx_estimator.pipeline.runners.compiling import Compiled
-    from tfx_estimator.pipeline.services.follow import Service, Started
+    from tfx_estimator.pipeline.services.follow import Look, Service, Started
     from tfx_estimator.pipeline.submit.note import Note
 
 HELP = "compile the declared pipeline, and have Vertex AI, Kubeflow Pipelines or the training operator run it"
@@ -31,6 +32,9 @@ same job is found, and not started twice. --dry-run needs no account and no netw
   tfx-estimator submit --cancel submitted/mine
 """
 _DIGITS = 10
+# The service's word for a step -> ours; and the steps whose outputs the table of results tells of.
+_STATES = {"SUCCEEDED": "ran", "SKIPPED": "cached"}
+_TOLD = frozenset({"TfdsExampleGen", "Tuner", "Trainer", "Evaluator", "Pusher"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -141,8 +145,7 @@ def _submit(args: argparse.Namespace) -> int:
     contents = f"{compiled.text}{deploy.service_account or ''}"
     digest = hashlib.sha256(contents.encode()).hexdigest()[:_DIGITS]
     about = (compiled.text, declaration.name, digest, deploy.service_account)
-    service = patiently(lambda: connect(note, folder, *about), _show, START_SECONDS)
-    try:
+    with contextlib.closing(patiently(lambda: connect(note, folder, *about), _show, START_SECONDS)) as service:
         if not args.modules_there:
             from tfx_estimator.pipeline.submit.modules import bring
 
@@ -169,8 +172,6 @@ def _submit(args: argparse.Namespace) -> int:
             say(f"    cancel it: {_command('--cancel', folder)}")
             return 0
         return _follow(service, note, folder)
-    finally:
-        service.close()
 
 
 def _tell_unnoted(name: str, started: Optional[Started], is_stopped: bool) -> None:
@@ -240,10 +241,8 @@ def _write(folder: str, compiled: Compiled, target: str) -> str:
 
 def _attach(named: str) -> int:
     service, note = _find_submitted(named)
-    try:
+    with contextlib.closing(service):
         return _follow(service, note, named)
-    finally:
-        service.close()
 
 
 def _cancel(named: str) -> int:
@@ -251,7 +250,7 @@ def _cancel(named: str) -> int:
     from tfx_estimator.pipeline.services.follow import GOES_ON, START_SECONDS, patiently
 
     service, note = _find_submitted(named)
-    try:
+    with contextlib.closing(service):
         look = patiently(lambda: service.look(note.job), _show, START_SECONDS)
         if look.is_gone and look.error:
             raise look.error
@@ -259,8 +258,6 @@ def _cancel(named: str) -> int:
             say(f"{one_line(note.job)} has ended already: {one_line(look.state)}")
             return 0
         patiently(lambda: service.cancel(note.job), _show, START_SECONDS)
-    finally:
-        service.close()
     say(f"asked for the end of {one_line(note.job)}")
     say(f"    {GOES_ON}")
     return 0
@@ -300,15 +297,42 @@ def _follow(service: Service, note: Note, named: str) -> int:
     say(f"{one_line(note.job)}: {look.state}")
     if look.outputs:
         try:
-            from tfx_estimator.pipeline.submit.results import show_results
-
-            show_results(look, note.job, address)
+            _show_results(look, note.job, address)
         except Exception as error:  # the job has succeeded, whatever goes wrong here
             _show(f"its results cannot be shown: {error or type(error).__name__}", True)
     elif note.target in (KUBEFLOW, KUBEFLOW_V2):
         # The API of Kubeflow Pipelines does not list artifacts.
         say(f"    accuracy, blessing and what was pushed: see the artifacts of its steps: {one_line(address)}")
     return 0
+
+
+def _show_results(look: Look, job: str, address: str) -> None:
+    """Prints what a job came to; nothing where it has no outputs of a step of ours."""
+    import tempfile
+
+    from tfx_estimator.pipeline.run.executed_artifacts import add_readable_outputs
+    from tfx_estimator.pipeline.run.printing import make_console
+    from tfx_estimator.pipeline.run.summary import Summary, Warned
+    from tfx_estimator.pipeline.run.table import print_table
+    from tfx_estimator.pipeline.run.terminal import quiet
+    from tfx_estimator.pipeline.runners.listener import NodeRun
+
+    if not _TOLD & look.outputs.keys():
+        return
+    results = Summary(job, job)
+    results.components = [
+        NodeRun(task, _STATES.get(state, "resolved"), 0.0, None)
+        for task, state in look.tasks.items()
+        if task in look.outputs
+    ]
+    # Hides what TensorFlow prints when it is loaded.
+    with tempfile.TemporaryDirectory() as folder, quiet(os.path.join(folder, "log")) as terminal:
+        wrong = add_readable_outputs(results, look.outputs)
+        results.warnings += [Warned("", line) for line in wrong]
+        results.seconds = look.seconds
+        # A reader that has gone is no reason to fail.
+        with contextlib.suppress(BrokenPipeError):
+            print_table(make_console(terminal), results, address, asynchronous=False)
 
 
 def _show(line: str, is_warning: bool) -> None:

@@ -133,9 +133,9 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
     loaded.make_importable()
     deploy = loaded.declaration.deploy
     if deploy is not None and deploy.tfjob.train and resolve(os.environ) is None:
-        from tfx_estimator.components.trainer.tfjob import training
+        from tfx_estimator.components.trainer.tfjob import launcher
 
-        training.check(deploy, folders.home)
+        launcher.check(deploy, folders.home)
     # The data are prepared before the pipeline is built, because their fingerprint, which is a part of it, changes with
     # that.
     open_source(loaded.declaration.data).prepare()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -183,6 +184,11 @@ def patiently(
         else:
             patience.found()
             return told
+
+
+def saying(logger: logging.Logger) -> Say:
+    """Returns who tells a log."""
+    return lambda line, is_warning: logger.log(logging.WARNING if is_warning else logging.INFO, line)
 
 
 def failed(job: str, state: str, message: str, steps: Mapping[str, str], todo: str) -> TfxEstimatorError:

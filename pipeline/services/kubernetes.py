@@ -43,11 +43,13 @@ class Client:
         body: Any = None,
         kind: str = "application/json",
         timeout: tuple[float, float] = TIMEOUT,
+        streams: bool = False,
     ) -> Any:
-        """Returns the response, which is read when it is asked for.
+        """Returns the response.
 
         Args:
             kind: Of the body.
+            streams: Whether it is to be read as it comes; else it has come, whole.
 
         Raises:
             kubernetes.client.ApiException: The server refuses.
@@ -57,7 +59,7 @@ class Client:
         from kubernetes.client.rest import ApiException
 
         def call() -> Any:
-            return self.library.call_api(
+            response = self.library.call_api(
                 path,
                 method,
                 query_params=list(query),
@@ -68,6 +70,9 @@ class Client:
                 _return_http_data_only=True,
                 _request_timeout=timeout,
             )
+            # It is read when it is asked for, and kept.
+            assert streams or response.data is not None
+            return response
 
         try:
             try:

@@ -12,7 +12,7 @@ import yaml
 
 from tfx_estimator.components.trainer.custom_job.plan import PLAN_KEY, Plan
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY, Settings
-from tfx_estimator.components.trainer.tfjob import training as tfjob
+from tfx_estimator.components.trainer.tfjob import launcher as tfjob
 from tfx_estimator.components.trainer.tfjob.manifest import make_manifest
 from tfx_estimator.pipeline.base.targets import KUBEFLOW, TFJOB, VERTEX
 from tfx_estimator.pipeline.base.text import duration

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Iterator
@@ -32,12 +33,13 @@ from tfx_estimator.pipeline.base.ending import signals
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, TrainingError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.services.follow import PATIENCE_SECONDS, Look, follow, patiently
+from tfx_estimator.pipeline.services.follow import PATIENCE_SECONDS, Look, follow, patiently, saying
 
 _FOLDER = "custom_job"
 _POLL_SECONDS, _REHEARSED_POLL_SECONDS = 20.0, 0.5
 
 logger = get_logger("trainer")
+_say = saying(logger)
 
 
 class Executor(base_executor.BaseExecutor):
@@ -146,7 +148,7 @@ def _earlier(service: Service, folder: str) -> Optional[str]:
     for name in (noted, patiently(lambda: service.find(step_of(folder)), _say, PATIENCE_SECONDS)):
         if name is None or name.startswith("local/"):
             continue  # a job on this machine: its processes have ended with it
-        look = patiently(lambda name=name: service.look(name), _say, PATIENCE_SECONDS)
+        look = patiently(functools.partial(service.look, name), _say, PATIENCE_SECONDS)
         if look.state == CANCELLING:
             look = _follow(service, name)
         if look.state == SUCCEEDED or not look.ended:
@@ -165,10 +167,6 @@ def _cancel(service: Service, name: Optional[str], step: str) -> None:
 
 def _follow(service: Service, name: str) -> Look:
     return follow(service, name, _say, _REHEARSED_POLL_SECONDS if is_rehearsed() else _POLL_SECONDS)
-
-
-def _say(line: str, is_warning: bool) -> None:
-    (logger.warning if is_warning else logger.info)(line)
 
 
 def _pools(plan: Plan) -> str:

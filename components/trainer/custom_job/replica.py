@@ -8,19 +8,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, VARIABLE, resolve
 from tfx_estimator.pipeline.base.ending import exit_code, signals
-from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.importing import uncollected
 
 # Set by Vertex AI. Its TF_CONFIG is not used, because it calls the third pool parameter servers, whatever that is.
 CLUSTER_SPEC = "CLUSTER_SPEC"
-_POOL = re.compile(r"workerpool(\d+)")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -56,30 +53,14 @@ def tf_config(environment: Mapping[str, str], roles: Sequence[str]) -> Optional[
 
     Returns:
         The variable's value; None where there is no CLUSTER_SPEC.
-
-    Raises:
-        DeclarationError: It has other pools.
     """
     if not (text := environment.get(CLUSTER_SPEC)):
         return None
-    try:
-        told = json.loads(text)
-        cluster = {roles[_pool_number(pool)]: addresses for pool, addresses in told["cluster"].items() if addresses}
-        task = {"type": roles[_pool_number(told["task"]["type"])], "index": int(told["task"]["index"])}
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise DeclarationError(
-            f"{CLUSTER_SPEC} does not describe this job, whose pools are {', '.join(roles)}: {text}",
-            expected="what Vertex AI sets for the job that the step Trainer created",
-            todo="leave the job to the step Trainer",
-        ) from error
+    told = json.loads(text)
+    named = {f"workerpool{number}": role for number, role in enumerate(roles)}
+    cluster = {named[pool]: addresses for pool, addresses in told["cluster"].items() if addresses}
+    task = {"type": named[told["task"]["type"]], "index": int(told["task"]["index"])}
     return json.dumps({"cluster": cluster, "task": task})
-
-
-def _pool_number(pool: str) -> int:
-    match = _POOL.fullmatch(pool)
-    if not match:
-        raise ValueError(f"{pool} is no worker pool")
-    return int(match[1])
 
 
 if __name__ == "__main__":

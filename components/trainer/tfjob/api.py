@@ -205,7 +205,9 @@ class Kube:
         connects, reads = kubernetes.TIMEOUT
         timeout = (connects, stream_seconds or reads)
         try:
-            response = self._client.ask(method, path, [*(query or {}).items()], body, kind, timeout)
+            response = self._client.ask(
+                method, path, [*(query or {}).items()], body, kind, timeout, bool(stream_seconds)
+            )
             return response if stream_seconds else json.loads(response.data)
         except ApiException as error:
             raise self._error_of(error) from error

@@ -13,6 +13,7 @@ from tfx_estimator.components.trainer.tfjob.failures import EXIT_CODE, Failures,
 from tfx_estimator.components.trainer.tfjob.pods import Pods
 from tfx_estimator.components.trainer.tfjob.watching import DELETED, FOUND, JOB, LISTED, LOST, POD, Notice, Watching
 from tfx_estimator.pipeline.base.errors import PipelineError, TaskFailedError, TaskStalledError, TfxEstimatorError
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.services.follow import LostError
 
 # For the pods' ends and logs to arrive after the end of the TFJob.
@@ -27,6 +28,8 @@ _NOTICE_SECONDS = 10.0
 _POLL_SECONDS, _RETRY_SECONDS = 0.2, 1.0
 # The operator leaves a TFJob in this state if one pod failed for good while another one was being restarted.
 _RESTARTING = "Restarting"
+
+logger = get_logger("trainer")
 
 
 def create_or_adopt(
@@ -58,6 +61,7 @@ def create_or_adopt(
         elif adopts(there):
             return there, False
         elif "deletionTimestamp" not in there["metadata"]:
+            logger.info(f"the TFJob {kube.namespace}/{name} of an earlier run is deleted first, with its pods")
             kube.delete(name, there["metadata"]["uid"])
         if time.monotonic() - began > _DELETED_SECONDS:
             raise PipelineError(

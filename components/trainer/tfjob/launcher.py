@@ -1,4 +1,4 @@
-"""Trains in a TFJob: creates it, or adopts the one of the same training, follows it to its end, and cancels it."""
+"""Trains in a TFJob, if the declaration says so: creates it or adopts that of the same training, and follows it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
 from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, stopped
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.components.trainer.supervisor.signals import Signals
@@ -28,8 +29,10 @@ from tfx_estimator.components.trainer.tfjob.manifest import job_name, make_manif
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.log import STAYS, get_logger
 from tfx_estimator.pipeline.config.deploy import DeploySection
-from tfx_estimator.pipeline.services.follow import LostError, Patience, patiently
-from tfx_estimator.pipeline.user_source.pack import Packed
+from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.services.follow import LostError, Patience, patiently, saying
+from tfx_estimator.pipeline.user_source.pack import Packed, pack
 
 # Annotations of our TFJobs: the training folder, the last attempt of the tasks before it, and a digest of its contents.
 TRAINING, AFTER, MADE_OF = "tfx-estimator/training", "tfx-estimator/after-attempt", "tfx-estimator/made-of"
@@ -41,6 +44,76 @@ _SILENT_TIMES = 5
 _SHARED_SECONDS = 60.0
 
 logger = get_logger("trainer")
+_say = saying(logger)
+
+
+def is_wanted(settings: Settings) -> bool:
+    """Does the declaration say that the training runs in a TFJob."""
+    return deploy_of(settings).tfjob.train
+
+
+def deploy_of(settings: Settings) -> DeploySection:
+    """Returns the declaration's section `deploy`; its defaults where there is none."""
+    return DeploySection.parse_obj((settings.declaration or {}).get("deploy") or {})
+
+
+def check(deploy: DeploySection, folder: str) -> Kube:
+    """Finds out, before anything is done, that a TFJob can be started, and sees the work folder.
+
+    Args:
+        folder: The work folder, or a part of it.
+
+    Raises:
+        DeclarationError: The folder is in no volume.
+        PipelineError: There is no cluster, no training operator, or no permission.
+    """
+    path = folder if is_address(folder) else os.path.abspath(folder)
+    if not deploy.is_mounted(path, writable=True):
+        paths = ", ".join(volume.path for volume in deploy.volumes if not volume.read_only)
+        raise errors.DeclarationError(
+            f"the work folder is in none of deploy.volumes: {path}",
+            expected=f"a folder that the pods of the TFJob have at the same path, below {paths}",
+            todo="name it by --workdir (in Kubeflow: deploy.pipeline_root), or mount its volume there",
+        )
+    kube = Kube(deploy.tfjob.context, deploy.tfjob.namespace)
+    kube.check()
+    return kube
+
+
+def train(job: Job, settings: Settings, logs: str) -> Outcome:
+    """Trains a job in a TFJob.
+
+    Raises:
+        TfxEstimatorError: As `check` and `Launcher.run`.
+    """
+    deploy, section = deploy_of(settings), settings.trainer
+    kube = check(deploy, job.training_dir)
+    assert section is not None
+    assert settings.declaration is not None
+    modules = modules_of(section, job.exec_properties.get("run_fn") or job.exec_properties.get("trainer_fn") or "")
+    return Launcher(kube, job, deploy, settings.declaration["name"], logs, modules).run()
+
+
+def modules_of(section: TrainerSection, function: str = "") -> Optional[Packed]:
+    """Packs what the pods import of the user's own; of a module file, too.
+
+    TFX's wheel of that holds what lies beside it, but no folder, and nothing of the declaration's.
+
+    Args:
+        section: What to train; the declaration's folder is in `sys.path`.
+        function: Dotted path of a module file's function in a step of a compiled pipeline: its modules have travelled
+            there, and the file has not.
+
+    Returns:
+        The wheel; None where there is nothing of the user's own.
+
+    Raises:
+        DeclarationError: It cannot travel.
+    """
+    target = section.target
+    if section.module_file is not None and function:
+        target = ":".join(function.rsplit(".", 1))
+    return pack([target])
 
 
 class Launcher:
@@ -177,6 +250,9 @@ class Launcher:
                 logger.info(f"TFJob {self._name}: {state}")
             ended, condition = end_of(job.there)
             if ended == "Succeeded":
+                # The other watch may have told of pods that are done.
+                while job.hear(0.0):
+                    pass
                 return
             if ended == "Failed":
                 raise job.error(condition)
@@ -237,7 +313,3 @@ class Launcher:
                     todo=f"see whether deploy.volumes is the same folder here, and the pods' logs: {self._logs}/pods",
                 )
             time.sleep(1.0)
-
-
-def _say(line: str, is_warning: bool) -> None:
-    (logger.warning if is_warning else logger.info)(line)

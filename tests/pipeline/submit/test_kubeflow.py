@@ -221,16 +221,6 @@ def test_a_service_with_several_users_takes_runs_of_an_experiment_alone(target):
         assert {each["namespace"] for each in server.experiments.values()} == {"vision"}
 
 
-@both
-def test_an_experiment_of_a_service_without_users_has_no_namespace(target):
-    with KubeflowService([RUNNING[target]]) as server:
-        service = Kubeflow(target, server.address, text=compiled(target), name="digits", experiment="mine")
-        assert service.start(False).is_new
-        (made,) = server.experiments.values()
-        assert made["namespace"] == ""
-        assert not service.start(False).is_new
-
-
 def test_what_is_refused_is_told_from_what_is_lost(tmp_path, monkeypatch):
     with KubeflowService(["RUNNING"]) as server:
         service = service_of(server, KUBEFLOW_V2)

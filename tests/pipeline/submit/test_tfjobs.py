@@ -17,8 +17,7 @@ from tests.pipeline.runners.deployed import OF_TFJOB
 from tests.root import ROOT
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
-from tfx_estimator.components.trainer.tfjob import api, failures, following
-from tfx_estimator.components.trainer.tfjob.manifest import PENDING_TIMEOUT
+from tfx_estimator.components.trainer.tfjob import api, following
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.ending.signals import SignalledError, handled
 from tfx_estimator.pipeline.base.targets import TFJOB
@@ -107,14 +106,6 @@ class Cluster:
         gone = self.of_pods.pop()
         gone["metadata"]["resourceVersion"] = "2"
         self.events += [("MODIFIED", gone), ("DELETED", gone)]
-
-    def wait(self, task: str, reason: str, message: str) -> None:
-        """Has a pod wait."""
-        labels = {"training.kubeflow.org/replica-type": task, "training.kubeflow.org/replica-index": "0"}
-        state = {"waiting": {"reason": reason, "message": message}}
-        status = {"phase": "Pending", "containerStatuses": [{"name": "tensorflow", "state": state}]}
-        metadata = {"name": f"digits-{task}-0", "uid": "1", "labels": labels, "ownerReferences": [self.owner]}
-        self.of_pods = [{"metadata": metadata, "status": status}]
 
 
 @pytest.fixture
@@ -300,32 +291,6 @@ def test_the_chiefs_exit_code_is_the_error(cluster, tmp_path, code, kind, ends_w
     assert f"ended with exit code {code}; its log ends with:\n    the end of its log" in error.what
 
 
-def test_one_that_the_operator_leaves_restarting_is_ended(cluster, tmp_path, monkeypatch):
-    jobs = service(cluster, tmp_path)
-    jobs.start(False)
-    cluster.end("Restarting")
-    cluster.fail(138)
-    monkeypatch.setattr(failures, "FINAL_SECONDS", -1.0)
-    assert not jobs.look("digits").ended
-    cluster.fail(4, "worker", uid="2")
-    monkeypatch.setattr(failures, "FINAL_SECONDS", 30.0)
-    assert not jobs.look("digits").ended
-    monkeypatch.setattr(failures, "FINAL_SECONDS", -1.0)
-    # An operator that is down has yet to say how it ended.
-    cluster.end("Running")
-    assert not jobs.look("digits").ended
-    cluster.end("Restarting")
-    chief = cluster.of_pods[0]
-    succeeded = {"phase": "Succeeded", "containerStatuses": []}
-    cluster.of_pods[0] = {"metadata": {**chief["metadata"], "uid": "3"}, "status": succeeded}
-    assert not jobs.look("digits").ended
-    assert not cluster.deleted
-    cluster.of_pods[0] = chief
-    look = jobs.look("digits")
-    assert (look.ended, type(look.error), cluster.deleted) == (True, errors.UserCodeError, ["uid-1"])
-    assert "the operator did not end the TFJob, and it is deleted" in look.error.todo
-
-
 def followed(jobs: TfJobs, until: Callable[[Look], bool]) -> list[Look]:
     """Looks until something is seen."""
     looks: list[Look] = []
@@ -371,44 +336,6 @@ def test_restarts_that_the_operator_counts_are_left_to_it(cluster, tmp_path, pol
     cluster.fail(137, "worker")
     assert not jobs.look("digits").ended
     assert not cluster.deleted
-
-
-def test_what_pods_wait_for_is_told_once_and_not_for_ever(cluster, clock, tmp_path, monkeypatch):
-    jobs = service(cluster, tmp_path)
-    jobs.start(False)
-    notes = cluster.there["metadata"]["annotations"]
-    assert notes[PENDING_TIMEOUT] == "1800"
-    pulled = 'Back-off pulling image "registry.example/x"'
-    cluster.wait("chief", "ImagePullBackOff", pulled)
-    assert jobs.look("digits").notices == ()
-    clock.now += 10
-    assert jobs.look("digits").notices == (f"waiting for pods: chief-0 ImagePullBackOff: {pulled}",)
-    assert jobs.look("digits").notices == ()
-    # Whoever attaches later knows the deadline as well.
-    notes[PENDING_TIMEOUT] = "90"
-    later = service(cluster, tmp_path, uid="uid-1")
-    later.look("digits")
-    clock.now += 91
-    # In a queue, or where nobody could see them, they may take as long as they like.
-    cluster.there["spec"]["runPolicy"]["suspend"] = True
-    assert not later.look("digits").ended
-    del cluster.there["spec"]["runPolicy"]["suspend"]
-    assert not later.look("digits").ended
-    clock.now += 91
-    with monkeypatch.context() as away:
-        away.setattr(cluster, "read", raising(LostError("gone")))
-        with pytest.raises(LostError):
-            later.look("digits")
-    assert not later.look("digits").ended
-    clock.now += 90
-    assert not later.look("digits").ended
-    clock.now += 1
-    look = later.look("digits")
-    assert (type(look.error), cluster.deleted) == (errors.TaskStalledError, ["uid-1"])
-    assert f"did not start for 91 s: chief-0 ImagePullBackOff: {pulled}" in str(look.error)
-    assert "deploy.tfjob.pending_timeout" in look.error.expected
-    assert "or raise the deadline; the operator did not end the TFJob, and it is deleted" in look.error.todo
-    jobs.close()
 
 
 @pytest.mark.parametrize(("message", "of_limit"), [(DEADLINE, False), (BACKOFF, True)])

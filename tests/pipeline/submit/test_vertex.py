@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import signal
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -338,16 +336,7 @@ def test_what_is_wrong_with_the_command_is_said(submit, arguments, said):
     assert (code, said in err) == (2, True), err
 
 
-def _key() -> str:
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    kind, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    return key.private_bytes(serialization.Encoding.PEM, kind, plain).decode()
-
-
-def test_bad_credentials_are_told_from_a_service_that_does_not_answer(monkeypatch, tmp_path):
+def test_bad_credentials_are_told(monkeypatch, tmp_path):
     path = tmp_path / "key.json"
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
     for text in (None, "{", '{"type": "service_account"}'):
@@ -355,24 +344,3 @@ def test_bad_credentials_are_told_from_a_service_that_does_not_answer(monkeypatc
             path.write_text(text)
         with pytest.raises(PipelineError, match="no credentials of Google Cloud"):
             vertex.connect("europe-west4")
-
-    class Refuses(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.send_response(400)
-            self.end_headers()
-            self.wfile.write(b'{"error": "invalid_grant", "error_description": "Token has been expired or revoked."}')
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    with http.server.HTTPServer(("localhost", 0), Refuses) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        told = {"type": "service_account", "client_email": "a@b.c", "private_key": _key(), "project_id": "a"}
-        path.write_text(json.dumps({**told, "token_uri": f"http://localhost:{server.server_port}"}))
-        with pytest.raises(PipelineError, match="expired or revoked"):
-            vertex.connect("europe-west4")
-        server.shutdown()
-        port = server.server_port
-    path.write_text(json.dumps({**told, "token_uri": f"http://localhost:{port}"}))
-    with pytest.raises(PipelineError, match="Google's accounts cannot be asked"):
-        vertex.connect("europe-west4")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.components.trainer.custom_job.vertex_ai import load_job
@@ -101,13 +99,6 @@ def test_the_service_is_told_where_machines_come_from(said):
     # That the service's own, a day, does not hold, is said: none is no limit.
     assert ("max_wait_duration" in job.job_spec.scheduling) == (said == "flex_start")
     assert not job.job_spec.scheduling.max_wait_duration
-
-
-def test_another_jobs_cluster_is_refused():
-    assert tf_config({}, ["chief"]) is None
-    told = {"cluster": {"workerpool4": ["a:1"]}, "task": {"type": "workerpool4", "index": 0}}
-    with pytest.raises(DeclarationError, match="whose pools are chief, worker"):
-        tf_config({"CLUSTER_SPEC": json.dumps(told)}, ["chief", "worker"])
 
 
 def test_the_step_that_only_waits_has_no_machine_of_the_default():

@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from tfx_estimator.components.trainer.tfjob.training import modules_of
+from tfx_estimator.components.trainer.tfjob.launcher import modules_of
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 

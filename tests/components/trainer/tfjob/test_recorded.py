@@ -165,13 +165,6 @@ def test_only_what_the_operator_leaves_restarting_is_given_up(
     assert (isinstance(error, TaskFailedError), "your loss" in str(error)) == (hopeless, hopeless)
 
 
-def test_what_is_killed_again_and_again_has_an_end_whatever_the_operator_does(kube, tmp_path):
-    kube.of_pods = [owned(pod("Failed", uid=each, state=ended(137))) for each in "12"]
-    with pytest.raises(TaskFailedError, match=r"backoff_limit.*was killed by SIGKILL"):
-        launcher(tmp_path, "deploy.tfjob.backoff_limit=1", kube=kube).run()
-    assert kube.deleted == [UID]
-
-
 def test_pods_that_run_and_say_nothing_are_given_up(kube, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_SILENT_TIMES", 0.001)
     kube.of_pods = [owned(pod("Running", uid=each)) for each in "12"]

@@ -228,12 +228,6 @@ def test_a_container_is_given_what_kubeflow_pipelines_2_gives_it(compiled):
     assert [each["made"]["name"] for each in again.values()] == ["3", "4"]
 
 
-def test_an_argument_that_is_too_long_is_told(compiled):
-    compiled.step("First")
-    with pytest.raises(PipelineError, match="Argument list too long"):
-        compiled.execute(greeting="x" * 140_000)
-
-
 def test_a_property_that_kubeflow_pipelines_2_cannot_keep_is_named(compiled):
     compiled.target = KUBEFLOW_V2
     compiled.step("First")
