@@ -21,12 +21,7 @@ _MANY_KEYS = 6
 
 
 def explain(error: Mapping[str, Any], values: Mapping[str, Any], where: Where) -> Problem:
-    """Explains one of pydantic's errors.
-
-    Args:
-        error: An item of `ValidationError.errors()`.
-        where: Says where a path's value stands.
-    """
+    """Explains an item of `ValidationError.errors()`; `where` says where a path's value stands."""
     path = tuple(str(part) for part in error["loc"])
     dotted = ".".join(path)
     kind = error["type"]

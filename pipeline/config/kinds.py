@@ -14,12 +14,9 @@ _MAX_INT = 2**63 - 1
 
 
 def reject(value: Any, annotation: Any) -> str:
-    """Says why a value is not of a field's kind. pydantic itself would take `5.7`, `"5"` or `yes` for 5.
+    """Says why a value is not of a field's kind; empty where it is. Bounds and choices are left to pydantic.
 
-    Bounds and choices are left to pydantic.
-
-    Returns:
-        The reason, or an empty text where the kind is right.
+    pydantic itself would take `5.7`, `"5"` or `yes` for 5.
     """
     origin = typing.get_origin(annotation)
     if origin is typing.Union:

@@ -68,14 +68,7 @@ class Loaded:
         loader.install(self.search_paths)
 
     def check_cluster(self, distribution: Distribution, joins: bool = False) -> None:
-        """Checks the declaration once more, when it is known how many tasks there are.
-
-        Args:
-            joins: Whether this process is a task of somebody else's cluster.
-
-        Raises:
-            DeclarationError: The declaration cannot be trained by so many tasks, or by those of others.
-        """
+        """Checks once more, when it is known how many tasks there are; `joins`: this is one of somebody else's cluster."""
         if joins and self.declaration.tune is not None:
             raise refuse_others_cluster()
         trainer = self.declaration.trainer.copy(update={"distribution": distribution})

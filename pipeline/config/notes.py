@@ -55,13 +55,9 @@ def decays_twice(section: Optimizer) -> Optional[str]:
 
 
 def find_misplaced(declaration: Declaration, declared: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Finds what has no effect. What is not the default is refused by the checks in most cases, and is not seen here.
+    """Finds what has no effect of what is written down: dotted paths, and what to say of each.
 
-    Args:
-        declared: Dotted paths of those that are written down, not defaults.
-
-    Yields:
-        A dotted path, and what to say of it.
+    What is not the default is refused by the checks in most cases, and is not seen here.
     """
     found = dict(_of_others(declaration))
     for path in declared:

@@ -22,9 +22,8 @@ _MOST, _LEAST_EXAMPLES = 8, 16
 def parts_at_once(section: TrainerSection) -> int:
     """Returns how many parts of a replica's batch a task of this machine computes at the same time.
 
-    Returns:
-        What is declared; `auto` is as many as there are CPUs for each replica of the task, or ops at the same time,
-        where it is known that the result is the same.
+    `auto` is as many as there are CPUs for each replica of the task, or ops at the same time, where it is known that
+    the result is the same.
     """
     if section.parallel_parts != AUTO:
         return int(section.parallel_parts)

@@ -84,14 +84,7 @@ def _texts(values: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 
 def reject_address(path: str, option: str) -> None:
-    """Refuses an address where this version needs a folder or file of this machine.
-
-    Args:
-        option: Where, for example `--workdir`.
-
-    Raises:
-        DeclarationError: It is an address.
-    """
+    """Refuses an address where this version needs a folder or file of this machine; `option` is where it was named."""
     if is_address(path):
         raise DeclarationError(
             f"{option} {one_line(path)}: this is an address, and this version writes only into the file systems of "
@@ -156,13 +149,9 @@ def _sections(values: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def reject_folder(path: str) -> str:
-    """Says why no files can be written into a folder, which need not be there yet. Creates nothing.
+    """Says why no files can be written into a folder, which need not be there yet; empty where they can.
 
-    Args:
-        path: An absolute local path.
-
-    Returns:
-        The reason, or an empty text if the folder is there and can be written, or can be made.
+    Creates nothing.
     """
     place = path
     while True:
@@ -216,16 +205,9 @@ def check_workdir(workdir: str, option: str = "--workdir", stores: bool = False)
 
 
 def check_output(folder: str, names: Sequence[str]) -> str:
-    """Checks, before minutes are spent, that the results can be written into a folder. Creates nothing.
+    """Checks, before minutes are spent, that the results can be written into a folder, which need not be there yet.
 
-    Args:
-        folder: The folder; it need not be there yet.
-
-    Returns:
-        Its absolute path.
-
-    Raises:
-        DeclarationError: They cannot, or results of before are there.
+    Creates nothing; returns the absolute path.
     """
     reject_address(folder, "--output")
     path = os.path.normpath(os.path.join(current_folder(), os.path.expanduser(folder)))

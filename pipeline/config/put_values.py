@@ -17,14 +17,7 @@ TRIALS_FILE = "trials.json"
 
 
 def put(values: Mapping[str, Any], tuned: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Puts values into a declaration's values.
-
-    Args:
-        values: Nested values; they are left as they are.
-
-    Returns:
-        The new values; and the problem of each that has no place there.
-    """
+    """Returns new nested values, with others at their dotted paths; and the problem of each that has no place there."""
     found, problems = dict(values), []
     for name, value in tuned.items():
         path = name.split(".")

@@ -40,17 +40,7 @@ class SourceText:
 
 
 def read_source(source: str) -> SourceText:
-    """Reads a preset or a file.
-
-    Args:
-        source: A preset's name, or a YAML file.
-
-    Returns:
-        The text; its document's problems are not raised yet.
-
-    Raises:
-        DeclarationError: There is no such preset or file, or nothing of a declaration in it.
-    """
+    """Reads a preset or a file; the problems of its document are not raised yet."""
     is_preset = source in presets.names()
     shown = one_line(source)
     file = str(presets.path(source)) if is_preset else _absolute(source)

@@ -13,13 +13,9 @@ _MAX_COLUMN = 60
 
 
 def render(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> str:
-    """Writes a declaration's values as block YAML, one value a line.
+    """Writes a declaration's values as block YAML, one value a line, which loads to the same values.
 
-    Args:
-        origins: Where each value came from, by dotted path; becomes aligned comments.
-
-    Returns:
-        YAML that loads to the same values.
+    Where each value came from, by dotted path, becomes aligned comments.
     """
     lines = list(_lines(values, 0, ()))
     if origins is None:

@@ -23,14 +23,7 @@ _RANGES = ("tune", "ranges")
 
 
 def long_strategy(value: Any) -> Any:
-    """Writes a strategy's short form as a mapping: `mirrored:2` is 2 logical CPUs, of a cluster it is 2 workers.
-
-    Args:
-        value: What was declared; anything but a text is left as it is.
-
-    Returns:
-        The mapping; what is no short form is its `strategy`.
-    """
+    """Writes a strategy's short form as a mapping: `mirrored:2` is 2 logical CPUs, of a cluster it is 2 workers."""
     if not isinstance(value, str):
         return value
     name, _, count = value.partition(":")
@@ -42,11 +35,7 @@ def long_strategy(value: Any) -> Any:
 
 
 def long_devices(value: Any) -> Any:
-    """Writes a number of devices as a mapping: `2` is that many logical CPUs.
-
-    Args:
-        value: What was declared; anything but a whole number is left as it is.
-    """
+    """Writes a number of devices as a mapping: `2` is that many logical CPUs."""
     return {"cpu": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 

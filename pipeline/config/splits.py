@@ -21,14 +21,7 @@ _PART = re.compile(rf"(?P<name>[\w-]+)(?:\[(?:(?P<low>{_BOUND})?:(?P<high>{_BOUN
 
 
 def reject_split(expression: str) -> str:
-    """Says why TFDS would not take a split expression, as far as its text tells.
-
-    Args:
-        expression: For example `train[:90%]+test`.
-
-    Returns:
-        The reason, or an empty text.
-    """
+    """Says why TFDS would not take an expression such as `train[:90%]+test`, as far as its text tells; or nothing."""
     for text in map(str.strip, expression.split("+")):
         part = _read(text)
         if part is None:
@@ -65,16 +58,10 @@ def suggest_splits(names: Sequence[str], test: bool = False) -> str:
 
 
 def find_overlap(one: str, other: str) -> str:
-    """Says what two split expressions both hold, as far as their text tells.
+    """Says what two split expressions both hold, such as `train[70%:80%]`, as far as their text tells; or nothing.
 
     Ranges in percent are compared with each other, and so are those in numbers from the start; a whole split holds all
     of its parts. The rest shows when the data set is opened.
-
-    Args:
-        one: For example `train[:80%]`; no expression that `reject_split` refuses.
-
-    Returns:
-        A split expression, such as `train[70%:80%]`, or an empty text.
     """
     parts = ([_read(part.strip()) for part in each.split("+")] for each in (one, other))
     return next((shared for first, second in itertools.product(*parts) if (shared := _shared(first, second))), "")

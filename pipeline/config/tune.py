@@ -161,14 +161,7 @@ class TuneSection(Section):
 
 
 def long_ranges(value: Any) -> Any:
-    """Writes short forms as mappings: `[1, 2]` is `{values: [1, 2]}`, and nested sections are one dotted path.
-
-    Args:
-        value: What was declared; anything but a mapping is left as it is.
-
-    Returns:
-        The mapping itself where nothing was short.
-    """
+    """Writes short forms as mappings: `[1, 2]` is `{values: [1, 2]}`, and nested sections are one dotted path."""
     if not isinstance(value, Mapping):
         return value
     longer = _flat(value)

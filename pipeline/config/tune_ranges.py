@@ -72,12 +72,9 @@ def check_range(name: str, each: Range) -> Optional[Problem]:
 
 
 def by_text(each: Range) -> dict[str, Any]:
-    """Returns the values of a list that keras-tuner has no choice of, each by a text that stands for it.
+    """Returns the values of a list that keras-tuner has no choice of, each by its JSON; none where it has.
 
     It knows numbers, texts, or true and false, all of one kind.
-
-    Returns:
-        The values as JSON gives them back; none where keras-tuner has such values itself.
     """
     kinds = {"number" if type(value) in (int, float) else type(value).__name__ for value in each.values}
     if len(kinds) <= 1 and kinds <= {"number", "str", "bool"}:

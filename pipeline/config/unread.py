@@ -36,14 +36,7 @@ def keys_of(path: str) -> Keys:
 
 
 def find_unread(declaration: Declaration, declared: Iterable[str], search_paths: Sequence[str]) -> Iterator[str]:
-    """Finds what has no effect.
-
-    Args:
-        declared: Dotted paths of those that are written down, not defaults.
-
-    Yields:
-        Those that have none; nothing where the text cannot tell.
-    """
+    """Finds what is written down, by dotted path, and has no effect; nothing where the text cannot tell."""
     trainer = declaration.trainer
     told = {path: keys for path in declared if (keys := keys_of(path))}
     if not told:

@@ -35,17 +35,9 @@ class Variation:
 
 
 def parse_variations(texts: Sequence[str]) -> list[Variation]:
-    """Reads what is to be varied.
+    """Reads `key.path=value,value` each; a key that the declaration has not is one of `trainer`.
 
-    Args:
-        texts: `key.path=value,value` each, the values as YAML. A key that the declaration has not is one of `trainer`.
-
-    Returns:
-        The combinations, in the order of the values, the last key's varying fastest; one that changes nothing where
-        there are no texts.
-
-    Raises:
-        DeclarationError: A text cannot be read.
+    Returns the combinations, the last key's varying fastest; one that changes nothing where there are no texts.
     """
     varied: dict[str, list[Any]] = {}
     for text in texts:
@@ -62,14 +54,7 @@ def parse_variations(texts: Sequence[str]) -> list[Variation]:
 
 
 def check_not_set(overrides: Sequence[str], variation: Variation) -> None:
-    """Refuses values that would be lost: what is varied is set last.
-
-    Args:
-        variation: Any of those that `parse_variations` returned.
-
-    Raises:
-        DeclarationError: A key is both set and varied.
-    """
+    """Refuses values that would be lost: what is varied is set last."""
     for override in overrides:
         key = override.partition("=")[0].replace(" ", "")
         if lost := [each for each in variation.values if f"{key}.".startswith(f"{each}.")]:

@@ -64,13 +64,9 @@ def note_stacks(path: str) -> None:
 
 
 def read_stack_now(path: str) -> list[str]:
-    """Asks a process for its stack, whoever holds Python's lock there, and finds the user's own lines in it.
+    """Asks the process that gave a path to `note_stacks` for its stack, whoever holds Python's lock there.
 
-    Args:
-        path: What it gave to `note_stacks`; it need not be there.
-
-    Returns:
-        See `read_users_frames`.
+    Returns the user's own lines in it, as `read_users_frames`.
     """
     with contextlib.suppress(OSError, ValueError):
         with open(path, encoding="utf-8") as file:
@@ -86,14 +82,9 @@ def read_stack_now(path: str) -> list[str]:
 
 
 def read_users_frames(path: str, without: str = "") -> list[str]:
-    """Finds the user's own lines in what was written last.
+    """Finds the user's own lines, as Python prints them, in what was written last; the innermost last.
 
-    Args:
-        path: Of the file; it need not be there.
-        without: A file that is nobody's code: the script that started the process.
-
-    Returns:
-        As Python prints them, the innermost last; none if no code of the user's was at work.
+    `without` is nobody's code: the script that started the process.
     """
     text = ""
     with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:

@@ -101,17 +101,7 @@ def modules_named(found: Import, search_paths: Sequence[str]) -> Iterator[str]:
 
 
 def find_root(target: str, search_paths: Sequence[str] = ()) -> tuple[Module, tuple[str, ...]]:
-    """Finds the module to start from, and where it finds others.
-
-    Args:
-        target: One of `fingerprint_source`'s.
-
-    Returns:
-        The module, by its full name where it lies in a package; and the folders to look in.
-
-    Raises:
-        DeclarationError: There is no such module or file.
-    """
+    """Finds the module to start from, by its full name where it lies in a package; and the folders to look in."""
     if target.endswith(".py"):
         file = Path(target).expanduser().resolve()
         if not file.is_file():
@@ -176,11 +166,7 @@ def find_parents(name: str, search_paths: Sequence[str]) -> list[Module]:
 
 
 def read_source(file: Path) -> bytes:
-    """Returns a module's text.
-
-    Raises:
-        DeclarationError: It cannot be read.
-    """
+    """Returns a module's text; a DeclarationError if it cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:

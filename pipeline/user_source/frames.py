@@ -43,8 +43,7 @@ def causes(error: BaseException) -> list[BaseException]:
 def user_lines(error: BaseException) -> list[str]:
     """Finds the lines that are neither a library's nor this project's, behind an error and what caused it.
 
-    Returns:
-        As Python prints them, the innermost of the latest error last; none if no code of the user's took part.
+    The innermost of the latest error is the last; there is none if no code of the user's took part.
     """
     frames = [frame for cause in reversed(causes(error)) for frame in traceback.extract_tb(cause.__traceback__)]
     text = str(error)
@@ -56,13 +55,9 @@ def user_lines(error: BaseException) -> list[str]:
 
 
 def unwrapped(text: str) -> tuple[str, str]:
-    """Finds the error itself in the text that AutoGraph, and Keras, make of one in code that they call.
+    """Finds type and text of the innermost error in what AutoGraph, and Keras, make of one in code that they call.
 
-    Args:
-        text: Of the error that came out of TensorFlow.
-
-    Returns:
-        Type and text of the innermost error; both are empty if the text is no such one.
+    Both are empty if the text is no such one.
     """
     _, wrapped, inner = text.rpartition(_WRAPPED)
     found = _INNERMOST.search(inner) if wrapped else None
@@ -74,11 +69,7 @@ def unwrapped(text: str) -> tuple[str, str]:
 
 
 def without_stacks(text: str) -> str:
-    """Shortens what TensorFlow says of an operation that failed to what went wrong: `user_lines` has the lines.
-
-    Args:
-        text: Of an error; of any other it is returned as it is.
-    """
+    """Shortens what TensorFlow says of an operation that failed to what went wrong: `user_lines` has the lines."""
     shown = _MADE.sub("", text.partition(_MADE_AGAIN)[0])
     return text if shown == text else shown.strip() or text
 

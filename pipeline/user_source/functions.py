@@ -76,12 +76,7 @@ def _parse(module: Module) -> ast.Module | None:
 def params_read(target: str, search_paths: Sequence[str] = ()) -> set[Keys] | None:
     """Returns the entries that a function reads; those of a nested dict as `("optimizer", "name")`.
 
-    Args:
-        target: `package.module:function`.
-
-    Returns:
-        The keys, none for a function without such an argument. None if the text cannot tell: what is handed on,
-        iterated over or asked for by a computed key may be read as a whole.
+    None if the text cannot tell: what is handed on, iterated over or asked for by a computed key may be all read.
     """
     function = find_function(target, search_paths)
     if function is None:
@@ -103,11 +98,7 @@ def params_read(target: str, search_paths: Sequence[str] = ()) -> set[Keys] | No
 
 
 def is_read(keys: Keys, read: set[Keys]) -> bool:
-    """Tells whether an entry is read: itself, the dict that it is in, or a part of it.
-
-    Args:
-        read: What is read; `()` is all.
-    """
+    """Tells whether an entry is read: itself, the dict that it is in, or a part of it; `()` is all."""
     return any(keys[: len(each)] == each[: len(keys)] for each in read)
 
 

@@ -26,11 +26,7 @@ _others: set[str] = set()
 
 
 def install(folders: Sequence[str] = ()) -> None:
-    """Has this process import the user's modules so.
-
-    Args:
-        folders: To look for them in, last; one that is in `sys.path` already stays where it is.
-    """
+    """Has this process import the user's modules so, from folders that come last unless they are in `sys.path`."""
     if _find_in not in sys.path_hooks:
         _others.update(path for path in sys.path if isinstance(path, str))
         sys.path_hooks.insert(0, _find_in)
@@ -40,11 +36,7 @@ def install(folders: Sequence[str] = ()) -> None:
 
 
 def import_name(name: str) -> str:
-    """Returns the name that a module is imported by: its own, or of one that would hide another, that in the package.
-
-    Args:
-        name: As the user's modules have it; more may follow after a dot.
-    """
+    """Returns the name that a module is imported by: of one that would hide another, that in the package."""
     top = name.partition(".")[0]
     folders = users_folders()
     if top in sys.builtin_module_names or not _is_file(PathFinder.find_spec(top, folders)):

@@ -23,11 +23,7 @@ _ELSEWHERE = re.compile(rb"\bsys\.(meta_path|modules|path|path_hooks)\b|\bfrom (
 
 @dataclass(frozen=True)
 class Need:
-    """An import in a module of the user's.
-
-    Args:
-        where: The file and the line.
-    """
+    """An import in a module of the user's, and its file and line."""
 
     module: str
     where: str
@@ -52,9 +48,6 @@ def find_needs(target: str, search_paths: Sequence[str] = ()) -> Needs:
     """Finds what the user's modules need: read as text, never imported.
 
     What may be missing is not counted: in `try` or `if`, in a function, and in what is imported in such a place only.
-
-    Raises:
-        DeclarationError: There is no such module or file.
     """
     root, paths = find_root(target, search_paths)
     waiting = [root, *find_parents(root.name, paths)]

@@ -47,19 +47,9 @@ class Packed:
 
 
 def pack(targets: Sequence[str], search_paths: Sequence[str] = ()) -> Optional[Packed]:
-    """Packs modules, and all of the user's own that they import: those that `fingerprint_source` sees.
+    """Packs modules, and all of the user's own that they import: those that `fingerprint_source` sees, if any.
 
-    Data files are not packed: what code reads beside itself does not travel.
-
-    Args:
-        targets: As of `fingerprint_source`.
-
-    Returns:
-        The wheel, installable by pip; None where there is nothing of the user's own.
-
-    Raises:
-        DeclarationError: A module is missing, is no Python source, or two of one name are meant; or one imports what
-            is found nowhere, and cannot do without.
+    Data files are not packed: what code reads beside itself does not travel. It raises the first of `find_obstacles`.
     """
     found: dict[str, tuple[Module, bytes]] = {}
     for obstacle in _collect(targets, search_paths, found):
@@ -126,11 +116,7 @@ def _obstacle(module: Module, found: dict[str, tuple[Module, bytes]]) -> Optiona
 
 
 def module_name(file: str) -> str:
-    """Returns the dotted name that a module file is imported by: with the packages around it.
-
-    Raises:
-        DeclarationError: There is no such file.
-    """
+    """Returns the dotted name that a module file is imported by: with the packages around it."""
     return find_root(file)[0].name
 
 

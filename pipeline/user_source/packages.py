@@ -16,11 +16,7 @@ _DISTRIBUTION = "tfx-estimator"
 
 
 def distributions_of(module: str) -> tuple[str, ...]:
-    """Names the installed distributions that a top-level module is of, as their authors write them.
-
-    Args:
-        module: Its name; none may be known of what was installed without pip.
-    """
+    """Names the installed distributions that a top-level module is of; none may be known of what has no metadata."""
     return tuple(dict.fromkeys(_by_module().get(module, ())))
 
 
@@ -30,11 +26,7 @@ def is_of_image(module: str) -> bool:
 
 
 def is_editable(module: str, file: Path) -> bool:
-    """Tells whether a file is of a package that was installed to be edited where it lies.
-
-    Args:
-        file: Where links lead.
-    """
+    """Tells whether a file, where links lead, is of a package that was installed to be edited where it lies."""
     from importlib import metadata
 
     for name in distributions_of(module):

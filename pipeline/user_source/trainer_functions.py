@@ -36,11 +36,9 @@ class RunFn:
 
 
 def functions_of(module_file: str) -> tuple[str, ...] | None:
-    """Tells which of the two functions a module file has.
+    """Tells which of the two functions a module file has: `run_fn`, `trainer_fn`, both or neither.
 
-    Returns:
-        `run_fn`, `trainer_fn`, both or neither; None if the text cannot tell which TFX would call: run_fn, if there is
-        one.
+    None if the text cannot tell which TFX would call: run_fn, if there is one.
     """
     try:
         with open(module_file, "rb") as file:
@@ -52,15 +50,9 @@ def functions_of(module_file: str) -> tuple[str, ...] | None:
 
 
 def read_run_fn(target: str, search_paths: Sequence[str] = ()) -> RunFn:
-    """Reads a run_fn, and what it calls in modules of the user's own.
+    """Reads a run_fn, or that of a module file, and what it calls in modules of the user's own.
 
     Calls are followed by name alone, so a function of the same name is taken for the one that is called.
-
-    Args:
-        target: `package.module:function`, or the path of a module file.
-
-    Returns:
-        What was found; nothing, if there is no text.
     """
     name = RUN_FN if target.endswith(".py") else target.partition(":")[2]
     try:
