@@ -68,7 +68,7 @@ class Loaded:
         loader.install(self.search_paths)
 
     def check_cluster(self, distribution: Distribution, joins: bool = False) -> None:
-        """Checks once more, when it is known how many tasks there are; `joins`: this is one of somebody else's cluster."""
+        """Checks once more, when it is known how many tasks there are; `joins`: of a cluster of somebody else's."""
         if joins and self.declaration.tune is not None:
             raise refuse_others_cluster()
         trainer = self.declaration.trainer.copy(update={"distribution": distribution})
