@@ -30,6 +30,10 @@ _STAND_INS: dict[Path, Any] = {
     ("data",): {"dataset": "stand_in"},
     ("data", "dataset"): "stand_in",
     ("trainer",): {"train_steps": 10**6},
+    ("beam", "dataflow", "project"): "stand-in",
+    ("beam", "dataflow", "region"): "stand-in1",
+    ("beam", "dataflow", "temp_location"): "gs://stand-in/tmp",
+    ("beam", "dataflow", "sdk_container_image"): "stand/in",
 }
 
 
