@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
@@ -181,27 +181,27 @@ def check_workdir(workdir: str, option: str = "--workdir", stores: bool = False)
     Raises:
         DeclarationError: It is no folder, cannot be made or written, or TFX would not find its files again.
     """
+
+    def refuse(what: str, expected: str = "a folder that is there and can be written, or can be made") -> NoReturn:
+        raise DeclarationError(
+            f"{option} {one_line(workdir)}: {what}", expected=expected, todo=f"name another {option}"
+        )
+
     if stores and is_address(workdir):
         if reason := reject_store(workdir):
-            expected, todo = "gs://BUCKET/FOLDER, or a path", f"name another {option}"
-            raise DeclarationError(f"{option} {one_line(workdir)}: {reason}", expected=expected, todo=todo)
+            refuse(reason, "gs://BUCKET/FOLDER, or a path")
         return
     reject_address(workdir, option)
     path = os.path.normpath(os.path.join(current_folder(), workdir))
-    expected, todo = "a folder that is there and can be written, or can be made", f"name another {option}"
     if not workdir or workdir.startswith("~"):
-        what = f"there is no user {workdir[1:].partition(os.sep)[0]!r}" if workdir else "it names no folder"
-        raise DeclarationError(f"{option} {one_line(workdir)}: {what}", expected=expected, todo=todo)
+        refuse(f"there is no user {workdir[1:].partition(os.sep)[0]!r}" if workdir else "it names no folder")
     if found := [character for character in _GLOB_CHARACTERS if character in path]:
-        # TFX looks for its files by patterns made of this path.
-        raise DeclarationError(
-            f"{option} {one_line(workdir)}: the path {one_line(path)} holds `{found[0]}`, a wildcard where TFX looks "
-            "for its files",
-            expected=f"an absolute path without any of {' '.join(_GLOB_CHARACTERS)}",
-            todo=todo,
+        refuse(
+            f"the path {one_line(path)} holds `{found[0]}`, a wildcard where TFX looks for its files",
+            f"an absolute path without any of {' '.join(_GLOB_CHARACTERS)}",
         )
     if reason := reject_folder(path):
-        raise DeclarationError(f"{option} {one_line(workdir)}: {one_line(reason)}", expected=expected, todo=todo)
+        refuse(one_line(reason))
 
 
 def check_output(folder: str, names: Sequence[str]) -> str:

@@ -54,6 +54,7 @@ for _class in (_Loader, _Dumper):
 
 
 _REPRESENTER = yaml.representer.SafeRepresenter()
+_MERGING = yaml.constructor.SafeConstructor()
 
 
 @dataclass
@@ -137,57 +138,30 @@ class _Reader:
         if isinstance(node, yaml.MappingNode) and kind == "map":
             return dict(self._items(node, path))
         if isinstance(node, yaml.SequenceNode) and kind == "seq":
-            return [self._item(item, (*path, str(index))) for index, item in enumerate(node.value)]
+            return [self.read(item, (*path, str(index))) for index, item in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode) and kind in ("null", "bool", "int", "float", "str"):
             return self._scalar(node, kind, path, line)
-        self.refuse(
-            path, line, f"the YAML tag {shorten(node.tag.replace(_TAG, '!!'))!r}", "plain values", "remove the tag"
-        )
+        tag = shorten(node.tag.replace(_TAG, "!!"))
+        self.refuse(path, line, f"the YAML tag {tag!r}", "plain values", "remove the tag")
         return None
 
-    def _item(self, node: yaml.Node, path: Path) -> Any:
-        # A merged mapping may have had another line for this path.
-        self.document.lines[path] = node.start_mark.line + 1
-        return self.read(node, path)
-
     def _items(self, node: yaml.MappingNode, path: Path) -> Iterator[tuple[str, Any]]:
-        merged: dict[str, Any] = {}
-        own: dict[str, int] = {}
-        items: list[tuple[str, Any]] = []
-        # Merged mappings come first, so that the lines of own keys replace theirs.
-        for key_node, value_node in sorted(node.value, key=lambda pair: pair[0].tag != _MERGE):
-            line = key_node.start_mark.line + 1
-            is_merge = key_node.tag == _MERGE
-            if not is_merge and (not isinstance(key_node, yaml.ScalarNode) or key_node.tag != _TAG + "str"):
-                key = shorten(str(key_node.value)) if isinstance(key_node, yaml.ScalarNode) else "a list or mapping"
+        seen: dict[str, int] = {}
+        for key_node, _ in node.value:
+            key, line = key_node.value, key_node.start_mark.line + 1
+            if not _is_text(key_node, _MERGE):
+                key = shorten(str(key)) if isinstance(key_node, yaml.ScalarNode) else "a list or mapping"
                 self.refuse(path, line, f"the key {key!r} is no text", "a name", f'put it in quotes: "{key}"')
-                continue
-            key = "<<" if is_merge else key_node.value
-            if key in own:
-                self.refuse(
-                    (*path, key), line, f"this key stands in line {own[key]} already", "each key once", "keep one"
-                )
-                continue
-            own[key] = line
-            if is_merge:
-                merged = self._merge(value_node, path)
-                continue
-            inner = (*path, key)
-            self.document.lines[inner] = line
-            items.append((key, self.read(value_node, inner)))
-        yield from merged.items()
-        yield from items
-
-    def _merge(self, node: yaml.Node, path: Path) -> dict[str, Any]:
-        """`<<: *anchor`, or a list of them, of which the first wins."""
-        nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
-        values = [self.read(item, path) for item in reversed(nodes)]
-        if not all(isinstance(value, dict) for value in values):
-            self.refuse(
-                path, node.start_mark.line + 1, "`<<` merges no mapping", "a mapping's alias", "remove the line"
-            )
-            return {}
-        return {key: item for value in values for key, item in value.items()}
+            elif key in seen:
+                what = f"this key stands in line {seen[key]} already"
+                self.refuse((*path, key), line, what, "each key once", "keep one")
+            else:
+                seen[key] = line
+        # What `<<` merges comes before own keys, of which the last word is.
+        _MERGING.flatten_mapping(node)
+        for key, (key_node, value_node) in {each[0].value: each for each in node.value if _is_text(each[0])}.items():
+            self.document.lines[(*path, key)] = key_node.start_mark.line + 1
+            yield key, self.read(value_node, (*path, key))
 
     def _scalar(self, node: yaml.ScalarNode, kind: str, path: Path, line: int) -> Any:
         text = node.value
@@ -206,6 +180,10 @@ class _Reader:
             pass
         self.refuse(path, line, f"this is no {kind} that can be read", "a plain value", "correct it", shorten(text))
         return None
+
+
+def _is_text(node: yaml.Node, *others: str) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag in (_TAG + "str", *others)
 
 
 def _syntax_hint(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[str, str]:
