@@ -160,8 +160,9 @@ class _Reader:
         # What `<<` merges comes before own keys, of which the last word is.
         _MERGING.flatten_mapping(node)
         for key, (key_node, value_node) in {each[0].value: each for each in node.value if _is_text(each[0])}.items():
-            self.document.lines[(*path, key)] = key_node.start_mark.line + 1
-            yield key, self.read(value_node, (*path, key))
+            inner = (*path, key)
+            self.document.lines[inner] = key_node.start_mark.line + 1
+            yield key, self.read(value_node, inner)
 
     def _scalar(self, node: yaml.ScalarNode, kind: str, path: Path, line: int) -> Any:
         text = node.value
