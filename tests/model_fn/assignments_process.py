@@ -19,7 +19,8 @@ from tests.components.trainer.user.keeps_state import Keeps
 from tests.model_fn.batch import PARAMS
 from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
 from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
-from tfx_estimator.model_fn.step import classifier
+from tfx_estimator.model_fn.step import step as built_in
+from tfx_estimator.model_fn.step.classifier import make_model_fn
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
@@ -45,7 +46,7 @@ def network(num_classes: int, kind: Any) -> tf.keras.Model:
 
 def find(kind: Any, strategy: Any) -> tuple[list[list[str]], bool]:
     """What each replica's step finds."""
-    found, find_in = [], classifier.assignments
+    found, find_in = [], built_in.assignments
 
     def note(*args: Any, **kwargs: Any) -> list[tf.Operation]:
         operations = find_in(*args, **kwargs)
@@ -54,11 +55,11 @@ def find(kind: Any, strategy: Any) -> tuple[list[list[str]], bool]:
 
     def step() -> tf.Tensor:
         features = {"image": tf.constant(np.ones([2, 5], np.float32))}
-        model_fn = classifier.make_model_fn(functools.partial(network, kind=kind))
+        model_fn = make_model_fn(functools.partial(network, kind=kind))
         return model_fn(features, tf.constant([0, 1], tf.int64), ModeKeys.TRAIN, GIVEN).loss
 
     graph = tf.Graph()
-    with graph.as_default(), mock.patch.object(classifier, "assignments", note):
+    with graph.as_default(), mock.patch.object(built_in, "assignments", note):
         if strategy is None:
             step()
         else:
