@@ -11,9 +11,8 @@ import tensorflow as tf
 
 from tfx_estimator.data.augmentation.colours import brighten, contrast, saturate
 from tfx_estimator.data.augmentation.draws import Draws
-from tfx_estimator.data.augmentation.erasing import add_noise, cut_out
 from tfx_estimator.data.augmentation.moves import MOVES, move
-from tfx_estimator.data.augmentation.warps import rotate, zoom
+from tfx_estimator.data.augmentation.warps import add_noise, cut_out, rotate, zoom
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config import augment

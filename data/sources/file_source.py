@@ -11,7 +11,7 @@ import numpy as np
 
 from tfx_estimator.data.sources.damage import damaged
 from tfx_estimator.data.sources.fingerprint import of_files
-from tfx_estimator.data.sources.resize import resize_uint8
+from tfx_estimator.data.sources.image_decoding import resize_uint8
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.pipeline.config.data import DataSection

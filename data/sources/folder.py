@@ -1,12 +1,13 @@
-"""Recognises what a folder holds."""
+"""Recognises what a folder holds, and reads the names of classes in it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tfx_estimator.data.sources.damage import reading
+from tfx_estimator.data.sources.damage import damaged, reading
 from tfx_estimator.data.sources.source import ImageSource
 from tfx_estimator.pipeline.base.errors import DataNotFoundError
+from tfx_estimator.pipeline.config.classes import in_form
 from tfx_estimator.pipeline.config.data import DataSection
 
 
@@ -84,3 +85,21 @@ def _path(path: str) -> Any:
     from etils import epath
 
     return epath.Path(path).expanduser()
+
+
+def read_names(path: Any) -> list[str]:
+    """Returns the classes that a file (`epath.Path`) names.
+
+    Args:
+        path: Of the file; empty lines and the mark that editors begin UTF-8 with are none of it.
+
+    Raises:
+        DamagedDataError: It is no text, or names a class twice.
+    """
+    with reading(path):
+        lines = path.read_text().removeprefix("\ufeff").split("\n")
+    names = [in_form(line.strip()) for line in lines if line.strip()]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise damaged(path, f"it names {twice!r} more than once", "each class once", "correct the file")
+    return names

@@ -19,7 +19,7 @@ import numpy as np
 
 from tfx_estimator.data.sources.damage import damaged, reading
 from tfx_estimator.data.sources.file_source import ExampleFile, FileSource
-from tfx_estimator.data.sources.names_file import read_names
+from tfx_estimator.data.sources.folder import read_names
 from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.pipeline.base.errors import DamagedDataError
 from tfx_estimator.pipeline.config.data import DataSection

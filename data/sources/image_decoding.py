@@ -8,13 +8,16 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tfx_estimator.data.sources.damage import damaged, reading
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _FORMATS = ("PNG", "JPEG")
 # Of a PNG: where its header says what its samples are, and grey without and with alpha.
@@ -104,3 +107,18 @@ def _naming(path: Any) -> Iterator[None]:
     except Exception as error:
         # zlib's, struct's, Pillow's own: damages have many names.
         raise damaged(path, f"it cannot be decoded: {error}", expected) from None
+
+
+def resize_uint8(images: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
+    """Resizes with antialiased bilinear filtering, and rounds back to uint8.
+
+    Args:
+        images: (H, W, C) or (batch, H, W, C) uint8.
+
+    Returns:
+        uint8, of that size.
+    """
+    import tensorflow as tf
+
+    resized = tf.image.resize(images, size, method="bilinear", antialias=True)
+    return tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)

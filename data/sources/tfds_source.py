@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
-from tfx_estimator.data.sources import builder_source
 from tfx_estimator.data.sources.fingerprint import of_files
-from tfx_estimator.data.sources.resize import resize_uint8
+from tfx_estimator.data.sources.image_decoding import resize_uint8
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.data.sources.tfds_features import describe, image_and_label
 from tfx_estimator.data.sources.tfds_lookup import FoundBuilder
 from tfx_estimator.data.sources.tfds_prepared import is_prepared, open_prepared
 from tfx_estimator.data.sources.tfds_prepared import prepared_damage as _damaged
-from tfx_estimator.pipeline.base.errors import DataNotFoundError
+from tfx_estimator.pipeline.base.errors import DataNotFoundError, DeclarationError
+from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 # Decoded pixels that one batch may hold: large images come in small batches.
 _BATCH_BYTES = 16 << 20
 _MAX_BATCH = 256
+# Says from which source code a user's builder prepared its data; beside TFDS's own files, which it leaves alone.
+_SOURCE_FILE = "tfx_estimator.json"
+
+_log = get_logger("data")
 
 
 class TfdsSource(ImageSource):
@@ -65,7 +71,7 @@ class TfdsSource(ImageSource):
 
         prepare_builder(self._builder, self.section)
         if self._found.own:
-            builder_source.remember(self._found.own, self._builder.data_path)
+            _remember_source(self._found.own, self._builder.data_path)
         # Features such as class names may have become known; the prepared files are what counts.
         self._builder = open_prepared(self._builder.data_path)
         self.__dict__.pop("info", None)
@@ -74,7 +80,7 @@ class TfdsSource(ImageSource):
         """See ImageSource."""
         if not self._found.own or not self.is_prepared:
             return ()
-        return builder_source.notes(self._found.own, self._builder.data_path)
+        return _notes_of_edits(self._found.own, self._builder.data_path)
 
     def shard_lengths(self) -> dict[str, tuple[int, ...]]:
         """See ImageSource."""
@@ -177,3 +183,43 @@ class TfdsSource(ImageSource):
             return tf.map_fn(decode_one, parsed[image_key], fn_output_signature=spec), parsed[label_key]
 
         return decode
+
+
+def _remember_source(cls: type, folder: Any) -> None:
+    """Writes the fingerprint of a builder's source beside the data that it prepared.
+
+    Args:
+        folder: `epath.Path` of the version.
+    """
+    if source := _fingerprint(cls):
+        try:
+            (folder / _SOURCE_FILE).write_text(json.dumps({"source": source}) + "\n")
+        except OSError as error:
+            _log.info("Cannot remember from which source %s was prepared: %s", folder, error)
+
+
+def _notes_of_edits(cls: type, folder: Any) -> tuple[str, ...]:
+    """Returns a note where the source was edited since and the version stayed.
+
+    Args:
+        folder: `epath.Path` of the version.
+    """
+    try:
+        prepared_from = json.loads((folder / _SOURCE_FILE).read_text())["source"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()  # prepared by TFDS itself, or by an earlier version of this project
+    source = _fingerprint(cls)
+    if source is None or source == prepared_from:
+        return ()
+    return (
+        f"{cls.__module__}:{cls.__name__} was edited since its data were prepared in {folder}, which are used as they "
+        "are; raise VERSION in the class, or delete that folder, to have them prepared again",
+    )
+
+
+def _fingerprint(cls: type) -> Optional[str]:
+    """Of the class's module and the user's modules that it imports; None if there is no text to read."""
+    try:
+        return fingerprint_source(f"{cls.__module__}:{cls.__name__}")
+    except DeclarationError:
+        return None

@@ -16,7 +16,7 @@ from PIL import Image
 
 from tests.data.sizes import split_sizes
 from tfx_estimator.data.sources import ExampleRange, image_files, open_source
-from tfx_estimator.data.sources.resize import resize_uint8
+from tfx_estimator.data.sources.image_decoding import resize_uint8
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
 
