@@ -69,8 +69,9 @@ def reworded(error: DeclarationError, variation: Variation) -> DeclarationError:
     """Returns the error of a declaration under a variation, which knows no option but `--set`."""
     # The rest of the message is advice for a file.
     what = error.what.partition("\n\n  then: ")[0]
-    for override in variation.overrides:
+    for override, key in zip(variation.overrides, variation.values):
         what = what.replace(f"{OVERRIDE}{override}", f"{_VARY} {override}")
+        what = what.replace(f"in {OVERRIDE}{key}=VALUE", f"in {_VARY} {key}=VALUE")
     if variation.overrides and _VARY not in what:
         what = f"{_VARY} {' '.join(variation.overrides)}: {what}"
     return DeclarationError(what, expected=error.expected, todo=error.todo) if variation.overrides else error

@@ -88,7 +88,7 @@ class PodLog:
         if not self._has_begun:
             self._has_begun = True
             with contextlib.suppress(FileNotFoundError):
-                os.replace(self._path, f"{self._path}.earlier")
+                os.rename(self._path, f"{self._path}.earlier")
 
 
 def _time(match: re.Match[bytes]) -> tuple[int, int]:
