@@ -151,15 +151,23 @@ class Settings:
         """Reads what `to_properties` wrote; the defaults, if nothing is there.
 
         Raises:
-            PipelineError: One of the two is missing.
+            PipelineError: One of the two is missing, or they are those of another release.
         """
+        todo = "compile the pipeline with the tfx-estimator that runs it"
         if exec_properties.get(SETTINGS_KEY) and not exec_properties.get(OPERATION_KEY):
             raise PipelineError(
                 f"the Trainer's execution lacks the property {OPERATION_KEY}: deadlines, restarts, threads, network",
                 expected="the property, in the pipeline's definition or in the execution",
-                todo="compile the pipeline with the tfx-estimator that runs it",
+                todo=todo,
             )
-        parts = (json.loads(exec_properties.get(key) or "{}") for key in (SETTINGS_KEY, OPERATION_KEY))
+        parts = [json.loads(exec_properties.get(key) or "{}") for key in (SETTINGS_KEY, OPERATION_KEY)]
+        known = {field.name for field in dataclasses.fields(cls)}
+        if unknown := sorted({*parts[0], *parts[1]} - known):
+            raise PipelineError(
+                f"the Trainer's settings have {', '.join(unknown)}, which this release does not know",
+                expected="the settings of this release",
+                todo=todo,
+            )
         return cls.from_dict(_merge(*parts))
 
 

@@ -272,3 +272,5 @@ def test_an_execution_without_the_operational_part_is_refused():
     assert Settings.of(properties).stall_timeout == 3.0
     with pytest.raises(PipelineError, match="lacks the property tfx_estimator_operation"):
         Settings.of({**properties, OPERATION_KEY: ""})
+    with pytest.raises(PipelineError, match="have runtime, which this release does not know"):
+        Settings.of({**properties, OPERATION_KEY: '{"runtime": {}}'})

@@ -327,5 +327,5 @@ def test_one_of_integers_is_refused_for_features_of_floats(monkeypatch, tmp_path
 )
 @pytest.mark.parametrize("form", ["functional", "dict", "sequential"])
 def test_any_other_is_called(form, declared, given):
-    spec = {"image": tf.io.FixedLenFeature([4, 4, 1], getattr(given))}
+    spec = {"image": tf.io.FixedLenFeature([4, 4, 1], getattr(tf, given))}
     assert build(_of_type(form, declared), spec).shape == [1, 3]

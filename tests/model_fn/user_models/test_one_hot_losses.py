@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.user_models.checks import check_compiled
 from tfx_estimator.pipeline.base.errors import UserCodeError
-from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 pytestmark = pytest.mark.unit
@@ -24,7 +23,7 @@ def _model(loss, units=(3,), kind=None):
 
 
 def _check(model):
-    check_compiled(model, "nets:mine", Distribution(), "float32", model.output)
+    check_compiled(model, "nets:mine", model.output)
 
 
 @pytest.mark.parametrize(

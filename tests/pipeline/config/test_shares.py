@@ -66,6 +66,5 @@ def test_a_module_file_has_its_own_batches_files_and_checkpoints(write, problems
     assert problems(f"{text}, sharding: file}}\n") == [
         "mine.yaml:8  trainer.distribution.sharding: file\n"
         "it is for the built-in input_fn: the batches of another one are split, or it shards by `input_context`\n"
-        "expected: element\n"
         "to do:    remove it; to read files of its own, let the input_fn take `input_context`"
     ]
