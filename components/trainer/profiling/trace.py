@@ -22,8 +22,16 @@ _CALLERS = re.compile(r"PartitionedCall$|While$|If$|Case$")
 _CALL, _CALLED = "ExecutorState::ProcessAsync::Start", ("PartitionedCallOp", "FunctionRun", "ExecutorState::Process")
 _FUNCTION = re.compile(r"PartitionedCall$")
 _XLA = "XLA"
+# The plane of a GPU has its kernels, as CUPTI records them.
+_GPU, _KERNEL = "/device:GPU:", "kernel"
+_NONE_RECORDED = (
+    "None of the model's operations was recorded, so the shares say nothing. CUPTI records those of a GPU, and its library "
+    "has to fit the driver: see the task's log."
+)
 _WAITS_FOR_INPUT = re.compile(r"^IteratorGetNext|^Iterator::Root$|:IteratorGetNext$")
-_COMMUNICATION = re.compile(r"Collective|AllReduce|NcclA|_?Send$|_?Recv$|HostSend|HostRecv|RecvTensor|RecvBuf|RpcRecv")
+_COMMUNICATION = re.compile(
+    r"^Memcpy|Collective|AllReduce|NcclA|_?Send$|_?Recv$|HostSend|HostRecv|RecvTensor|RecvBuf|RpcRecv"
+)
 _OUTER = re.compile(r"^(while/body/_\d+/)+")
 _PICOS = 1e12
 _DEAREST = 10
@@ -67,6 +75,8 @@ def summarise(space: Any, steps: int, cluster: bool) -> dict[str, Any]:
                     waits.append(span)
                 elif _COMMUNICATION.search(name):
                     sends.append(span)
+                elif plane.name.startswith(_GPU):
+                    ran.append((*_of_kernel(event, name, keys), span))
                 elif not is_input and (found := _OPERATION.match(name)) and not _is_other(found["kind"]):
                     ran.append((found["name"], found["kind"], span))
             if not is_input:
@@ -83,7 +93,7 @@ def summarise(space: Any, steps: int, cluster: bool) -> dict[str, Any]:
         {"name": name, "kind": kind, "count": count, "seconds": spent, "share": spent / total}
         for (name, kind), (count, spent) in sorted(cost.items(), key=lambda item: -item[1][1])[:_DEAREST]
     ]
-    advice = _advice(shares, cluster, any(kind == _XLA for _, kind in cost))
+    advice = _advice(shares, cluster, any(kind == _XLA for _, kind in cost)) if cost else [_NONE_RECORDED]
     return {"steps": steps, "seconds": seconds, "shares": shares, "dearest": dearest, "advice": advice}
 
 
@@ -111,6 +121,13 @@ def _compiled_calls(
         if _FUNCTION.search(told.get("kernel_type", "")) and not calls:
             base = line.timestamp_ns * 1000
             yield told.get("name", ""), (base + begin, base + end)
+
+
+def _of_kernel(event: Any, kernel: str, keys: Mapping[int, str]) -> tuple[str, str]:
+    """The operation that a kernel of a GPU is part of, and its kind; the kernel's own name where none is told."""
+    told = {keys[each.metadata_id]: each.str_value or keys.get(each.ref_value, "") for each in event.stats}
+    found = _OPERATION.match(told.get("tf_op", ""))
+    return (found["name"], found["kind"]) if found else (kernel, _KERNEL)
 
 
 def _is_other(kind: str) -> bool:

@@ -109,3 +109,29 @@ def test_what_xla_compiled_is_computed_and_a_plain_function_is_told_by_its_opera
     assert min(seconds for _, _, seconds in ours) > 1e-3
     assert found["shares"]["compute"] > 0.5
     assert "What XLA compiled is told as one operation" in to_text("chief-0", found)
+
+
+def test_what_a_gpu_computes_is_told_by_its_operations():
+    made = space(("python", [("SessionRun", 0, 100)]))
+    plane = made.planes.add(name="/device:GPU:0")
+    line = plane.lines.add(name="Stream #14(Compute)")
+    for number, text in enumerate(("tf_op", "conv/Conv2D:Conv2D"), 1):
+        plane.stat_metadata[number].name = text
+    for number, (kernel, begin, end) in enumerate((("sm90_xmma", 0, 40), ("fused", 40, 60), ("MemcpyH2D", 60, 90)), 1):
+        plane.event_metadata[number].name = kernel
+        event = line.events.add(metadata_id=number, offset_ps=begin * MILLISECOND)
+        event.duration_ps = (end - begin) * MILLISECOND
+        if kernel == "sm90_xmma":
+            event.stats.add(metadata_id=1, ref_value=2)
+    found = summarise(made, 1, cluster=False)
+    assert found["shares"] == pytest.approx({"compute": 0.6, "communication": 0.3, "input": 0.0, "other": 0.1})
+    assert [(each["name"], each["kind"]) for each in found["dearest"]] == [
+        ("conv/Conv2D", "Conv2D"),
+        ("fused", "kernel"),
+    ]
+
+
+def test_a_profile_without_operations_says_so_and_advises_nothing_else():
+    # A GPU's, where CUPTI did not fit the driver: one H100 wrote the host's threads alone.
+    found = summarise(space(("tf_gpu_private_0/1", [("ExecutorState::Process", 0, 90)])), 20, cluster=False)
+    assert [line.partition(",")[0] for line in found["advice"]] == ["None of the model's operations was recorded"]
