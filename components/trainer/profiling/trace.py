@@ -25,8 +25,8 @@ _XLA = "XLA"
 # The plane of a GPU has its kernels, as CUPTI records them.
 _GPU, _KERNEL = "/device:GPU:", "kernel"
 _NONE_RECORDED = (
-    "None of the model's operations was recorded, so the shares say nothing. CUPTI records those of a GPU, and its library "
-    "has to fit the driver: see the task's log."
+    "None of the model's operations was recorded, so the shares say nothing. CUPTI records those of a GPU, and its "
+    "library has to fit the driver: see the task's log."
 )
 _WAITS_FOR_INPUT = re.compile(r"^IteratorGetNext|^Iterator::Root$|:IteratorGetNext$")
 _COMMUNICATION = re.compile(
