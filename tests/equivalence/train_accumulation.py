@@ -71,7 +71,7 @@ def main(folder: str, case: str) -> None:
     """Trains a case, and saves the weights of each to `CASE.PATH.STRATEGY.npz`, and of whole batches to `CASE.npz`."""
     tf.get_logger().setLevel("ERROR")
     configure_devices(*SECTIONS.values())
-    patches.apply(patches.PATCHES)
+    patches.apply((*patches.PATCHES, *patches.REPLICA_PATCHES))
     built = {name: make_strategy(section) for name, section in SECTIONS.items()}
     recipe, network = CASES[case]
     np.savez(Path(folder) / f"{case}.npz", *with_estimator(recipe, None, f"{folder}/{case}", **network))

@@ -74,7 +74,7 @@ def main(folder: str) -> None:
     """Trains all cases."""
     tf.get_logger().setLevel("ERROR")
     configure_devices(*SECTIONS.values())
-    patches.apply(patches.PATCHES)
+    patches.apply((*patches.PATCHES, *patches.REPLICA_PATCHES))
     built = {name: make_strategy(section) for name, section in SECTIONS.items()}
     for case, (_, strategies, _) in CASES.items():
         for strategy in strategies:

@@ -146,7 +146,7 @@ def main(folder: str, *names: str) -> None:
     tf.get_logger().setLevel("ERROR")
     sys.path.insert(0, str(Path(__file__).parent / "user"))
     configure_devices(cpus=3)
-    patches.apply(patches.PATCHES)
+    patches.apply((*patches.PATCHES, *patches.REPLICA_PATCHES))
     for name in names:
         _train(folder, name)
 

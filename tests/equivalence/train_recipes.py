@@ -143,7 +143,7 @@ def main(folder: str, *names: str) -> None:
     """
     tf.get_logger().setLevel("ERROR")
     configure_devices(*SECTIONS.values())
-    patches.apply(patches.PATCHES)
+    patches.apply((*patches.PATCHES, *patches.REPLICA_PATCHES))
     for strategy, section in SECTIONS.items():
         built = make_strategy(section)
         for name in names:
