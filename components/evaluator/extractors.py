@@ -162,7 +162,7 @@ def check_features(config: tfma.EvalConfig, raw: Sequence[str], returned: Mappin
         kind = returned[name].dtype
         # Of fractions there would be a slice for about every example, and TFMA takes no mean of text.
         if (name in sliced and kind.is_floating) or (name in averaged and kind == tf.string):
-            section, kinds = ("metrics", "number") if name in averaged else ("slices", "text or a whole number")
+            section, kinds = ("metrics", "number") if kind == tf.string else ("slices", "text or a whole number")
             raise UserCodeError(
                 f"evaluator.{section}: the feature `{name}` is {kind.name}",
                 expected=f"a feature that is a {kinds}",

@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,12 @@ from tfx_estimator.pipeline.config.render import leaves
 from tfx_estimator.pipeline.moved_home import former_home, rebased
 
 DECLARATION, SUMMARY = "declaration.yaml", "summary.json"
+# Entries of the summary that pages and plans are made of, and those of each component.
+_KINDS: Mapping[str, Any] = {
+    "components": list,
+    **dict.fromkeys(("examples", "metrics", "slice_metrics", "training", "versions"), dict),
+}
+_COMPONENT = {"node": str, "state": str, "seconds": (int, float)}
 # Entries that hold a place in the pipeline's folder; by the first it is known where that was then.
 _PLACES = ("model_run", "pushed")
 _MODEL_RUN = "artifacts/Trainer/model_run/[0-9]+"
@@ -125,13 +131,16 @@ def _place_in_time(logs: str) -> tuple[int, list[tuple[int, str]]]:
 def read_run(logs: str) -> Run:
     """Reads what a run left; raises OSError if there is no declaration, ValueError if something is damaged."""
     with open(path := os.path.join(logs, DECLARATION), encoding="utf-8") as file, _damaged(path):
-        declared = _mapping(yaml.safe_load(text := file.read()))
+        declared = _checked(yaml.safe_load(text := file.read()), {})
     summary = {}
     if os.path.exists(path := os.path.join(logs, SUMMARY)):
         with open(path, encoding="utf-8") as file, _damaged(path):
-            summary = _mapping(json.load(file))
+            summary = _checked(json.load(file), _KINDS)
+            for each in summary.get("components", ()):
+                _checked(dict.fromkeys(_COMPONENT) | _checked(each, {}), _COMPONENT)
             summary.update(_places_here(summary, os.path.dirname(os.path.dirname(os.path.abspath(logs)))))
-    return Run(os.path.abspath(logs), text, summary, {".".join(path): value for path, value in leaves(declared)})
+    values = {".".join(map(str, path)): value for path, value in leaves(declared)}
+    return Run(os.path.abspath(logs), text, summary, values)
 
 
 def _places_here(summary: dict[str, Any], home: str) -> dict[str, str]:
@@ -153,9 +162,13 @@ def _damaged(path: str) -> Iterator[None]:
         raise ValueError(f"{path} is damaged: {str(error) or type(error).__name__}") from error
 
 
-def _mapping(found: Any) -> dict[str, Any]:
+def _checked(found: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """Refuses what is no mapping, or holds an entry of another kind."""
     if not isinstance(found, dict):
         raise ValueError(f"{found!r:.80} is no mapping")
+    for name, kind in kinds.items():
+        if name in found and not isinstance(found[name], kind):
+            raise ValueError(f"{name} is {found[name]!r:.80}")
     return found
 
 

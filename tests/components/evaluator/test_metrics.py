@@ -280,13 +280,15 @@ def test_a_mean_of_what_is_no_number_is_told_before_the_evaluation(measured, tmp
     assert not (tmp_path / "evaluation").exists()
 
 
-MEAN_OF_PAIR = {"name": "Mean", "options": {"feature_key_path": ["features", "pair"]}}
-MEAN_OF_NUMBERS = {"name": "Mean", "options": {"feature_key_path": ["features", "numbers"]}}
+MEAN_OF_PAIR, MEAN_OF_NUMBERS, MEAN_OF_SHADE = (
+    {"name": "Mean", "options": {"feature_key_path": ["features", name]}} for name in ("pair", "numbers", "shade")
+)
 
 
 @pytest.mark.parametrize(
     ("slices", "metrics", "said"),
     [
+        (["shade"], [MEAN_OF_SHADE], "evaluator.slices: the feature `shade` is float32"),
         (["pair"], [], r"evaluator.slices: the feature `pair`, which has 2 values an example, of shape \[2\]"),
         (["places"], [], "evaluator.slices: the feature `places`, which has tensors of any size"),
         (["shade"], [], "evaluator.slices: the feature `shade` is float32"),

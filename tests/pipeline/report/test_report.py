@@ -123,6 +123,11 @@ def test_a_killed_run_has_a_report_that_says_so(leave_run, tmp_path):
     ("file", "damage", "why"),
     [
         *(("summary.json", damage, "") for damage in ("[]", "{", "\0", "\udcff")),
+        ("summary.json", '{"components": null}', "components is None"),
+        ("summary.json", '{"components": [3]}', "3 is no mapping"),
+        ("summary.json", '{"components": [{"node": "Trainer", "state": "ran"}]}', "seconds is None"),
+        ("summary.json", '{"metrics": [1]}', "metrics is [1]"),
+        ("summary.json", '{"training": null}', "training is None"),
         *(("declaration.yaml", damage, why) for damage, why in (("{", ""), ("", "None is no mapping"))),
     ],
 )
@@ -134,6 +139,19 @@ def test_a_damaged_file_is_named(leave_run, capsys, file, damage, why):
     assert "Traceback" not in said
     assert f"{logs}/{file} is damaged: {why}" in said
     assert not (logs / "report.html").exists()
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_a_page_that_cannot_be_made_is_told_without_a_traceback(leave_run, tmp_path, monkeypatch, capsys, runs):
+    monkeypatch.chdir(tmp_path)
+    logs = leave_run("20261122-010000", **FAILED, accuracy="high")
+    # A key that is no text is nothing to stumble over.
+    (logs / "declaration.yaml").write_text("name: own\n1: 2\n")
+    report(*[str(logs)] * runs, code=1)
+    said = capsys.readouterr().err
+    assert "the report could not be made: ValueError: " in said
+    assert "expected:" in said
+    assert not list(tmp_path.rglob("report.html"))
 
 
 def test_everything_that_is_no_run_is_told_at_once(leave_run, tmp_path, capsys):

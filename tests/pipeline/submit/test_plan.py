@@ -99,6 +99,10 @@ def test_the_hours_are_of_the_pace_that_a_run_has_measured(tmp_path):
         summary = {"training": {"examples_per_second": pace}, "examples": {"train": 1000}, "components": parts}
         (logs / "summary.json").write_text(json.dumps(summary))
     (tmp_path / "digits" / "logs" / "20260103-000000").mkdir()
+    # A later one whose summary is damaged is passed over.
+    (damaged := tmp_path / "digits" / "logs" / "20260104-000000").mkdir()
+    (damaged / "declaration.yaml").write_text(f'name: digits\ntrainer: {{model: "{digits.trainer.model}"}}\n')
+    (damaged / "summary.json").write_text('{"training": null}')
     told = estimate_hours(digits, str(tmp_path))
     assert told.startswith("about 2 h 00 min of training: 720,000 steps of 100 examples, at the 10,000 examples/s of ")
     assert "20260101-000000; the other steps took 1 min 30 s there; on machines as fast as that run's" in told
