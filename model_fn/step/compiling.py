@@ -18,6 +18,9 @@ from tfx_estimator.model_fn.layers import SynchronizedBatchNormalization
 from tfx_estimator.model_fn.step.parts import Computed, Part
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
+# Replicas of the training that this process tries with fewer.
+TRIED_FOR: list[int] = []
+
 
 def takes_step(parts: int) -> bool:
     """Tells whether a step is compiled with its optimizer; in the context of the strategy that trains.
@@ -80,9 +83,9 @@ def refuse_talking(network: tf.keras.Model, replicas: int) -> None:
     """Refuses layers that are known to add up over replicas: TensorFlow does so in words that say nothing of them.
 
     Raises:
-        UserCodeError: There is one, and there are several replicas.
+        UserCodeError: There is one, and there are several replicas, here or in the training that is tried.
     """
-    for each in network.submodules if replicas > 1 else ():
+    for each in network.submodules if max((replicas, *TRIED_FOR)) > 1 else ():
         # Keras's has no class of its own for it.
         adds_up = isinstance(each, SynchronizedBatchNormalization) or getattr(each, "synchronized", None) is True
         if adds_up and each.trainable:

@@ -52,7 +52,9 @@ def run(context: TaskContext) -> None:
     begin(f"{transform.preprocessing_fn or transform.module_file or 'standardize'} on made-up images of {shape}")
     from tfx_estimator.components.trainer.dry_run.inputs import make_inputs
     from tfx_estimator.model_fn.parallel.strategies import configure_devices
+    from tfx_estimator.model_fn.step import compiling
 
+    compiling.TRIED_FOR[:] = [trainer.distribution.train.replicas]
     # Now: the preprocessing_fn has TensorFlow begin.
     configure_devices(cpus=trainer.logical_cpus)
     examples = min(trainer.global_batch_size, _MOST_EXAMPLES)

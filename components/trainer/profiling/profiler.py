@@ -58,6 +58,8 @@ class Profiler(Observer):
         self._declared = declared
         self._first: Optional[int] = None
         self._began: Optional[int] = None
+        # The last step: an asynchronous worker's by its own count, and `end` is told the global one.
+        self._at = 0
         self._ended = False
 
     @classmethod
@@ -76,6 +78,7 @@ class Profiler(Observer):
 
     def begin(self, step: int) -> None:
         """See Observer; the first call tells where training starts."""
+        self._at = step
         if self._first is None:
             # What a training that goes on does first builds and warms up as well.
             self._first = max(self._declared.start_step, step + _WARM_UP if step else 0)
@@ -90,6 +93,7 @@ class Profiler(Observer):
 
     def after_step(self, step: int, values: Mapping[str, float]) -> None:
         """Ends, where it is time."""
+        self._at = step
         self.before_save(step)
 
     def before_save(self, step: int) -> None:
@@ -103,11 +107,11 @@ class Profiler(Observer):
         if self._ended:
             return
         if self._began is not None:
-            self._end(self._began, step)
+            self._end(self._began, self._at)
             return
         self._ended = True
         if self._keeps:
-            self._notice(f"training ended at step {step:,}, before the profile began, after step {self.edges[0]:,}")
+            self._notice(f"training ended at step {self._at:,}, before the profile began, after step {self.edges[0]:,}")
 
     def _end(self, began: int, step: int) -> None:
         self._ended = True

@@ -93,7 +93,15 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
             expected="a data set with examples",
             todo="see that its files are there and hold what it looks for",
         )
-    return Reading(dataset.element_spec, shared_batches.tensor_names(dataset), batches, unordered)
+    reading = Reading(dataset.element_spec, shared_batches.tensor_names(dataset), batches, unordered)
+    if scalars := [name for name, size in reading.sizes()[0].items() if size < 0]:
+        raise UserCodeError(
+            f"`{scalars[0]}` is a scalar in each element of the data set that {owner}.input_fn returns, and "
+            "trainer.distribution declares a strategy: the data set is not batched, or the scalar is of no example",
+            expected="batches: tensors with a first dimension",
+            todo="end the input_fn with dataset.batch(N); what is of no example belongs to params",
+        )
+    return reading
 
 
 class Part(NamedTuple):

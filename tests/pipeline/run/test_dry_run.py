@@ -102,6 +102,19 @@ def test_a_network_is_tried_on_the_devices_that_its_parts_are_given_to(declare, 
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("path", ["keras", "estimator"])
+def test_a_layer_that_xla_cannot_compile_for_the_declared_replicas_is_told(declare, capsys, path):
+    """The trial itself has one replica."""
+    replicas = "xla: true, distribution: {train: 'mirrored:2'}"
+    text = DECLARATION.replace('"mine:model_fn"', f'"nets:network", path: {path}, {replicas}')
+    norm = "tfx_estimator.model_fn.layers.SynchronizedBatchNormalization()"
+    nets = NETWORK.replace("Flatten(), dense", f"Flatten(), {norm}, dense")
+    nets = nets.replace("tensorflow as tf", "tensorflow as tf\nimport tfx_estimator.model_fn.layers")
+    assert main(["validate", "--deep", declare(text=text, nets=nets)]) == 4
+    assert "of the network adds up over all replicas" in capsys.readouterr().err
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("model", ['"mine:model_fn"', '"nets:network", path: keras'])
 def test_a_metric_of_early_stopping_that_the_model_does_not_report_is_told_with_those_that_it_does(
     declare, capsys, model

@@ -47,6 +47,14 @@ def _go(profiler, *steps: int, ends: bool = False) -> None:
         profiler.end(steps[-1], {})
 
 
+def test_a_worker_that_counts_its_own_steps_ends_by_its_count(make):
+    profiler, did = make[0](), make[1]
+    _go(profiler, 0, 100, 111)
+    # The global step, to which others have added.
+    profiler.end(220, {})
+    assert did == ["start", "stop", 11]
+
+
 @pytest.mark.parametrize(("start", "first"), [(0, 100), (50, 100), (95, 105), (500, 510)])
 def test_a_training_that_goes_on_warms_up_first(make, start, first):
     profiler, did = make[0](), make[1]
