@@ -9,6 +9,8 @@ from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.services.follow import LostError
 
+LOGIN = "gcloud auth application-default login; or name the file of a key in GOOGLE_APPLICATION_CREDENTIALS"
+
 _Told = TypeVar("_Told")
 
 
@@ -23,12 +25,18 @@ def asked(ask: Callable[[], _Told], refused: Callable[[Exception], TfxEstimatorE
     """
     import grpc
     from google.api_core import exceptions as of
-    from google.auth.exceptions import GoogleAuthError
+    from google.auth.exceptions import GoogleAuthError, RefreshError
 
+    # Credentials that have ended, which gRPC takes for a service that does not answer; others may be refreshed later.
+    ended = ("invalid_grant", "Reauthentication")
     refusals = (of.BadRequest, of.Unauthorized, of.Forbidden, of.NotFound, of.MethodNotImplemented)
     try:
         return ask()
     except (of.GoogleAPIError, GoogleAuthError, grpc.RpcError, OSError) as error:
+        if isinstance(error, (RefreshError, of.ServiceUnavailable)) and any(word in str(error) for word in ended):
+            wrong = refused(error)
+            wrong.todo = f"{LOGIN}; a job that was submitted goes on"
+            raise wrong from error
         # Google's library reports invalid credentials by a subclass of ValueError.
         if isinstance(error, (*refusals, TypeError, ValueError)):
             raise refused(error) from error

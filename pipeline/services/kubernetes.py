@@ -70,8 +70,8 @@ class Client:
                 _return_http_data_only=True,
                 _request_timeout=timeout,
             )
-            # It is read when it is asked for, and kept.
-            assert streams or response.data is not None
+            if not streams:
+                _ = response.data  # is read when it is asked for, and kept
             return response
 
         try:

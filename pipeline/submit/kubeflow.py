@@ -72,6 +72,7 @@ class Kubeflow:
         # Keeps the context's name, because the current context may change.
         self._context = None if endpoint else kubernetes.find_context(context, _SEEN_BY)[0]
         self._client = kubernetes.Client(self._connect, _wants_to_know)
+        self._has_answered = False
         prefix = "" if endpoint else _PROXY.format(self._namespace)
         self._api = f"{prefix}/apis/{'v1beta1' if self._is_first else 'v2beta1'}"
         self._runs = f"{self._api}/runs"
@@ -212,10 +213,13 @@ class Kubeflow:
 
         try:
             response = self._client.ask(method, path, query, body, timeout=_TIMEOUT)
-            # A page to sign in comes in place of JSON.
+            # A page to sign in comes in place of JSON; later it may as well be a proxy's, of a service that restarts.
             if "html" in (response.headers.get("Content-Type") or ""):
-                raise self._unknown("a page of HTML in place of JSON")
-            return json.loads(response.data or b"{}")
+                told = "a page of HTML in place of JSON"
+                raise LostError(told) if self._has_answered else self._unknown(told)
+            answer = json.loads(response.data or b"{}")
+            self._has_answered = True
+            return answer
         except ApiException as error:
             told = f"{error.status} {kubernetes.message(error)}"
             if _wants_to_know(error):

@@ -211,7 +211,10 @@ class TfJobs:
         names = [os.path.join(glob.escape(self._folder), f"{chief}.{uid[:8]}*.log") for uid in self._chiefs]
         for path in itertools.chain.from_iterable(sorted(glob.glob(name)) for name in names):
             with open(path, "rb") as file:
-                file.seek(seen := self._shown.get(path, 0))
+                seen = self._shown.get(path, 0)
+                # What another process had kept was shown, and set aside since.
+                seen = seen if os.path.getsize(path) >= seen else 0
+                file.seek(seen)
                 whole, mark, _ = file.read().rpartition(b"\n")
             self._shown[path] = seen + len(whole) + len(mark)
             found += whole.decode(errors="replace").splitlines()

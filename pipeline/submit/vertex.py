@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.text import first_line
-from tfx_estimator.pipeline.services import google
 from tfx_estimator.pipeline.services.follow import GOES_ON, Look, Started, failed
+from tfx_estimator.pipeline.services.google import LOGIN, asked
 
 if TYPE_CHECKING:
     from google.cloud.aiplatform_v1 import PipelineServiceClient
@@ -130,7 +130,7 @@ class Vertex:
         return True, created.name
 
     def _ask(self, ask: Callable[[], _Told]) -> _Told:
-        return google.asked(ask, self._refused)
+        return asked(ask, self._refused)
 
     def _refused(self, error: Exception) -> PipelineError:
         return PipelineError(
@@ -172,8 +172,7 @@ def connect(region: str) -> PipelineServiceClient:
         raise PipelineError(
             f"there are no credentials of Google Cloud: {first_line(error)}",
             expected="an account that this machine knows, and that is valid",
-            todo="gcloud auth application-default login; or name the file of a key in GOOGLE_APPLICATION_CREDENTIALS; "
-            "a job that was submitted goes on",
+            todo=f"{LOGIN}; a job that was submitted goes on",
         ) from error
     endpoint = {"api_endpoint": f"{region}-aiplatform.googleapis.com"}
     return PipelineServiceClient(credentials=credentials, client_options=endpoint)

@@ -96,6 +96,8 @@ class Following:
         self._name, self._uid = there["metadata"]["name"], there["metadata"]["uid"]
         self._title = f"{kube.namespace}/{self._name}"
         self.there, self.is_gone = there, False
+        # Whether this process ends it: its pods end by that, and none is started again.
+        self.is_cancelled = False
         replicas = there["spec"]["tfReplicaSpecs"].values()
         policies = {each["restartPolicy"] for each in replicas}
         policy = EXIT_CODE if EXIT_CODE in policies else "Never" if policies == {"Never"} else ""
@@ -125,7 +127,8 @@ class Following:
         notice = self._watching.next(seconds)
         if notice is not None:
             self.take(notice, with_log)
-        self.failures.settle()
+        if not self.is_cancelled:
+            self.failures.settle()
         return notice is not None
 
     def take(self, notice: Notice, with_log: bool = True) -> None:
@@ -146,6 +149,8 @@ class Following:
             failures = self.pods.take_all(notice.found, with_log)
         else:
             failures = [self.pods.take(notice.found, notice.event == DELETED, with_log)]
+        if self.is_cancelled:
+            return
         if self.all_run:
             self.failures.all_run()
         for failure in filter(None, failures):
@@ -202,6 +207,7 @@ class Following:
         # Only the operator's message tells them apart, in words that no name can contain; the reason is the same for
         # all failures.
         if condition and "specified deadline" in condition.get("message", ""):
+            self.end(LAST_WORDS_SECONDS)
             return TaskStalledError(
                 f"the TFJob {self._title} failed: {said}",
                 expected=f"its end within {self._run_policy.get('activeDeadlineSeconds')} s",

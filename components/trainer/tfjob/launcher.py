@@ -281,6 +281,7 @@ class Launcher:
         name = signal.Signals(number).name
         logger.info(f"{name}: deleting the TFJob; its pods write a checkpoint; a second one does not wait for them")
         deadline, deleted, refused = time.monotonic() + _GRACE_SECONDS, False, ""
+        job.is_cancelled = True
         # The TFJob is deleted after its pods, so its end is that of both.
         while time.monotonic() < deadline and not (job.is_gone or signals.again):
             if not deleted:

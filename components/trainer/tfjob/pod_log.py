@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 import os
 import re
 import threading
@@ -87,8 +88,9 @@ class PodLog:
         """Sets aside what another process has kept of this log, which comes again."""
         if not self._has_begun:
             self._has_begun = True
+            paths = (f"{self._path}.earlier-{number}" for number in itertools.count(1))
             with contextlib.suppress(FileNotFoundError):
-                os.rename(self._path, f"{self._path}.earlier")
+                os.rename(self._path, next(path for path in paths if not os.path.exists(path)))
 
 
 def _time(match: re.Match[bytes]) -> tuple[int, int]:

@@ -139,6 +139,10 @@ def read_spec(spec: Mapping[str, Any], runtime: Optional[Mapping[str, Any]]) -> 
         upstream = tuple(sorted({*told.get("dependentTasks", ()), *producers}))
         tasks[node] = Task(node, told, component, executors[component["executorLabel"]], upstream)
         _check(tasks[node])
+    for name in (whole["pipelineInfo"]["name"], *tasks):
+        # They name folders and logs.
+        if os.sep in name or name == os.pardir:
+            raise _wrong(f"the name of the pipeline, or of a task, is none: {one_line(name)}")
     declared = root.get("inputDefinitions", {}).get("parameters", {})
     kinds = {key: str(each.get("parameterType", "")) for key, each in declared.items()}
     values = {**{key: each.get("defaultValue") for key, each in declared.items()}, **config.get("parameterValues", {})}
@@ -171,6 +175,11 @@ def _check(task: Task) -> None:
     if len(task.executor) != 1 or not task.executor.keys() <= {*_EXECUTORS}:
         named = ", ".join(task.executor) or "nothing"
         raise _wrong(f"the task {task.name} has an executor that is not emulated here: {named}")
+    if task.container is not None and not task.container.get("command"):
+        raise _wrong(
+            f"the container of the task {task.name} has no command: that of its image is not known here",
+            "compile it with a command",
+        )
     for key, source in task.given("parameters").items():
         if "componentInputParameter" not in source and "constant" not in source.get("runtimeValue", {}):
             raise _wrong(f"the task {task.name} takes {one_line(key)} from another task, which is not emulated here")

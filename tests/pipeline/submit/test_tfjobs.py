@@ -352,6 +352,23 @@ def test_a_pod_that_had_recovered_is_not_the_reason(cluster, tmp_path, message, 
     assert ("before: the pod digits-worker-0 was killed by SIGKILL" in error.what) == of_limit
 
 
+def test_the_end_of_the_chiefs_log_is_shown_whatever_was_shown_of_it_before(cluster, tmp_path):
+    def log(*_: Any) -> Iterator[bytes]:
+        time.sleep(0.3)
+        yield b"2026-11-23T00:00:00Z the end\n"
+
+    cluster.log = log
+    jobs = service(cluster, tmp_path)
+    jobs.start(False)
+    # Of an earlier attach.
+    (tmp_path / "digits-chief-0.1.log").write_text("the beginning\n")
+    cluster.fail(143)
+    assert jobs.look("digits").lines == ("the beginning",)
+    cluster.end("Failed", DEADLINE)
+    look = jobs.look("digits")
+    assert (type(look.error), look.lines) == (errors.TaskStalledError, ("the end",))
+
+
 def kubeconfig(path: Path, current: str, **hosts: str) -> None:
     clusters = [{"name": name, "cluster": {"server": host}} for name, host in hosts.items()]
     contexts = [{"name": name, "context": {"cluster": name, "user": "me", "namespace": f"of-{name}"}} for name in hosts]

@@ -7,9 +7,13 @@ import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from google.api_core.exceptions import ServiceUnavailable
+from google.auth.exceptions import RefreshError
 from google.protobuf import json_format
 
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
@@ -135,6 +139,18 @@ def test_what_is_refused_is_not_tried_again():
         service.look(job)
     with pytest.raises(PipelineError, match="has not answered for"):
         follow.patiently(lambda: service.look(job), lambda line, warns: None, 0.05)
+
+
+def test_credentials_that_end_are_no_silence():
+    error = RefreshError("invalid_grant: Token has been expired or revoked.")
+    # gRPC makes one of it that is worth another try.
+    told = ServiceUnavailable(f"Getting metadata from plugin failed with error: {error}")
+    for each in (error, told, ServiceUnavailable("later")):
+        client = SimpleNamespace(get_pipeline_job=Mock(side_effect=each))
+        service = vertex.Vertex(client, "example-project", "europe-west4")  # type: ignore[arg-type]
+        with pytest.raises(LostError if "later" in str(each) else PipelineError) as caught:
+            service.look("digits-1")
+        assert "later" in str(each) or "gcloud auth application-default login" in caught.value.todo
 
 
 def test_a_mistake_of_ours_is_not_taken_for_a_service_that_does_not_answer():
@@ -321,7 +337,11 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
         (["--attach", "nowhere"], "no job that was submitted: No such file"),
         (["--cancel", "digits.yaml"], "no job that was submitted"),
         (["--attach", "a b", "--target", "vertex"], "to end it: tfx-estimator submit --cancel 'a b'"),
-        (["digits", "--cancel", "a"], "without SOURCE"),
+        (["digits", "--cancel", "a"], "no use for SOURCE"),
+        (["--cancel", "a", "--dry-run", "--follow", "--yes"], "no use for --dry-run, --follow\n"),
+        (["--attach", "a", "--follow", "--set", "name=b", "--runs", "b"], "no use for --set, --runs\n"),
+        (["digits", "--target", "kubeflow", "--endpoint", "https://a", "--namespace", "b"], "asks no cluster"),
+        (["digits", "--target", "kubeflow", "--endpoint", "https://a", "--context", "b"], "asks no cluster"),
         (["--attach", "a", "--cancel", "a"], "to follow it: tfx-estimator submit --attach a;"),
         (["digits"], "where to, is not said"),
         (["digits", "--target", "vertex", "--yes", "--endpoint", "https://a"], "has no --endpoint"),

@@ -259,8 +259,8 @@ def test_pods_that_give_up_waiting_for_one_that_has_no_node_yet_are_no_restarts(
     assert len(operator.started) == 6
 
 
-def test_a_signal_deletes_the_job(server, tmp_path):
-    stops = shell(f"trap 'touch {tmp_path}/asked; exit 143' TERM; while :; do sleep 0.1; done")
+def test_a_signal_deletes_the_job(server, tmp_path, caplog):
+    stops = shell(f"trap 'touch {tmp_path}/asked; exit 137' TERM; while :; do sleep 0.1; done")
     with Operator(server, tmp_path / "pods", lambda *_: stops):
 
         def end() -> None:
@@ -278,6 +278,7 @@ def test_a_signal_deletes_the_job(server, tmp_path):
         assert caught.value.exit_code == 143
         assert not Kube().jobs()["items"]
     assert (tmp_path / "asked").exists()
+    assert "started again" not in caplog.text
 
 
 def _wait_for_pods(folder: Path, logs: str, count: int = 1) -> None:

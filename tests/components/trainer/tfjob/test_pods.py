@@ -170,11 +170,13 @@ def test_a_connection_that_has_died_keeps_no_last_words(tmp_path):
 def test_what_another_process_has_kept_of_a_log_is_set_aside(tmp_path):
     # Of one that was rotated since.
     (tmp_path / "mine-worker-1.1.log").write_text("line 0\nline 1\nlin")
+    (tmp_path / "mine-worker-1.1.log.earlier-1").write_text("line 0\n")
     found = Pods(Logs([printed(1, 2)]), str(tmp_path))  # type: ignore[arg-type]
     found.take(pod("Succeeded", state=ended(0)))
     found.end(30)
     assert (tmp_path / "mine-worker-1.1.log").read_text() == "line 1\nline 2\n"
-    assert (tmp_path / "mine-worker-1.1.log.earlier").read_text() == "line 0\nline 1\nlin"
+    assert (tmp_path / "mine-worker-1.1.log.earlier-2").read_text() == "line 0\nline 1\nlin"
+    assert (tmp_path / "mine-worker-1.1.log.earlier-1").read_text() == "line 0\n"
 
 
 def test_pods_say_what_they_wait_for(pods):

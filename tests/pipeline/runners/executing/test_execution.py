@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
+import operator
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -442,6 +445,14 @@ def _of_no_type(whole: dict[str, Any]) -> dict[str, Any]:
     return whole
 
 
+def _with(*place: str, value: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def change(whole: dict[str, Any]) -> dict[str, Any]:
+        functools.reduce(operator.getitem, place[:-1], whole["pipelineSpec"])[place[-1]] = value
+        return whole
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -452,10 +463,15 @@ def _of_no_type(whole: dict[str, Any]) -> dict[str, Any]:
         (_conditional, "the task First has a triggerPolicy"),
         (_of_another_task, "the task First takes greeting from another task"),
         (_of_no_type, "PipelineSpec does not keep to its schema"),
+        (_with("pipelineInfo", "name", value="../../escaped"), "is none: ../../escaped"),
+        (_with("root", "dag", "tasks", "Last", "dependentTasks", value=["Nobody"]), "KeyError: 'Nobody'"),
+        (_with("root", "dag", "tasks", value={}), "KeyError: 'tasks'"),
+        (_with("deploymentSpec", "executors", "Last", "container", "command", value=[]), "Last has no command"),
     ],
 )
 def test_what_is_no_compiled_pipeline_is_refused(compiled, capsys, change, said):
     compiled.step("First")
+    compiled.step("Last", first="First")
     file = Path(compiled.write())
     file.write_text(json.dumps(change(json.loads(file.read_text()))))
     assert main(["execute", str(file), "--root", str(compiled.folder / "root")]) == 2
