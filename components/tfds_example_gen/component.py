@@ -14,7 +14,7 @@ from tfx_estimator.components.tfds_example_gen import executor, parameters
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.paths import NOT_REPLACED, find_variables, resolve_paths
+from tfx_estimator.pipeline.config.paths import find_unresolved, resolve_paths
 from tfx_estimator.pipeline.config.problems import Problem
 
 _SECTION = "data"
@@ -102,8 +102,8 @@ def read_data(given: Union[Mapping[str, Any], DataSection]) -> DataSection:
 def _resolve(values: dict[str, Any]) -> dict[str, Any]:
     whole = {_SECTION: values}
     problems = [
-        Problem(".".join(path), NOT_REPLACED, "a path, or an address", "write the path itself", value=value)
-        for path, value in find_variables(whole)
+        Problem(".".join(path), what, "a path, or an address", "write the path itself", value=value)
+        for path, value, what in find_unresolved(whole)
     ]
     if problems:
         raise _ARGUMENT.refusal(problems)

@@ -17,6 +17,8 @@ _OF_A_SERVICE = re.compile(
     rf"{_NAMES}|(access|api|auth|bearer|github|gitlab|hf|hub|huggingface|oauth|refresh|wandb)[_-]?tokens?$",
     re.IGNORECASE,
 )
+# What looks like a key itself, such as ghp_8Hw4Zc1Lq9Vt5Xe2.
+_RANDOM = re.compile(r"(?=[A-Za-z]*\d)[A-Za-z0-9]{16}")
 # The ends of names whose value is the path of a file, such as a mounted Secret.
 _OF_A_FILE = re.compile(r"[_-](paths?|files?|file_?names?|dirs?|director(y|ies)|folders?)$", re.IGNORECASE)
 _HIDDEN = "…"
@@ -37,8 +39,10 @@ def is_credential(name: str, value: str, deploy: DeploySection, called: re.Patte
 
 def check_credentials(declaration: Declaration, deploy: DeploySection) -> Iterator[Problem]:
     """Finds credentials in what a compiled file holds."""
-    entries = _texts(("trainer", "params"), declaration.trainer.params)
-    found = {".".join(path): "" for path, value in entries if is_credential(path[-1], value, deploy, _OF_A_SERVICE)}
+    found = {}
+    for path, value in _texts(("trainer", "params"), declaration.trainer.params):
+        if is_credential(path[-1], value, deploy, _CREDENTIAL if _RANDOM.search(value) else _OF_A_SERVICE):
+            found[".".join(path)] = ""
     found |= {f"deploy.env.{name}": "" for name, value in deploy.env.items() if is_credential(name, value, deploy)}
     options = declaration.beam.options
     for option, shown in zip(options, shown_options(options)):
@@ -46,7 +50,7 @@ def check_credentials(declaration: Declaration, deploy: DeploySection) -> Iterat
             found["beam.options"] = shown
     for path, shown in found.items():
         todo = "remove it, and read it from a file of deploy.secrets; or if it is no credential, rename it"
-        what = "it would stand in the compiled file, for all to read"
+        what = "it would stand in the compiled file, or the TFJob, for all to read"
         yield Problem(path, what, "deploy.service_account, or a Secret's file", todo, value=shown)
 
 

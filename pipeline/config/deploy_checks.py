@@ -64,6 +64,8 @@ def check_deploy(declaration: Declaration, target: str) -> Iterator[Problem]:
     yield from _machines(declaration, deploy, target)
     yield from _tfjob(declaration, deploy, target)
     yield from check_gpus(declaration, target)
+    if target or deploy.tfjob.train:
+        yield from check_credentials(declaration, deploy)
     if not target:
         return
     wanted = {"image": _AN_IMAGE}
@@ -74,7 +76,6 @@ def check_deploy(declaration: Declaration, target: str) -> Iterator[Problem]:
             yield Problem(f"deploy.{key}", f"the target {target} needs it", expected, f"name it: deploy.{key}")
     yield from _root(deploy, target, alone=declaration.trainer.distribution.pods == {"chief": 1})
     yield from _places(declaration, deploy, target)
-    yield from check_credentials(declaration, deploy)
     yield from _not_there(deploy, target)
 
 

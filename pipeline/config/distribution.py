@@ -17,6 +17,7 @@ from tfx_estimator.pipeline.config.strategies import TRAITS, AnyStrategy, Strate
 
 _DEFAULT_WORKERS = 2
 _MAX_DEVICES = 64
+_CHOSEN_SCHEMA: dict[str, Any] = {"minimum": 1, "maximum": _MAX_DEVICES, "minItems": 1, "uniqueItems": True}
 # Seconds between two evaluations: of an evaluator, which has nothing else to do; and of a process that trains as well,
 # the default of tf.estimator.EvalSpec.
 _EVALUATORS_PACE, _OWN_PACE = 1, 600
@@ -26,15 +27,15 @@ class Devices(Section):
     """Which devices of a kind a strategy uses; logical devices if a CPU is split."""
 
     cpu: Optional[Union[int, tuple[int, ...]]] = Field(
-        default=None, description="how many logical CPUs; or, from 0, which ones of them: [0, 2]"
+        default=None, description="how many logical CPUs; or, from 0, which ones of them: [0, 2]", **_CHOSEN_SCHEMA
     )
     gpu: Optional[Union[int, tuple[int, ...]]] = Field(
-        default=None, description="how many GPUs, from the first; or, from 0, which: [1, 3]"
+        default=None, description="how many GPUs, from the first; or, from 0, which: [1, 3]", **_CHOSEN_SCHEMA
     )
 
     @validator("cpu", "gpu")
     def _chosen(cls, value: Any) -> Any:  # noqa: N805
-        indices = range(value) if isinstance(value, int) else value
+        indices = range(min(value, _MAX_DEVICES + 1)) if isinstance(value, int) else value
         if value is not None and (
             not indices or len(set(indices)) < len(indices) or {*indices} - {*range(_MAX_DEVICES)}
         ):

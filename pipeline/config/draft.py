@@ -13,13 +13,13 @@ from tfx_estimator.pipeline.config import short_forms
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.explain import explain, find_field
-from tfx_estimator.pipeline.config.paths import NOT_REPLACED, current_folder, find_variables, resolve_paths
+from tfx_estimator.pipeline.config.paths import current_folder, find_unresolved, resolve_paths
 from tfx_estimator.pipeline.config.problems import OVERRIDE, Problem
 from tfx_estimator.pipeline.config.put_values import put
 from tfx_estimator.pipeline.config.read import SourceText
 from tfx_estimator.pipeline.config.tune import RANGES
 from tfx_estimator.pipeline.config.tune_checks import check_tune
-from tfx_estimator.pipeline.config.yaml_text import Path, read_yaml
+from tfx_estimator.pipeline.config.yaml_text import MAX_DEPTH, Path, read_yaml
 
 DEFAULT = "default"
 _FORM = "`key.path=value`, the value as YAML: trainer.train_steps=500"
@@ -68,6 +68,8 @@ class Draft:
             self.problems.append(Problem("", "the override has no `=`", _FORM, todo, where))
         elif not all(path):
             self.problems.append(Problem("", "the override's key has an empty part", _FORM, "name a key", where))
+        elif len(path) > MAX_DEPTH:
+            self.problems.append(Problem("", "the override's key has too many parts", _FORM, "name a key", where))
         elif document.problems:
             todo = f"quote the value for YAML, and the whole for the shell: {OVERRIDE}'{key}=\"...\"'"
             self.problems.append(Problem(".".join(path), document.problems[0].what, "a YAML value", todo, where))
@@ -80,10 +82,10 @@ class Draft:
 
     def resolve_paths(self) -> set[Path]:
         """Makes paths absolute; returns those that changed."""
-        for path, value in find_variables(self.values):
+        for path, value, what in find_unresolved(self.values):
             key = ".".join(path)
             todo = f'write the value itself, or let your shell put it in: --set "{key}=$NAME"'
-            self.problems.append(Problem(key, NOT_REPLACED, "no variable", todo, self.where(path), value))
+            self.problems.append(Problem(key, what, "no name that a shell replaces", todo, self.where(path), value))
         bases = {path: self.text.folder for path in self.text.document.lines if not self._override_of(path)}
         return resolve_paths(self.values, bases)
 

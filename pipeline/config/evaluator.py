@@ -124,7 +124,7 @@ class Metric(Section):
     )
     options: dict[str, Any] = Field(default={}, description="its arguments; `name` is what the results call it")
     binarize: Optional[Union[Literal["all"], tuple[Union[StrictInt, StrictStr], ...]]] = Field(
-        default=None, description="for each of these classes, by label or name, against the others; or all"
+        default=None, description="for each of these classes, by label or name, against the others; or all", minItems=1
     )
     top_k: tuple[conint(ge=1, le=100_000), ...] = Field(  # type: ignore[valid-type]
         default=(), description="with the k highest scores as predictions, for each k"

@@ -26,6 +26,8 @@ def check_evaluator(declaration: Declaration) -> Iterator[Problem]:
         path = f"evaluator.metrics.{index}"
         yield from _slices(f"{path}.slices", metric.slices, known, held=True)
         yield from _thresholds(path, metric)
+        if metric.binarize == ():
+            yield Problem(f"{path}.binarize", "it names no class", "[class, class], or all", "name some, or remove it")
 
 
 def _slices(path: str, items: Sequence[Any], known: Sequence[str], held: bool = False) -> Iterator[Problem]:

@@ -28,7 +28,7 @@ _GLOB_CHARACTERS = "*?["
 OTHER_STORE = "of all object stores, TensorFlow reads and writes only Cloud Storage by itself"
 # The expectation for a path of a pipeline that runs on other machines.
 OF_THIS_MACHINE = "this is a place of this machine, and the steps run elsewhere"
-NOT_REPLACED = "variables of the environment are not replaced"
+_NOT_REPLACED = "variables of the environment are not replaced"
 _VARIABLE = re.compile(r"\$\w+(/|$)")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -63,16 +63,18 @@ def reject_store(address: str) -> str:
     return "" if address.startswith("gs://") else OTHER_STORE
 
 
-def find_variables(values: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Finds texts that other tools and shells replace, and this one would take for names: `${DAY}`, `$HOME/data`.
+def find_unresolved(values: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
+    """Finds texts that this tool would take for names: `${DAY}`, `$HOME/data`, which others replace, `~nobody/data`.
 
     Yields:
-        The path in the declaration, and the text.
+        The path in the declaration, the text, and what is wrong with it.
     """
     places = {path for path, _ in _sections(values)}
     for path, text in _texts(values):
         if "${" in text or (path in places and _VARIABLE.match(text)):
-            yield path, text
+            yield path, text, _NOT_REPLACED
+        elif path in places and os.path.expanduser(text).startswith("~"):
+            yield path, text, f"there is no user {text[1:].partition(os.sep)[0]!r}"
 
 
 def _texts(values: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:

@@ -16,7 +16,7 @@ EXAMPLES = "a TFDS split expression such as train, train[:90%], train[10000:], t
 
 # The end of a split, for each unit in which positions are compared.
 _ENDS = {"%": 100.0, "": math.inf}
-_BOUND = r"-?\d[\d_]*(?:(?:\.\d+)?%|shard)?"
+_BOUND = r"-?\d+(?:_\d+)*(?:(?:\.\d+)?%|shard)?"
 _PART = re.compile(rf"(?P<name>[\w-]+)(?:\[(?:(?P<low>{_BOUND})?:(?P<high>{_BOUND})?|-?\d+shard)\])?")
 
 
@@ -26,6 +26,8 @@ def reject_split(expression: str) -> str:
         part = _read(text)
         if part is None:
             return f"{text!r} is no split expression" if text else "a part of the expression is empty"
+        if part.is_mixed:
+            return f"{text}: one end is in percent, and the other is not"
         if part.unit == "%" and not 0 <= part.low <= part.high <= 100:
             return f"{text} is empty, or goes beyond 100%"
         if part.unit is not None and part.low >= part.high:
@@ -76,6 +78,8 @@ class _Part:
     unit: Optional[str]
     low: float
     high: float
+    # TFDS reads both ends as percent, without a word.
+    is_mixed: bool = False
 
     def is_all_of(self, name: str) -> bool:
         whole = self.unit is not None and (self.low, self.high) == (0, _ENDS[self.unit])
@@ -91,7 +95,7 @@ def _read(text: str) -> Optional[_Part]:
     unit = "%" if "%" in (high or low) else ""
     mixed = high != "" and low.strip("0%_.") != "" and low.endswith("%") != high.endswith("%")
     if "shard" in text or mixed or ("-" in low + high and not unit):
-        return _Part(text, found["name"], None, math.nan, math.nan)
+        return _Part(text, found["name"], None, math.nan, math.nan, mixed)
     bounds = float(low.rstrip("%")), float(high.rstrip("%") or _ENDS[unit])
     # Negative percentages count from the end.
     start, stop = (value + _ENDS[unit] if value < 0 else value for value in bounds)

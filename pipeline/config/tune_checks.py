@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.config.best import METRICS
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.explain import explain
+from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.put_values import SECTION, put
 from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, RANGES, Range
@@ -33,13 +33,15 @@ from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functio
 _VARY = "compare it: `tfx-estimator compare FILE --vary {name}=VALUE,VALUE`"
 _BEFORE = "it is at work before the Tuner, which trains on what it made"
 _AFTER = "it judges or moves a model that is trained already"
+_RUNS = "it decides how the pipeline runs, and no model", "remove it"
 # Section, or key -> why a Tuner does not vary it, and what to do.
 _NOT_VARIED: dict[str, tuple[str, str]] = {
     "data": (_BEFORE, _VARY),
     "transform": (_BEFORE, _VARY),
     "evaluator": (_AFTER, "remove it"),
     "pusher": (_AFTER, "remove it"),
-    "beam": ("it decides how the pipeline runs, and no model", "remove it"),
+    "beam": _RUNS,
+    "deploy": _RUNS,
     "name": ("it is the pipeline's name", "remove it"),
     "tune": ("it is the tuning's own", "remove it"),
     "trainer.path": ("each way of training is a Trainer of its own", _VARY),
@@ -87,6 +89,10 @@ def _name(declaration: Declaration, name: str, search_paths: Sequence[str]) -> O
     for part, (why, todo) in _NOT_VARIED.items():
         if f"{name}.".startswith(f"{part}."):
             return Problem(path, f"a Tuner cannot vary it: {why}", EXPECTED, todo.format(name=name))
+    keys = tuple(name.split("."))
+    fields = (find_field(keys[:depth]) for depth in range(1, len(keys) + 1))
+    if any(field is not None and field.field_info.extra.get("operational") for field in fields):
+        return Problem(path, "it decides how training runs, and no model", EXPECTED, "remove it")
     assert declaration.tune is not None
     if inside := next((other for other in declaration.tune.ranges if other.startswith(f"{name}.")), None):
         # Which of both is put in first would decide what is tried.

@@ -64,6 +64,8 @@ def check_range(name: str, each: Range) -> Optional[Problem]:
     log = each.sampling == "log"
     if log and each.min <= 0:
         return wrong("a logarithm has no such values", "min above 0, or sampling: linear")
+    if log and each.step is not None and math.isinf(each.max / each.min):
+        return wrong("it is too wide for its steps to be counted", "less, or no step")
     if each.step is not None and (each.step <= (1 if log else 0) or count_steps(each) < 1):
         least = "a step above 1, by which values are multiplied" if log else "a step above 0"
         widest = each.max / each.min if log else each.max - each.min

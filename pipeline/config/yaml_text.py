@@ -15,8 +15,10 @@ Path = tuple[str, ...]
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
+# A text has no more values than characters. More, in one that is not short, would be an attack by aliases of aliases.
+_MAX_VALUES = 10_000
 # Far below Python's own limit of recursion.
-_MAX_DEPTH = 50
+MAX_DEPTH = 50
 # So say later libyamls, of what they did not read to its end.
 _TOO_DEEP = "exceeded maximum nesting depth"
 _MAX_DIGITS = 40
@@ -32,6 +34,17 @@ class _Loader(yaml.CSafeLoader):
     """Reads no dates, no base 60 and no leading-zero octals: they would be surprises."""
 
     yaml_implicit_resolvers: dict[str, list] = {}
+    _depth = 0
+
+    def descend_resolver(self, parent: Any, index: Any) -> None:
+        """Called for each node: that in C would crash where it is too deep."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH + 1:
+            raise RecursionError
+
+    def ascend_resolver(self) -> None:
+        """Called where a node ends."""
+        self._depth -= 1
 
 
 class _Dumper(yaml.SafeDumper):
@@ -78,7 +91,7 @@ def read_yaml(text: str, source: str) -> Document:
     Returns:
         The document; where it has problems, as much of it as could be read.
     """
-    reader = _Reader(source)
+    reader = _Reader(source, max(len(text), _MAX_VALUES))
     if found := yaml.reader.Reader.NON_PRINTABLE.search(text):
         # YAML's line breaks are those of `splitlines`.
         line = len(f"{text[: found.start()]}|".splitlines())
@@ -119,9 +132,10 @@ def inline(value: Any) -> str:
 
 
 class _Reader:
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, most: int) -> None:
         self.source = source
         self.document = Document()
+        self._left = most
 
     def refuse(self, path: Path, line: int, what: str, expected: str = "", todo: str = "", value: str = "") -> None:
         """Notes a problem."""
@@ -132,7 +146,8 @@ class _Reader:
         """Returns the value of a node, and notes its line."""
         line = node.start_mark.line + 1
         self.document.lines.setdefault(path, line)
-        if len(path) > _MAX_DEPTH:
+        self._left -= 1
+        if self._left < 0 or len(path) > MAX_DEPTH:
             raise RecursionError
         kind = node.tag.removeprefix(_TAG)
         if isinstance(node, yaml.MappingNode) and kind == "map":
@@ -157,10 +172,12 @@ class _Reader:
                 self.refuse((*path, key), line, what, "each key once", "keep one")
             else:
                 seen[key] = line
-        # What `<<` merges comes before own keys, of which the last word is.
+        # What `<<` merges comes before own keys, of which the last word is. An alias is the same node, and holds each
+        # key once from here on.
         _MERGING.flatten_mapping(node)
-        for key, (key_node, value_node) in {each[0].value: each for each in node.value if _is_text(each[0])}.items():
-            inner = (*path, key)
+        node.value = list({each[0].value: each for each in node.value if _is_text(each[0])}.values())
+        for key_node, value_node in node.value:
+            key, inner = key_node.value, (*path, key_node.value)
             self.document.lines[inner] = key_node.start_mark.line + 1
             yield key, self.read(value_node, inner)
 

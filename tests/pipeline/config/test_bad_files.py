@@ -26,7 +26,9 @@ TEXTS = [
     ("name: *nobody\n", ["undefined alias"]),
     ("a: &a [*a]\n", ["contains itself"]),
     ("a: &a {<<: [*a]}\n", ["unknown key `a`"]),
-    ("[" * 300, ["mine.yaml:"]),
+    ("[" * 50_000, ["nested too deeply"]),
+    # Each row holds the one before it twenty times.
+    ("- &a0 x\n" + "".join(f"- &a{row + 1} [{', '.join([f'*a{row}'] * 20)}]\n" for row in range(12)), ["mine.yaml:1"]),
     ("name: é\nb:\n  \x01\n", ["mine.yaml:3\n", r"the character '\x01' is not allowed"]),
     ("yes: 1\n", ["the key 'yes' is no text", 'put it in quotes: "yes"']),
     ("name: !!python/object/apply:os.system ['touch pwned']\n", ["YAML tag '!!python/object/apply:os.system'", "name"]),

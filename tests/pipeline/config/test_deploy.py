@@ -122,6 +122,7 @@ REFUSED = [
     ("vertex", "trainer.params={wandb_api_key: abc}", "trainer.params.wandb_api_key", _HIDDEN),
     ("kubeflow", "trainer.params={wandb: {api_key: abc}}", "trainer.params.wandb.api_key", _HIDDEN),
     ("vertex", "trainer.params={users: [{hf_token: abc}]}", "trainer.params.users.hf_token", _HIDDEN),
+    ("vertex", "trainer.params={my_token: ghp_8Hw4Zc1Lq9Vt5Xe2}", "trainer.params.my_token", _HIDDEN),
     ("tfjob", "deploy.tfjob.clean_pod_policy=None", "deploy.tfjob.clean_pod_policy", "never end by themselves"),
     ("tfjob", _LONE, "trainer.distribution.evaluator", "not seen by it"),
     ("tfjob", "tune={ranges: {trainer.seed: [1, 2]}}", "tune", "no trials"),
@@ -140,6 +141,7 @@ _BUCKET = "deploy.pipeline_root=gs://a-bucket/pipelines"
     ("target", "override", "place", "said"),
     [
         ("", "deploy.image=null", "deploy.image", "pods of the TFJob need it"),
+        ("", "deploy.env.API_TOKEN=abc", "deploy.env.API_TOKEN", _HIDDEN),
         ("", "deploy.volumes=[]", "deploy.volumes", "no volume has it"),
         ("kubeflow", "deploy.volumes=[]", "deploy.volumes", "no volume has it"),
         ("kubeflow", _BUCKET, "deploy.pipeline_root", "share the training's"),
@@ -309,6 +311,7 @@ def test_a_networks_own_tokens_are_no_credentials(tmp_path, monkeypatch):
         "pool_token": "mean",
         "token_vocabulary": "gs://a-bucket/vocabulary-32000.txt",
         "special_tokens": ["<pad>", "[CLS]", "end of text, as it is written"],
+        "token_model": "bert-base-uncased-v2",
         "max_tokens": 512,
         "api_key_file": "/opt/keys/1234567890",
         "hf_token": "/secrets/key/hf",

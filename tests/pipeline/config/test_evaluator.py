@@ -69,6 +69,7 @@ def test_editors_know_both_forms():
 WRONG = {
     "{name: Recall, top_k: [0]}": ["out of range"],
     "{name: Recall, aggregate: mean}": ["unknown value", "one of micro, macro, weighted_macro"],
+    "{name: Recall, binarize: []}": ["it names no class"],
     "{name: Recall, threshold: {}}": ["it has no limit", "add lower: VALUE"],
     "{name: Recall, threshold: {lower: 2, upper: 1}}": ["no value is at least lower and at most upper"],
     "{name: Recall, change_threshold: {}}": ["absolute, relative, or both"],

@@ -60,6 +60,7 @@ def test_the_nearest_value_or_key_is_named(problems, good, distribution, meant):
         ("{train: {devices: true}}", "true/false is no section"),
         ("{train: {devices: 2.0}}", "a fraction is no section"),
         ("{train: {strategy: mirrored, devices: 65}}", "no number from 1 to 64"),
+        ("{train: {strategy: mirrored, devices: 10000000000}}", "no number from 1 to 64"),
         ("{train: {devices: {cpu: 0}}}", "no number from 1 to 64"),
         ("{train: {strategy: multi_worker_mirrored, workers: 65}}", "at most 64"),
         ("{train: {strategy: multi_worker_mirrored, workers: two}}", "text is no number"),

@@ -147,6 +147,13 @@ def test_anchors_and_merges(write, good):
     assert distribution.eval.devices.cpu == 4
 
 
+def test_what_merges_another_mapping_may_be_an_alias_again(write, good):
+    devices = "    train: &both {<<: {devices: {cpu: 2}, strategy: one_device}, strategy: mirrored}\n"
+    write(good + "  distribution:\n" + devices + "    eval: *both\n")
+    distribution = load("mine.yaml").declaration.trainer.distribution
+    assert distribution.train.strategy == distribution.eval.strategy == "mirrored"
+
+
 def test_a_merge_after_keys_of_ones_own_leaves_them_their_lines(write, good):
     devices = "    train: &both {strategy: mirrored, devices: {cpu: 2}}\n"
     write(good + "  distribution:\n" + devices + "    eval:\n      devices: {cpu: 4}\n      <<: *both\n")

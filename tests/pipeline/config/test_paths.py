@@ -86,6 +86,7 @@ def test_a_push_destination_is_checked(folders, refuse, good, destination, reaso
         ("s3://bucket/x.csv", "TensorFlow reads and writes only Cloud Storage"),
         ("https://x/y", "reads and writes only Cloud Storage"),
         ("$HOME/x", "variables of the environment are not replaced"),
+        ("~nosuchuser/x", "there is no user 'nosuchuser'"),
         ("${X}/y", "variables of the environment are not replaced"),
     ],
 )
