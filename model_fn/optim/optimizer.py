@@ -84,6 +84,14 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
             for slot, (shape, value) in self._slots_of(variable).items():
                 self.add_slot(variable, slot, tf.keras.initializers.Constant(value), shape)
 
+    def add_slot(self, var: tf.Variable, *args: Any, **kwargs: Any) -> tf.Variable:
+        """Lists a slot of several replicas once in a graph: each part of it would be saved as well."""
+        slot = super().add_slot(var, *args, **kwargs)
+        if isinstance(slot, tf.distribute.DistributedValues) and not tf.compat.v1.executing_eagerly_outside_functions():
+            listed = tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
+            listed[:] = [each for each in listed if not any(each is part for part in getattr(slot, "values", ()))]
+        return slot
+
     def _slots_of(self, variable: tf.Variable) -> dict[str, tuple[Shape, float]]:
         return self._rule.slots(self._options, tuple(variable.shape.as_list()))
 

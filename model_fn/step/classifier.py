@@ -151,7 +151,8 @@ def _train(
     def train(features: dict[str, tf.Tensor], labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, Any]:
         computed = step.compute(features, labels)
         require_trainable(model)
-        with tf.control_dependencies(computed.updates):
+        # The rate is that of this step: it is read before the global step goes on.
+        with tf.control_dependencies([*computed.updates, *([] if step.is_compiled_whole else [rate])]):
             applied = optimizer.apply_gradients(step.pairs(computed))
         # A function, which is compiled, does its updates by itself.
         return computed.loss, computed.hits, [] if step.is_compiled_whole else applied

@@ -97,9 +97,10 @@ class Step:
             labels: int64, [batch].
         """
         network, whole = self.network, Part(features, labels)
-        # Those of the placeholder that a functional network was made of, which nobody feeds; one that is not built has
-        # none, and may have losses of weights that are not there yet.
-        seen = list(network.losses) if network.built else []
+        # An Estimator's graph lists those of each call, and those of the placeholder that a functional network was made
+        # of, which nobody feeds; a network that is not built has none, and may have losses of weights yet to come.
+        in_graph = not tf.compat.v1.executing_eagerly_outside_functions()
+        seen = list(network.losses) if in_graph and network.built else []
         # Made before what is looked through for assignments.
         _ = self.optimizer.iterations
         with all_done() as begin:
@@ -123,7 +124,6 @@ class Step:
         with tf.GradientTape() if tf.executing_eagerly() else contextlib.nullcontext() as tape:
             with dropout_keys(told_apart(part.features), self.seed, self.optimizer.iterations):
                 logits = self.call(part.features)
-            # In an Estimator's graph Keras lists those of each call.
             own = [each for each in network.losses if not any(each is other for other in seen)]
             seen += own
             loss = self.objective.loss(part, logits, own, network.trainable_variables)

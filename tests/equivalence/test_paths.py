@@ -62,6 +62,8 @@ def assert_equal(estimator: Trained, keras: Trained, loss: float, weights: float
 
 def without_scope(trained: Trained) -> dict[str, np.ndarray]:
     """The weights and the step of an Estimator's checkpoint, by the names that Keras has for them."""
+    # Whatever is kept of a weight is there once, for as many replicas as go on.
+    assert not [name for name in trained.weights if "/replica_" in name]
     values = {name: value for name, value in trained.weights.items() if name.partition("/")[0] not in OPTIMIZERS}
     return {RENAMED.get(name, name.partition("/")[2]): value for name, value in values.items()}
 
