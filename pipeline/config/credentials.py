@@ -40,9 +40,9 @@ def is_credential(name: str, value: str, deploy: DeploySection, called: re.Patte
 def check_credentials(declaration: Declaration, deploy: DeploySection) -> Iterator[Problem]:
     """Finds credentials in what a compiled file holds."""
     found = {}
-    for path, value in _texts(("trainer", "params"), declaration.trainer.params):
-        if is_credential(path[-1], value, deploy, _CREDENTIAL if _RANDOM.search(value) else _OF_A_SERVICE):
-            found[".".join(path)] = ""
+    for keys, value in _texts(("trainer", "params"), declaration.trainer.params):
+        if is_credential(keys[-1], value, deploy, _CREDENTIAL if _RANDOM.search(value) else _OF_A_SERVICE):
+            found[".".join(keys)] = ""
     found |= {f"deploy.env.{name}": "" for name, value in deploy.env.items() if is_credential(name, value, deploy)}
     options = declaration.beam.options
     for option, shown in zip(options, shown_options(options)):

@@ -17,21 +17,22 @@ from tfx_estimator.pipeline.config.strategies import TRAITS, AnyStrategy, Strate
 
 _DEFAULT_WORKERS = 2
 _MAX_DEVICES = 64
-_CHOSEN_SCHEMA: dict[str, Any] = {"minimum": 1, "maximum": _MAX_DEVICES, "minItems": 1, "uniqueItems": True}
 # Seconds between two evaluations: of an evaluator, which has nothing else to do; and of a process that trains as well,
 # the default of tf.estimator.EvalSpec.
 _EVALUATORS_PACE, _OWN_PACE = 1, 600
 
 
+def _of_a_kind(description: str) -> Any:
+    # Editors are told the limits of a number, and of a list.
+    limits: dict[str, Any] = {"minimum": 1, "maximum": _MAX_DEVICES, "minItems": 1, "uniqueItems": True}
+    return Field(default=None, description=description, **limits)
+
+
 class Devices(Section):
     """Which devices of a kind a strategy uses; logical devices if a CPU is split."""
 
-    cpu: Optional[Union[int, tuple[int, ...]]] = Field(
-        default=None, description="how many logical CPUs; or, from 0, which ones of them: [0, 2]", **_CHOSEN_SCHEMA
-    )
-    gpu: Optional[Union[int, tuple[int, ...]]] = Field(
-        default=None, description="how many GPUs, from the first; or, from 0, which: [1, 3]", **_CHOSEN_SCHEMA
-    )
+    cpu: Optional[Union[int, tuple[int, ...]]] = _of_a_kind("how many logical CPUs; or, from 0, which of them: [0, 2]")
+    gpu: Optional[Union[int, tuple[int, ...]]] = _of_a_kind("how many GPUs, from the first; or, from 0, which: [1, 3]")
 
     @validator("cpu", "gpu")
     def _chosen(cls, value: Any) -> Any:  # noqa: N805
