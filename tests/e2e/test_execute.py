@@ -117,7 +117,7 @@ def test_digits_executed_from_the_compiled_file_is_the_local_run(digits_run, tmp
     job = "projects/a/locations/b/pipelineJobs/c"
     with PipelineService(["PIPELINE_STATE_SUCCEEDED"], details=details) as service:
         service.jobs[job] = PipelineJob(name=job)
-        monkeypatch.setattr(vertex, "connect", lambda region: (service.client(region), None))
+        monkeypatch.setattr(vertex, "connect", service.client)
         capfd.readouterr()
         assert main(["submit", "--attach", job]) == 0
         shown = capfd.readouterr().out

@@ -7,8 +7,6 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Optional
 
-from tfx.types import artifact_utils
-
 from tfx_estimator.components.trainer.cluster.gpus import allotted_gpus
 from tfx_estimator.components.trainer.cluster.ports import free_ports
 from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
@@ -179,6 +177,9 @@ def _shares(tasks: int) -> list[tuple[tuple[int, ...], Optional[int]]]:
 @contextlib.contextmanager
 def cluster_network(job: Job, distribution: Distribution) -> Iterator[tuple[int, ...]]:
     """Makes the network that the tasks of a cluster share."""
+    # A run looks here for its cluster before it says anything, and TFX brings TensorFlow.
+    from tfx.types import artifact_utils
+
     if distribution.network == "host":
         yield ()
         return
