@@ -1,4 +1,4 @@
-"""Trains an Estimator in supervised, fresh processes."""
+"""Trains in supervised, fresh processes: an Estimator, a Keras model, or what a run_fn does."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tells what a declaration's training costs, before anything is trained."""
+"""Several trainings side by side: bench, compare, what one would cost, and the page of several runs."""

@@ -43,7 +43,7 @@ def last_step(training_dir: str) -> Optional[int]:
 
 
 class TrainingCheckpoints:
-    """What the supervisor asks of them: see `protocol.checkpoints`."""
+    """What the supervisor asks of them: see `protocol.traits`."""
 
     def __init__(self, training_dir: str) -> None:
         self._training_dir = training_dir

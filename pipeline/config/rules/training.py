@@ -215,6 +215,12 @@ def _few_threads(case: Case) -> Any:
 
 
 RUNTIME = (
+    conflict(
+        "trainer.intra_op_threads",
+        "trainer.threads.intra_op",
+        lambda case: case.trainer.threads.intra_op is not None and case.trainer.intra_op_threads is not None,
+        "trainer.threads.intra_op is the same, and is given as well",
+    ),
     Rule(
         "trainer.threads.inter_op",
         _few_threads,

@@ -27,15 +27,15 @@ _COLUMNS = {
     "strategy": "process or processes, and the number of devices or workers",
     "cores": "logical CPUs that the tasks ran on",
     "examples/s": (
-        "those of one core, in the median over the rounds, times the speedup; and how far the rounds lie apart. By this"
-        " number, and the line above, one strategy is the fastest"
+        "those of the base, one_core or with GPUs one_device, in the median over the rounds, times the speedup; and how far"
+        " the rounds lie apart. By this number, and the line above, one strategy is the fastest"
     ),
     "CPU µs/example": "user and system time of all tasks together",
     "speedup": (
-        "examples/s, divided by those of one core. Where other processes took some of the cores, the first number is"
+        "examples/s, divided by those of the base. Where other processes took some of the cores, the first number is"
         " without that, and is marked by *; the second is as measured"
     ),
-    "efficiency": "speedup, divided by the number of cores; marked by * as that is",
+    "efficiency": "speedup, divided by the number of cores, or of GPUs; marked by * as that is",
     "peak memory": "sum over the tasks of the largest resident memory",
     "shared once": "sum over the tasks at the end, what they share counted once",
     "input": _INPUT,

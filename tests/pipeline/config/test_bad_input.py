@@ -107,6 +107,7 @@ APPENDED = [
     ("  train_epochs: 2", ["are both given", "--set trainer.train_steps=null"]),
     ("  module_file: m.py", ["are both given", "--set trainer.model=null"]),
     ("  optimizer: {warmup_steps: 500}", ["warm-up does not end", "less than"]),
+    ("  intra_op_threads: 2\n  threads: {intra_op: 1}", ["mine.yaml:8  trainer.intra_op_threads: 2"]),
     ("  intra_op_threads: many", ["mine.yaml:8  trainer.intra_op_threads: many"]),
     ("  threads: {inter_op: 2}\n  distribution: {train: parameter_server}", ["threads.inter_op: 2"]),
     ("  gpu: {memory_growth: true, memory_limit_mb: 100}", ["gpu.memory_limit_mb: 100", "cannot grow up to it"]),
