@@ -27,8 +27,8 @@ _COLUMNS = {
     "strategy": "process or processes, and the number of devices or workers",
     "cores": "logical CPUs that the tasks ran on",
     "examples/s": (
-        "those of the base, one_core or with GPUs one_device, in the median over the rounds, times the speedup; and how far"
-        " the rounds lie apart. By this number, and the line above, one strategy is the fastest"
+        "those of the base, one_core or with GPUs one_device, in the median over the rounds, times the speedup; and how"
+        " far the rounds lie apart. By this number, and the line above, one strategy is the fastest"
     ),
     "CPU µs/example": "user and system time of all tasks together",
     "speedup": (
