@@ -16,7 +16,6 @@ from tfx.dsl.io import fileio
 
 from tfx_estimator.components.trainer.observers import Observer
 from tfx_estimator.components.trainer.profiling import trace
-from tfx_estimator.components.trainer.profiling.bubble import find_bubbles
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.measurement import Window
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
@@ -133,6 +132,9 @@ class Profiler(Observer):
 
     def _tell(self, steps: int) -> None:
         """Writes the summary beside the profile, and reports it; of a pipeline how long its stages waited."""
+        # The executor imports this module in TFX's own process, whose Keras may be another one.
+        from tfx_estimator.components.trainer.profiling.bubble import find_bubbles
+
         files = tf.io.gfile.glob(os.path.join(self._folder, "plugins", "profile", "*", "*.xplane.pb"))
         space = xplane_pb2.XSpace()
         with tf.io.gfile.GFile(max(files), "rb") as file:
