@@ -14,11 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import psutil
 import pytest
 
 # Before any test's TensorFlow: it chooses the Keras of the stack.
 import tfx_estimator  # noqa: F401
+
+# Other work on the machine is no fault of what is tested.
+hypothesis.settings.register_profile("project", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("project")
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "tfds"
 # Set, and not to 0, to run the tests marked `long` as well.
