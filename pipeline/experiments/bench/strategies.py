@@ -24,7 +24,7 @@ from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functio
 
 FILES = JSON_FILE, PNG_FILE, HTML_FILE = "strategies.json", "strategies.png", "strategies.html"
 ONE_CORE, ONE_DEVICE = "one_core", "one_device"
-DEVICES = CPU, GPU = "cpu", "gpu"
+CPU, GPU = "cpu", "gpu"
 # Strategies with several devices in one process, or with several processes, take a count.
 _COUNTED = tuple(name for name, traits in TRAITS.items() if traits.on_devices or traits.is_cluster)
 NAMES = (ONE_CORE, ONE_DEVICE, *_COUNTED)
