@@ -27,6 +27,7 @@ from tfx_estimator.pipeline.config.rules.rule import broken
 from tfx_estimator.pipeline.config.rules.run_fn import RUN_FN_DISTRIBUTION, TRAINS_ITSELF
 from tfx_estimator.pipeline.config.rules.step import STEP
 from tfx_estimator.pipeline.config.rules.training import RUNTIME, WARM_START
+from tfx_estimator.pipeline.config.strategies import TRAITS
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
@@ -36,7 +37,7 @@ _SETTINGS_FORM = "Settings(start_timeout=300.0, stall_timeout=600.0), or a part 
 # Of an argument: an example of what it takes, and what to do about what is none.
 _DISTRIBUTION = (
     'a dict such as {"train": {"strategy": "mirrored", "devices": {"gpu": 2}}, "evaluator": False}',
-    "name the strategy: one_device, mirrored, central_storage, multi_worker_mirrored, parameter_server or tpu",
+    f"name the strategy: {', '.join(TRAITS)}",
 )
 _WARM_START = (
     'a dict such as {"checkpoint": "before/model.ckpt-100"}, or {"model": FOLDER, "exclude": ["head/*"]}',

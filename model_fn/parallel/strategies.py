@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -40,12 +41,14 @@ def make_strategy(section: Strategy) -> Optional[tf.distribute.Strategy]:
     Raises:
         DeclarationError: The machine has not the declared devices, or the TPU does not answer.
     """
-    return _MAKERS[section.strategy](section)
+    estimators, _ = _MAKERS[section.strategy]
+    return estimators(section)
 
 
 def make_keras_strategy(section: Strategy) -> Optional[tf.distribute.Strategy]:
     """Builds the declared strategy for a Keras model: as `make_strategy`, of TensorFlow 2's classes."""
-    return {**_MAKERS, **_KERAS_MAKERS}[section.strategy](section)
+    _, keras = _MAKERS[section.strategy]
+    return keras(section)
 
 
 def _one_device(section: Strategy) -> Optional[tf.distribute.Strategy]:
@@ -59,12 +62,8 @@ def _mirrored(section: Strategy) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy(_devices(section), cross_device_ops=_cross_device_ops(section))
 
 
-def _central_storage(section: Strategy) -> tf.distribute.Strategy:
-    return tf.compat.v1.distribute.experimental.CentralStorageStrategy(_devices(section), "/cpu:0")
-
-
-def _keras_central_storage(section: Strategy) -> tf.distribute.Strategy:
-    return tf.distribute.experimental.CentralStorageStrategy(_devices(section), "/cpu:0")
+def _central_storage(kind: Callable[..., tf.distribute.Strategy], section: Strategy) -> tf.distribute.Strategy:
+    return kind(_devices(section), "/cpu:0")
 
 
 def _parameter_server(section: TrainStrategy) -> tf.distribute.Strategy:
@@ -111,16 +110,7 @@ def _multi_worker(section: TrainStrategy) -> tf.distribute.Strategy:
     return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
 
 
-def _tpu(section: TrainStrategy) -> tf.distribute.Strategy:
-    # The class of TensorFlow 1, whose methods an Estimator calls.
-    return _connect_tpu(section, tf.compat.v1.distribute.experimental.TPUStrategy)
-
-
-def _keras_tpu(section: TrainStrategy) -> tf.distribute.Strategy:
-    return _connect_tpu(section, tf.distribute.TPUStrategy)
-
-
-def _connect_tpu(section: TrainStrategy, kind: Callable[..., tf.distribute.Strategy]) -> tf.distribute.Strategy:
+def _tpu(kind: Callable[..., tf.distribute.Strategy], section: TrainStrategy) -> tf.distribute.Strategy:
     """Finds the TPU and calls it first: TensorFlow by itself would wait for both without an end."""
     try:
         resolver, address = _find_tpu(section.tpu)
@@ -200,17 +190,19 @@ def _too_few(asked: str, there: int, devices: Devices) -> DeclarationError:
     )
 
 
-_MAKERS: dict[str, Callable[[Any], Optional[tf.distribute.Strategy]]] = {
-    "one_device": _one_device,
-    "mirrored": _mirrored,
-    "central_storage": _central_storage,
-    "multi_worker_mirrored": _multi_worker,
-    "parameter_server": _parameter_server,
-    "tpu": _tpu,
-}
-# Where they are not the same.
-_KERAS_MAKERS: dict[str, Callable[[Any], Optional[tf.distribute.Strategy]]] = {
-    "central_storage": _keras_central_storage,
-    "parameter_server": _keras_parameter_server,
-    "tpu": _keras_tpu,
+_Maker = Callable[[Any], Optional[tf.distribute.Strategy]]
+# For an Estimator, which calls methods of TensorFlow 1's classes, and for a Keras model.
+_MAKERS: dict[str, tuple[_Maker, _Maker]] = {
+    "one_device": (_one_device, _one_device),
+    "mirrored": (_mirrored, _mirrored),
+    "central_storage": (
+        functools.partial(_central_storage, tf.compat.v1.distribute.experimental.CentralStorageStrategy),
+        functools.partial(_central_storage, tf.distribute.experimental.CentralStorageStrategy),
+    ),
+    "multi_worker_mirrored": (_multi_worker, _multi_worker),
+    "parameter_server": (_parameter_server, _keras_parameter_server),
+    "tpu": (
+        functools.partial(_tpu, tf.compat.v1.distribute.experimental.TPUStrategy),
+        functools.partial(_tpu, tf.distribute.TPUStrategy),
+    ),
 }

@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.config.short_forms import (
     long_devices,
     long_strategy,
 )
-from tfx_estimator.pipeline.config.strategies import TRAITS, AnyStrategy, StrategyTraits
+from tfx_estimator.pipeline.config.strategies import ONE_DEVICE, TRAITS, AnyStrategy, ProcessStrategy, StrategyTraits
 
 _DEFAULT_WORKERS = 2
 _MAX_DEVICES = 64
@@ -64,9 +64,7 @@ class Devices(Section):
 class Strategy(Section):
     """One tf.distribute strategy of one process, and its options."""
 
-    strategy: Literal["one_device", "mirrored", "central_storage"] = Field(
-        default="one_device", description="the tf.distribute strategy"
-    )
+    strategy: ProcessStrategy = Field(default=ONE_DEVICE, description="the tf.distribute strategy")
     devices: Devices = Field(
         default=Devices(),
         description="at most one kind; none is all GPUs, or the CPU; a number is that of logical CPUs",
@@ -137,7 +135,7 @@ class TrainStrategy(Strategy):
     """The strategy of training: of one process, or of a cluster of them."""
 
     strategy: AnyStrategy = Field(  # type: ignore[assignment]
-        default="one_device", description="the tf.distribute strategy"
+        default=ONE_DEVICE, description="the tf.distribute strategy"
     )
     workers: Optional[int] = number(
         None, 1, 64, "processes that train, the chief among them; null is 2, or what TF_CONFIG says"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tfx_estimator.pipeline.config import strategies
+
 _LATER = "not in this version yet"
 _JOB_SERVER = (
     "it is run by a job server: start {}'s, and write `beam: {{runner: portable, job_endpoint: localhost:8099, "
@@ -16,7 +18,7 @@ _DASK = "loses data silently under this TFX: the component completes, the train 
 
 _TRAIN, _EVAL = "trainer.distribution.train", "trainer.distribution.eval"
 _OPTIMIZER = "trainer.optimizer"
-_ONE_PROCESS = "evaluation runs in one process"
+_ONE_PROCESS, _ON_CPU_OR_GPU = "evaluation runs in one process", "this version evaluates on CPU or GPU"
 _HANGS = "TensorFlow's own choice hangs in an Estimator on CPU"
 _LAYOUT = (
     "of weights split among devices, which is not done here: put whole layers on named devices, by devices and layers, "
@@ -26,14 +28,11 @@ _LAYOUT = (
 # Dotted path -> value -> why not.
 VALUES: dict[str, dict[str, str]] = {
     "trainer.path": {"custom_loop": "it is called keras_custom_loop here", "fit": "it is called keras here"},
-    f"{_TRAIN}.strategy": {
-        "none": "it is called one_device here",
-        "collective_all_reduce": "it is called multi_worker_mirrored here",
-    },
+    f"{_TRAIN}.strategy": {theirs: f"it is called {ours} here" for theirs, ours in strategies.ALIASES.items()},
     f"{_EVAL}.strategy": {
-        "multi_worker_mirrored": f"only training runs in a cluster, {_ONE_PROCESS}",
-        "parameter_server": f"only training runs in a cluster, {_ONE_PROCESS}",
-        "tpu": "this version evaluates on CPU or GPU",
+        name: _ON_CPU_OR_GPU if traits.on_tpu else f"only training runs in a cluster, {_ONE_PROCESS}"
+        for name, traits in strategies.TRAITS.items()
+        if traits.on_tpu or traits.is_cluster
     },
     f"{_TRAIN}.cross_device_ops": {"auto": _HANGS},
     f"{_EVAL}.cross_device_ops": {"auto": _HANGS},
@@ -67,7 +66,7 @@ KEYS: dict[str, str] = {
             "timeout_seconds",
         )
     },
-    f"{_EVAL}.tpu": "of training only: this version evaluates on CPU or GPU",
+    f"{_EVAL}.tpu": f"of training only: {_ON_CPU_OR_GPU}",
     # Keys of pods, in whichever section they are written.
     **dict.fromkeys(
         ("imagePullSecrets", "image_pull_secrets"),

@@ -29,7 +29,7 @@ def parts_at_once(section: TrainerSection) -> int:
         return int(section.parallel_parts)
     train = section.distribution.train
     # A worker that reads its weights from servers would read them for each part.
-    whole = section.xla or section.is_divided or train.asynchronous or train.takes("tpu") or has_gpu()
+    whole = section.xla or section.is_divided or train.asynchronous or train.traits.on_tpu or has_gpu()
     if whole or section.model not in BY_EXAMPLE:
         return 1
     at_once = [available_cpus(), section.threads.inter_op, _number(os.environ.get("TF_NUM_INTEROP_THREADS"))]

@@ -10,13 +10,13 @@ from tfx_estimator.pipeline.config.augment import long_operations
 from tfx_estimator.pipeline.config.best import long_metric
 from tfx_estimator.pipeline.config.evaluator import long_metrics
 from tfx_estimator.pipeline.config.parallel import long_sync
-from tfx_estimator.pipeline.config.strategies import TRAITS
+from tfx_estimator.pipeline.config.strategies import COUNTED, TRAITS
 from tfx_estimator.pipeline.config.tune import long_ranges
 from tfx_estimator.pipeline.config.yaml_text import Path
 
-_COUNTED = "|".join(name for name, traits in TRAITS.items() if traits.on_devices or traits.is_cluster)
+_UNCOUNTED = [name for name in TRAITS if name not in COUNTED]
 # For editors that check YAML by the JSON schema.
-STRATEGY_SCHEMA = {"type": "string", "pattern": rf"^(({_COUNTED})(:[1-9][0-9]?)?|one_device|tpu)$"}
+STRATEGY_SCHEMA = {"type": "string", "pattern": rf"^(({'|'.join(COUNTED)})(:[1-9][0-9]?)?|{'|'.join(_UNCOUNTED)})$"}
 DEVICES_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 64}
 _COUNT = re.compile(r"[0-9]{1,4}")
 _RANGES = ("tune", "ranges")
@@ -27,11 +27,10 @@ def long_strategy(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     name, _, count = value.partition(":")
-    traits = TRAITS.get(name)
-    counted = traits is not None and (traits.on_devices or traits.is_cluster)
-    if traits is None or not counted or not _COUNT.fullmatch(count):
+    if name not in COUNTED or not _COUNT.fullmatch(count):
         return {"strategy": value}
-    return {"strategy": name, **({"workers": int(count)} if traits.is_cluster else {"devices": {"cpu": int(count)}})}
+    sizes = {"workers": int(count)} if TRAITS[name].is_cluster else {"devices": {"cpu": int(count)}}
+    return {"strategy": name, **sizes}
 
 
 def long_devices(value: Any) -> Any:

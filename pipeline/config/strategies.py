@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-AnyStrategy = Literal["one_device", "mirrored", "central_storage", "multi_worker_mirrored", "parameter_server", "tpu"]
+# The strategies of one process, and all.
+ProcessStrategy = Literal["one_device", "mirrored", "central_storage"]
+AnyStrategy = Literal[ProcessStrategy, "multi_worker_mirrored", "parameter_server", "tpu"]
+# What is meant where no strategy is named; of several devices of a process; and of several processes.
+ONE_DEVICE, ON_DEVICES, ON_WORKERS = "one_device", "mirrored", "multi_worker_mirrored"
+# Names of other tools -> ours.
+ALIASES = {"none": ONE_DEVICE, "collective_all_reduce": ON_WORKERS}
 
 
 @dataclass(frozen=True)
@@ -17,6 +23,7 @@ class StrategyTraits:
         asynchronous: Each worker updates the weights at its own pace, on parameter servers.
         is_cluster: Its tasks are several processes.
         on_devices: Its replicas are devices of one process.
+        on_tpu: Its replicas are the cores of a TPU.
         one_copy: Its replicas share one copy of the weights, on the host.
         options: Keys of the section that not every strategy takes, and this one does.
     """
@@ -25,6 +32,7 @@ class StrategyTraits:
     asynchronous: bool = False
     is_cluster: bool = False
     on_devices: bool = False
+    on_tpu: bool = False
     one_copy: bool = False
     options: tuple[str, ...] = ()
 
@@ -32,6 +40,11 @@ class StrategyTraits:
     def distributes(self) -> bool:
         """May there be several replicas."""
         return self.in_step or self.asynchronous
+
+    @property
+    def is_counted(self) -> bool:
+        """Does it take a number, as in `mirrored:2`: of devices, or of workers."""
+        return self.on_devices or self.is_cluster
 
 
 TRAITS: dict[str, StrategyTraits] = {
@@ -48,8 +61,9 @@ TRAITS: dict[str, StrategyTraits] = {
     "parameter_server": StrategyTraits(
         asynchronous=True, is_cluster=True, options=("workers", "ps", "variable_partitioner")
     ),
-    "tpu": StrategyTraits(in_step=True, options=("tpu",)),
+    "tpu": StrategyTraits(in_step=True, on_tpu=True, options=("tpu",)),
 }
+COUNTED = tuple(name for name, traits in TRAITS.items() if traits.is_counted)
 # Options that not every strategy has.
 OPTIONS = tuple(dict.fromkeys(option for traits in TRAITS.values() for option in traits.options))
 

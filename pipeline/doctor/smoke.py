@@ -55,13 +55,14 @@ def train(folder: str) -> None:
     from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
     from tfx_estimator.components.trainer.executor import Executor
     from tfx_estimator.components.trainer.settings import Settings
+    from tfx_estimator.pipeline.config.strategies import ON_WORKERS
 
     try:
         with PrivateNetwork():
             network = "private"
     except NoPrivateNetworkError:
         network = "host"
-    train = {"strategy": "multi_worker_mirrored", "workers": 2, "timeout_seconds": 30}
+    train = {"strategy": ON_WORKERS, "workers": 2, "timeout_seconds": 30}
     section = {"train": train, "max_restarts": 1, "network": network}
     settings = Settings(start_timeout=120.0, stall_timeout=60.0, arguments={"distribution": section})
     examples = standard_artifacts.Examples()

@@ -35,6 +35,7 @@ from tfx_estimator.model_fn.parallel.strategies import make_strategy
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
+from tfx_estimator.pipeline.config.strategies import ON_DEVICES
 
 _REPLICAS = 2
 # Of metrics.
@@ -94,7 +95,7 @@ def _unknown(notes: list[str], question: str) -> Iterator[None]:
 
 
 def _on_cpus(declared: Strategy, replicas: int) -> TrainStrategy:
-    strategy = declared.strategy if declared.traits.on_devices else "mirrored"
+    strategy = declared.strategy if declared.traits.on_devices else ON_DEVICES
     return TrainStrategy.parse_obj({"strategy": strategy, "devices": {"cpu": replicas}})
 
 

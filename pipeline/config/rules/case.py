@@ -11,6 +11,7 @@ from tfx_estimator.pipeline.config.code_checks import find_own
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy, VariablePartitioner
 from tfx_estimator.pipeline.config.parallel import ModelParallel, PipelineParallel
+from tfx_estimator.pipeline.config.strategies import ON_DEVICES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, RunFn, functions_of, read_run_fn
 
@@ -144,13 +145,13 @@ def misfit(section: Strategy, path: str = "") -> Optional[dict[str, str]]:
         path: Of the section.
     """
     devices, remove = section.devices, "remove the devices"
-    if section.takes("tpu") and (devices.cpu or devices.gpu):
+    if section.traits.on_tpu and (devices.cpu or devices.gpu):
         return {"why": "the strategy tpu trains on the TPU's own cores", "mend": remove}
     if devices.cpu and devices.gpu:
         return {"why": "both cpu and gpu are given", "mend": f"remove one: --set {path}.devices.cpu=null"}
     if not section.distributes and devices.count > 1:
         why = f"the strategy {section.strategy} uses one device, not {devices.count}"
-        return {"why": why, "mend": f"{remove}, or set {path}.strategy to mirrored"}
+        return {"why": why, "mend": f"{remove}, or set {path}.strategy to {ON_DEVICES}"}
     if section.is_cluster and devices.cpu and devices.indices != (0,):
         why = f"TensorFlow uses one CPU device in each process of {section.strategy}, and ignores the others"
         return {"why": why, "mend": f"{remove}, or write cpu: 1; for more replicas raise {path}.workers"}

@@ -138,7 +138,7 @@ STRATEGIES = (
     *_OF_EVAL,
     Rule(
         f"{_TRAIN}.tpu",
-        lambda case: case.train.takes("tpu") and not (case.train.tpu or "").strip(),
+        lambda case: case.train.traits.on_tpu and not (case.train.tpu or "").strip(),
         "the strategy tpu needs to know which TPU",
         f"set {_TRAIN}.tpu",
         "its address, grpc://HOST:8470, or its name",

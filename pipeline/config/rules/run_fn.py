@@ -40,7 +40,7 @@ RUN_FN_DISTRIBUTION = given(
     ),
     _refused(
         STRATEGY,
-        lambda case: case.train.takes("tpu") and not _trains_estimator(case),
+        lambda case: case.train.traits.on_tpu and not _trains_estimator(case),
         "a run_fn connects to its TPU by itself, so this strategy could not be given to it",
         "make the strategy {case.train.strategy} inside the run_fn, and remove it here",
     ),

@@ -9,6 +9,7 @@ from tfx_estimator.pipeline.config.builtin import NORMALISING
 from tfx_estimator.pipeline.config.parts import AUTO
 from tfx_estimator.pipeline.config.rules.case import Case
 from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Rule, conflict, given, needs, of_strategy, own_code
+from tfx_estimator.pipeline.config.strategies import ON_WORKERS
 
 _PRECISION, _XLA, _SYNC = "trainer.precision", "trainer.xla", "trainer.sync_every"
 _PARTS, _CONCURRENT = "trainer.gradient_accumulation", "trainer.parallel_parts"
@@ -59,7 +60,7 @@ def _uncompiled(case: Case) -> str:
         return "the weights are in other processes, where what XLA compiles cannot read them"
     if case.train.traits.one_copy:
         return "the weights are on one device: what XLA compiles for another cannot read them"
-    return "on a TPU every step is compiled with XLA anyway" if case.train.takes("tpu") else ""
+    return "on a TPU every step is compiled with XLA anyway" if case.train.traits.on_tpu else ""
 
 
 def _divided(case: Case) -> str:
@@ -167,7 +168,7 @@ SYNC = given(
         needs(
             _SYNC,
             STRATEGY,
-            "multi_worker_mirrored",
+            ON_WORKERS,
             lambda case: not case.train.is_collective,
             "it averages the weights of processes that train in step, and the strategy {train.strategy} has none",
         ),

@@ -17,17 +17,15 @@ from tfx_estimator.pipeline.config import Declaration, Loaded, load
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.class_weights import BALANCED
 from tfx_estimator.pipeline.config.problems import nearest
-from tfx_estimator.pipeline.config.strategies import TRAITS
+from tfx_estimator.pipeline.config.strategies import COUNTED, ONE_DEVICE, TRAITS
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.vary import Variation, check_not_set, parse_variations, reworded
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
 FILES = JSON_FILE, PNG_FILE, HTML_FILE = "strategies.json", "strategies.png", "strategies.html"
-ONE_CORE, ONE_DEVICE = "one_core", "one_device"
+ONE_CORE = "one_core"
 CPU, GPU = "cpu", "gpu"
-# Strategies with several devices in one process, or with several processes, take a count.
-_COUNTED = tuple(name for name, traits in TRAITS.items() if traits.on_devices or traits.is_cluster)
-NAMES = (ONE_CORE, ONE_DEVICE, *_COUNTED)
+NAMES = (ONE_CORE, ONE_DEVICE, *COUNTED)
 ALL = "all"
 _DEFAULT_COUNT = 2
 _MOST_COUNT = 64
@@ -52,7 +50,7 @@ class Contender:
     device: str = CPU  # what trains, and is counted
 
     def __str__(self) -> str:
-        name = f"{self.name}:{self.count}" if self.name in _COUNTED else self.name
+        name = f"{self.name}:{self.count}" if self.name in COUNTED else self.name
         return " ".join(filter(None, (self.path, name, str(self.variation))))
 
     def cores(self, available: Sequence[int]) -> tuple[int, ...]:
@@ -66,7 +64,7 @@ class Contender:
         name = ONE_DEVICE if self.name == ONE_CORE else self.name
         devices = {"devices": {self.device: 1 if TRAITS[name].is_cluster else self.count}}
         sizes = {"workers": self.count} if TRAITS[name].is_cluster else devices
-        return {"strategy": name, **(devices if self.device == GPU else {}), **(sizes if name in _COUNTED else {})}
+        return {"strategy": name, **(devices if self.device == GPU else {}), **(sizes if name in COUNTED else {})}
 
     @property
     def overrides(self) -> tuple[str, ...]:
@@ -157,7 +155,7 @@ class Plan:
 
 def default_contenders() -> tuple[Contender, ...]:
     """All strategies, two devices or workers each."""
-    return tuple(Contender(name, _DEFAULT_COUNT if name in _COUNTED else 1) for name in NAMES)
+    return tuple(Contender(name, _DEFAULT_COUNT if name in COUNTED else 1) for name in NAMES)
 
 
 def parse_contenders(text: str, paths: str = "", vary: Sequence[str] = (), device: str = CPU) -> tuple[Contender, ...]:
@@ -305,11 +303,11 @@ def _check_known(option: str, name: str, names: Sequence[str]) -> None:
 def _parse(part: str) -> Contender:
     name, colon, count = part.partition(":")
     _check_known(_OPTION, name, (ALL, *NAMES))
-    counted = name in _COUNTED
+    counted = name in COUNTED
     if colon and not (counted and re.fullmatch(r"[1-9][0-9]?", count) and int(count) <= _MOST_COUNT):
         raise DeclarationError(
             f"{_OPTION} {part}: {count!r} is no count of devices or workers",
             expected=f"a whole number from 1 to {_MOST_COUNT}" if counted else f"{name}: one process takes no count",
-            todo=f"write for example {name if counted else 'mirrored'}:{_DEFAULT_COUNT}",
+            todo=f"write for example {name if counted else COUNTED[0]}:{_DEFAULT_COUNT}",
         )
     return Contender(name, int(count) if colon else _DEFAULT_COUNT if counted else 1)
