@@ -16,7 +16,7 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 # This function trains a declaration's own network or model_fn on the Estimator path.
 BUILT_IN_TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn.trainer_fn"
 # The same on the Keras paths; TFX's Trainer must be given some function.
-BUILT_IN_RUN_FN = "tfx_estimator.components.trainer.keras.path.KerasPath"
+BUILT_IN_RUN_FN = "tfx_estimator.components.trainer.keras.path.run"
 # Execution property: JSON of the settings that decide the model. In `custom_config`, all of them, for the built-in
 # trainer_fn alone.
 SETTINGS_KEY = "tfx_estimator"

@@ -37,15 +37,13 @@ _OF_KERAS = (
     "keras.evaluation",
     "keras.model",
     "keras.path",
-    "keras.saver",
-    "keras.served",
-    "keras.serving",
+    "keras.saving",
     "keras.watch",
     "seeds",
     "task.fn_args",
     "warm_start",
 )
-_OF_RUN_FN = ("export", "run_fn.declared_strategy", "run_fn.path", "seeds", "task.fn_args")
+_OF_RUN_FN = ("export", "run_fn", "seeds", "task.fn_args")
 # Of this folder, by path. Left out are the supervisor, the cluster, reports and hooks: how training is watched changes
 # no model. What these import from `model_fn` and `data` belongs to them.
 _OWN: dict[str, tuple[str, ...]] = {

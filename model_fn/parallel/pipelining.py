@@ -21,9 +21,7 @@ from tfx_estimator.model_fn.parallel.stages import Link
 from tfx_estimator.model_fn.step.objective import Objective, as_float, count_hits, gradients_of
 from tfx_estimator.model_fn.step.parts import Computed, Features, Part, add, cut
 from tfx_estimator.model_fn.user_models.keras_model import told_apart
-
-# Begins the names of a stage's operations, before its number: a profile tells the stages apart by it.
-SCOPE = "pipeline_stage"
+from tfx_estimator.pipeline.config.parallel import STAGE_SCOPE
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,11 @@ class Pipeline:
         returned: dict[tuple[int, int], Any] = {}
         for number, index, back in schedule(len(self.stages), self.parts):
             stage, here = self.stages[number], (number, index)
-            with tf.device(stage.device), tf.control_dependencies(last[number]), tf.name_scope(f"{SCOPE}{number}"):
+            with (
+                tf.device(stage.device),
+                tf.control_dependencies(last[number]),
+                tf.name_scope(f"{STAGE_SCOPE}{number}"),
+            ):
                 if back:
                     given, computed = self._back(number, ahead.pop(here), returned.pop(here, None))
                     if number:

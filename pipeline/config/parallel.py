@@ -10,6 +10,8 @@ from pydantic.v1 import Field, conint
 
 from tfx_estimator.pipeline.config.section import Section, number
 
+# Begins the names of a stage's operations, before its number: a profile tells the stages apart by it.
+STAGE_SCOPE = "pipeline_stage"
 _MOST = 64
 _MOST_STEPS = 10_000
 # For editors that check YAML by the JSON schema.

@@ -103,7 +103,7 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
     from tfx_estimator.components.trainer.keras import drivers
     from tfx_estimator.components.trainer.keras.curves import Curves
     from tfx_estimator.components.trainer.keras.model import ModelMaker
-    from tfx_estimator.components.trainer.keras.saver import Saver
+    from tfx_estimator.components.trainer.keras.saving import Saver
     from tfx_estimator.components.trainer.keras.watch import Watch
     from tfx_estimator.components.trainer.observers import Reporter
     from tfx_estimator.components.trainer.protocol.events import ProgressWriter

@@ -27,7 +27,7 @@ def measure(microbatches: int) -> dict[str, Any]:
     import tensorflow as tf
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-    from tfx_estimator.components.trainer.profiling.bubble import find_bubbles
+    from tfx_estimator.components.trainer.profiling.trace import find_bubbles
     from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
     from tfx_estimator.model_fn.parallel.division import find_division
     from tfx_estimator.model_fn.parallel.strategies import configure_devices

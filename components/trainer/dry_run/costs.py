@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import json
 import os
 from collections.abc import Mapping
 from typing import Any, Optional
 
-from tfx_estimator.components.trainer.dry_run.trial import with_stand_ins
+from tfx_estimator.components.trainer.dry_run.trial import make_inputs, stand_ins
 from tfx_estimator.components.trainer.protocol.events import Event, kilobytes
 from tfx_estimator.components.trainer.settings import ESTIMATOR, Settings
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
-from tfx_estimator.pipeline.base.errors import DataError, UserCodeError
+from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
@@ -102,18 +103,11 @@ def run(context: TaskContext) -> None:
     settings = dataclasses.replace(
         context.settings, image_shape=source.info.image_shape, label_names=source.info.label_names, declared=()
     )
-    costs = find_costs(declaration, settings, spec)
+    costs = find_costs(settings, spec)
     costs = dataclasses.replace(costs, resident_bytes=_resident(declaration, source))
     # Numbers of numpy are among them.
-    context.progress.write(Event.TRIED, found=_plain(dataclasses.asdict(costs)))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    return int(value) if hasattr(value, "__int__") else value
+    found = json.loads(json.dumps(dataclasses.asdict(costs), default=int))
+    context.progress.write(Event.TRIED, found=found)
 
 
 def _of_batch(feature: Any, batch: int) -> Any:
@@ -126,7 +120,7 @@ def _of_batch(feature: Any, batch: int) -> Any:
     return kind([batch, None], feature.dtype)
 
 
-def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, Any]) -> Costs:
+def find_costs(settings: Settings, spec: Mapping[str, Any]) -> Costs:
     """Builds one replica's step."""
     import tensorflow as tf
 
@@ -134,7 +128,8 @@ def find_costs(declaration: Declaration, settings: Settings, spec: Mapping[str, 
     from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
     from tfx_estimator.data.features import LABEL
 
-    settings = with_stand_ins(settings, len(settings.label_names))
+    assert settings.trainer is not None
+    settings = settings.with_trainer(**stand_ins(settings.trainer, len(settings.label_names)))
     assert settings.trainer is not None
     # What XLA compiles is not seen: the costs are the same. Parts at the same time need what the whole batch needs, and
     # gradients of their own.
@@ -252,12 +247,6 @@ def _model_fn_step(function: Any, settings: Settings, section: Any, features: An
         }
         takes = inspect.signature(function).parameters
         spec = function(fed, **{name: value for name, value in arguments.items() if name in takes})
-        if getattr(spec, "train_op", None) is None or getattr(spec, "loss", None) is None:
-            raise UserCodeError(
-                f"trainer.model: {section.model!r} returned no EstimatorSpec with a loss and a train_op for training",
-                expected="tf.estimator.EstimatorSpec(mode, loss=…, train_op=…)",
-                todo="return them from the model_fn",
-            )
         trained = tf.compat.v1.trainable_variables()
         names = {each.name.rpartition(":")[0] for each in trained}
         rest = [each for each in tf.compat.v1.global_variables() if each.name not in {v.name for v in trained}]
@@ -284,8 +273,6 @@ def _spec(declaration: Declaration, info: SourceInfo, folder: str) -> Mapping[st
         image = tf.io.FixedLenFeature(list(info.image_shape), tf.float32)
         return {IMAGE: image, LABEL: tf.io.FixedLenFeature([], tf.int64)}
     import tensorflow_transform as tft
-
-    from tfx_estimator.components.trainer.dry_run.inputs import make_inputs
 
     if transform.module_file:
         loader.install([os.path.dirname(transform.module_file)])

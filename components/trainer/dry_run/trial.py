@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,13 @@ from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings, built_in_function
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.task.context import TaskContext
+from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.class_weights import BALANCED
+from tfx_estimator.pipeline.config.data import TransformSection
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import TuneSection
 from tfx_estimator.pipeline.user_source import loader
 
@@ -26,6 +31,10 @@ from tfx_estimator.pipeline.user_source import loader
 _MOST_EXAMPLES = 256
 # Of them, as many as the Evaluator's call is tried with.
 _CALLED_WITH = 8
+# Of made-up images, at most and whose.
+_MOST_BYTES, _SEED = 64 << 20, 1
+_SPLITS = ("train", "eval")
+_OPTIONS = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
 # What a schedule is told of a length that is not known yet.
 _STEPS = 1000
 
@@ -50,7 +59,6 @@ def run(context: TaskContext) -> None:
     loader.install([os.path.dirname(file) for file in (trainer.module_file, transform.module_file) if file])
     shape = "x".join(map(str, info.image_shape))
     begin(f"{transform.preprocessing_fn or transform.module_file or 'standardize'} on made-up images of {shape}")
-    from tfx_estimator.components.trainer.dry_run.inputs import make_inputs
     from tfx_estimator.model_fn.parallel.strategies import configure_devices
     from tfx_estimator.model_fn.step import compiling
 
@@ -64,9 +72,8 @@ def run(context: TaskContext) -> None:
     _check_evaluation(declaration, inputs, info)
     # One replica; what a model may refuse of the declared distribution stays.
     kept = {"gradient_compression": trainer.distribution.train.gradient_compression}
-    settings = context.settings.with_trainer(distribution={"train": kept})
     settings = dataclasses.replace(
-        with_stand_ins(settings, info.num_classes),
+        context.settings.with_trainer(distribution={"train": kept}, **stand_ins(trainer, info.num_classes)),
         image_shape=info.image_shape,
         label_names=info.label_names,
         declared=(),
@@ -85,19 +92,82 @@ def run(context: TaskContext) -> None:
     context.progress.write(Event.TRIED)
 
 
-def with_stand_ins(settings: Settings, classes: int) -> Settings:
+def stand_ins(section: TrainerSection, classes: int) -> dict[str, Any]:
     """Puts a number of steps in the place of epochs, and equal weights in that of balanced ones."""
-    section = settings.trainer
-    assert section is not None
-    assert settings.declaration is not None
-    changed: dict[str, object] = {}
+    changed: dict[str, Any] = {}
     if section.train_steps is None:
         changed.update(train_steps=_STEPS, train_epochs=None)
     if section.class_weights == BALANCED:
         changed["class_weights"] = [1.0] * classes
-    if not changed:
-        return settings
-    return settings.with_trainer(**changed)
+    return changed
+
+
+def make_inputs(folder: str, info: SourceInfo, transform: TransformSection, examples: int) -> dict[str, Any]:
+    """Writes what a Trainer reads: examples, their schema, and the graph of the declared preprocessing_fn.
+
+    Nobody ingested these examples: they are random images of the data set's shape.
+    """
+    import numpy as np
+    import tensorflow_transform as tft
+    import tensorflow_transform.beam as tft_beam
+    from apache_beam import Create, Pipeline
+    from google.protobuf import text_format
+    from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
+    from tfx.types import standard_artifacts
+
+    from tfx_estimator.components.image_schema_gen.executor import SCHEMA_FILE, image_schema
+    from tfx_estimator.data.features import IMAGE, LABEL
+
+    count = max(min(examples, _MOST_BYTES // info.image_bytes), 1)
+    random = np.random.default_rng(_SEED)
+    raw = [{IMAGE: random.bytes(info.image_bytes), LABEL: number % info.num_classes} for number in range(count)]
+    schema = image_schema(info.num_classes)
+    metadata = dataset_metadata.DatasetMetadata.from_feature_spec(
+        schema_utils.schema_as_feature_spec(schema).feature_spec
+    )
+    for split in _SPLITS:
+        _write(os.path.join(folder, "examples", f"Split-{split}"), metadata.schema, raw)
+    os.makedirs(os.path.join(folder, "schema"))
+    Path(folder, "schema", SCHEMA_FILE).write_text(text_format.MessageToString(schema), encoding="utf-8")
+    graph = os.path.join(folder, "transform_graph")
+    with Pipeline(argv=_OPTIONS) as pipeline, tft_beam.Context(temp_dir=os.path.join(folder, "tmp")):
+        analyzed = (pipeline | Create(raw), metadata) | tft_beam.AnalyzeDataset(_preprocessing_fn(transform, info))
+        _ = analyzed | tft_beam.WriteTransformFn(graph)
+        _ = metadata | tft_beam.WriteMetadata(os.path.join(graph, tft.TFTransformOutput.RAW_METADATA_DIR), pipeline)
+    artifacts: dict[str, Any] = {
+        "examples": standard_artifacts.Examples(),
+        "schema": standard_artifacts.Schema(),
+        "transform_graph": standard_artifacts.TransformGraph(),
+    }
+    for name, artifact in artifacts.items():
+        artifact.uri = os.path.join(folder, name)
+    artifacts["examples"].split_names = json.dumps(_SPLITS)
+    return {name: [artifact] for name, artifact in artifacts.items()}
+
+
+def _write(folder: str, schema: Any, raw: list[dict[str, Any]]) -> None:
+    import tensorflow as tf
+    from tensorflow_transform.coders import example_proto_coder
+
+    encode = example_proto_coder.ExampleProtoCoder(schema).encode
+    os.makedirs(folder)
+    with tf.io.TFRecordWriter(os.path.join(folder, "data_tfrecord-00000-of-00001")) as writer:
+        for each in raw:
+            writer.write(encode(each))
+
+
+def _preprocessing_fn(transform: TransformSection, info: SourceInfo) -> Callable[..., Any]:
+    """The declared function, called as TFX's Transform does."""
+    from tfx.components.util import udf_utils
+
+    name = "preprocessing_fn"
+    if transform.module_file:
+        function = udf_utils.get_fn({"module_path": Path(transform.module_file).stem}, name)
+    else:
+        function = udf_utils.get_fn({name: loader.import_name(transform.target.replace(":", "."))}, name)
+    if "custom_config" in inspect.signature(function).parameters:
+        return functools.partial(function, custom_config={"image_shape": list(info.image_shape)})
+    return function
 
 
 def _make_job(job: Job, settings: Settings, inputs: dict[str, Any]) -> Job:

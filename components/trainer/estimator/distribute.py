@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
@@ -17,19 +18,10 @@ from tfx_estimator.pipeline.config.warm_start import WarmStart
 bring_back_estimator()
 
 _NEVER = 2**31 - 1
-# What a RunConfig is built from, beside what TF_CONFIG and this project decide.
-_KEPT = (
-    "model_dir",
-    "tf_random_seed",
-    "save_summary_steps",
-    "session_config",
-    "keep_checkpoint_max",
-    "keep_checkpoint_every_n_hours",
-    "log_step_count_steps",
-    "device_fn",
-    "protocol",
-    "session_creation_timeout_secs",
-    "checkpoint_save_graph_def",
+# Of a RunConfig, what TF_CONFIG and this project decide, or its other settings.
+_DECIDED = (
+    *("train_distribute", "eval_distribute", "experimental_distribute", "experimental_max_worker_delay_secs"),
+    *("save_checkpoints_steps", "save_checkpoints_secs"),
 )
 
 
@@ -83,35 +75,18 @@ def rebuild(estimator: tf.estimator.Estimator, **changes: Any) -> tf.estimator.E
     """Makes another Estimator of the same model_fn, params and warm start, with these changes of its RunConfig."""
     patches.apply(patches.REPLICA_PATCHES)
     config = estimator.config
-    kept: dict[str, Any] = {name: getattr(config, name) for name in _KEPT}
+    names = inspect.signature(tf.estimator.RunConfig).parameters
+    kept: dict[str, Any] = {name: getattr(config, name) for name in names if name not in _DECIDED}
     # A RunConfig takes one of the two, even where the other is None.
     saves = "save_checkpoints_secs" if config.save_checkpoints_steps is None else "save_checkpoints_steps"
     if "save_checkpoints_steps" not in changes:
         kept[saves] = getattr(config, saves)
     # Else a worker of parameter servers sleeps five seconds and more before it trains.
     rebuilt = tf.estimator.RunConfig(**{**kept, **changes}, experimental_max_worker_delay_secs=0)
-    params = estimator.params
-    return tf.estimator.Estimator(
-        _model_fn(estimator, with_params=bool(params)),
-        config=rebuilt,
-        params=params or None,
-        warm_start_from=estimator._warm_start_settings,
-    )
-
-
-def _model_fn(estimator: tf.estimator.Estimator, with_params: bool) -> Any:
-    """The bound model_fn; with `params` among its arguments where an input_fn may ask for them."""
-    inner = estimator.model_fn
-
-    def model_fn(features: Any, labels: Any, mode: str, config: tf.estimator.RunConfig) -> tf.estimator.EstimatorSpec:
-        return inner(features, labels, mode, config)
-
-    def model_fn_params(
-        features: Any, labels: Any, mode: str, params: Any, config: tf.estimator.RunConfig
-    ) -> tf.estimator.EstimatorSpec:
-        return inner(features, labels, mode, config)
-
-    return model_fn_params if with_params else model_fn
+    # The model_fn has its params; an input_fn may ask for them as well.
+    made = tf.estimator.Estimator(estimator.model_fn, config=rebuilt, warm_start_from=estimator._warm_start_settings)
+    made._params = estimator.params
+    return made
 
 
 class _Deferred(tf.estimator.WarmStartSettings):

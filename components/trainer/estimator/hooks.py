@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import tensorflow as tf
 from tensorflow.python.training import training_util
 
-from tfx_estimator.components.trainer.estimator.batch_counter import BatchCounter
 from tfx_estimator.components.trainer.estimator.distribute import rebuild
 from tfx_estimator.components.trainer.measuring import Meter, measure_server
 from tfx_estimator.components.trainer.observers import SKIPPED_STEPS, Observer
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.stop import PeerLostError, StoppedByRequestError, asked_to_stop
 from tfx_estimator.components.trainer.protocol.task_spec import PS, TaskSpec
+from tfx_estimator.components.trainer.user_input.rows import count_rows
 from tfx_estimator.model_fn.step import precision
 from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
 _LOOK_SECONDS = 0.1
 _REPORT_SECONDS = 0.5
@@ -209,7 +211,7 @@ def measured(spec: dict[str, Any], task: TaskSpec) -> dict[str, Any]:
     meter = Meter.of_environment(task)
     if meter is None:
         return spec
-    train_spec, batches = spec["train_spec"], BatchCounter()
+    train_spec, batches = spec["train_spec"], _BatchCounter()
     config = spec["estimator"].config
     estimator = rebuild(
         spec["estimator"],
@@ -226,13 +228,54 @@ def measured(spec: dict[str, Any], task: TaskSpec) -> dict[str, Any]:
     }
 
 
+class _BatchCounter:
+    """Counts the examples that the replicas of this task are fed, whoever made the batches: a batch's first dimension.
+
+    Where the graph knows it, this costs nothing; else one number for each replica is fetched in each step.
+    """
+
+    def __init__(self) -> None:
+        # Of each replica: the size of its batch, a number or a tensor.
+        self._replicas: list[tuple[tf.Graph, Any]] = []
+
+    def wrap(self, model_fn: Callable) -> Callable:
+        """Makes a model_fn that notes what it is fed, with the same arguments: an Estimator goes by their names."""
+
+        def counted(**arguments: Any) -> Any:
+            self._note(**arguments)
+            return model_fn(**arguments)
+
+        counted.__signature__ = inspect.signature(model_fn)  # type: ignore[attr-defined]
+        return counted
+
+    def find(self) -> None:
+        """Looks up the replicas of the present graph."""
+        graph = tf.compat.v1.get_default_graph()
+        sizes = [size for at, size in self._replicas if at is graph]
+        self.changing = [size for size in sizes if tf.is_tensor(size)]
+        self._fixed = sum(size for size in sizes if not tf.is_tensor(size))
+        self.known = bool(sizes)
+
+    def size(self, changing: Sequence[int]) -> int:
+        """Returns the examples of this task's step, by the values of `changing`."""
+        return self._fixed + int(sum(changing))
+
+    @tf.autograph.experimental.do_not_convert
+    def _note(self, features: Any, mode: str, labels: Any = None, **_: Any) -> None:
+        # Labels come first: of the features one may be of no example, such as a table.
+        leaves = [leaf for leaf in tf.nest.flatten((labels, features)) if tf.is_tensor(leaf) and leaf.shape.rank != 0]
+        if mode == ModeKeys.TRAIN and leaves:
+            size = leaves[0].shape.rank and leaves[0].shape[0]
+            size = count_rows(leaves[0]) if size is None else size
+            self._replicas.append((tf.compat.v1.get_default_graph(), size))
+
+
 class _MeasureHook(tf.compat.v1.train.SessionRunHook):
     """Tells the meter of each step, and of the examples that the model is fed in it."""
 
-    def __init__(self, meter: Meter, batches: BatchCounter) -> None:
+    def __init__(self, meter: Meter, batches: _BatchCounter) -> None:
         self._meter = meter
         self._batches = batches
-        self._began = False
 
     def begin(self) -> None:
         """Finds the global step and the batches."""
@@ -243,19 +286,13 @@ class _MeasureHook(tf.compat.v1.train.SessionRunHook):
         """Asks for the step, which the Estimator itself asks for anyway, and for sizes that only the step knows."""
         if self._meter.ended:
             return None
-        # All sizes once, before the warm-up: each other set of tensors is made ready when it is first asked for.
-        sizes = self._batches.changing if self._began else self._batches.all
-        return tf.compat.v1.train.SessionRunArgs((self._tensor, sizes))
+        return tf.compat.v1.train.SessionRunArgs((self._tensor, self._batches.changing))
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Tells the meter."""
         if self._meter.ended:
             return
         before, sizes = run_values.results
-        if not self._began:
-            self._began = True
-            self._batches.check(sizes)
-            sizes = sizes[: len(self._batches.changing)]
         # The step was read beside the update, so it may be the one before.
         step = before + 1
         if self._meter.is_due(step):

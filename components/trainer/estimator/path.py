@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 import tensorflow as tf
 from tensorflow_metadata.proto.v0 import schema_pb2
@@ -34,62 +34,63 @@ from tfx_estimator.pipeline.base.stack import stacks, tfma_export
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 
 
-class EstimatorPath:
+def run(context: TaskContext) -> None:
     """Trains the Estimator that a trainer_fn returns, under the declared strategies."""
-
-    def run(self, context: TaskContext) -> None:
-        """See Path."""
-        distribution, task, progress = context.distribution, context.task, context.progress
-        train, evaluate = _sections(distribution, task)
-        patches.apply(patches.PATCHES)
-        seeds.apply(context.settings.trainer, task.place)
-        if task.type == REPLICA_CHECK:
-            tf.config.set_visible_devices([], "GPU")
-        section = context.settings.trainer
-        configure_devices(train, evaluate, cpus=section.logical_cpus if section else 1)
-        # Before any TensorFlow op, and while TF_CONFIG is there.
-        strategies = make_strategy(train), make_strategy(evaluate)
-        progress.write(Event.STARTED)
-        # A RunConfig of a trainer_fn that knows nothing of the cluster shall not be made for one.
-        tf_config = os.environ.pop(TF_CONFIG, None)
-        make_spec = _spec_maker(context)
-        if task.type == REPLICA_CHECK:
-            progress.write(Event.RUNNING)
-            replica_check.run(make_spec, distribution, strategies[0], context.job.training_dir)
-            return
-        spec = make_spec()
-        if context.tried_for:
-            replica_check.check_inputs(spec, context.tried_for)
-        if tf_config is not None:
-            os.environ[TF_CONFIG] = tf_config
-        synchronous = task.in_cluster and distribution.train.is_collective
-        spec["estimator"] = distribute(
-            spec["estimator"],
-            *strategies,
-            in_cluster=bool(task.tf_config),
-            # Not the strategy's own option: TensorFlow keeps a thread for each collective until its timeout has passed.
-            step_timeout=distribution.train.timeout_seconds if synchronous else None,
-        )
-        # One that goes on needs its source no more.
-        if spec["estimator"].latest_checkpoint() is None and (begins := warm_start_of(context)):
-            begin_with(spec["estimator"], begins, functools.partial(tell, context))
-        spec.update(_shared_inputs(spec, distribution, *strategies))
-        if task.type == DRY_RUN:
-            spec.update(
-                train_spec=spec["train_spec"]._replace(max_steps=1), eval_spec=spec["eval_spec"]._replace(steps=1)
-            )
-        if not context.job.exports:
-            spec["eval_spec"] = spec["eval_spec"]._replace(exporters=())
-        checkpoint = train_and_evaluate(spec, context)
-        if checkpoint and not context.job.exports:
-            write_whole(context.job.evaluated_file, "")
-        elif checkpoint:
-            progress.write(Event.EXPORTING)
-            if spec.get("eval_input_receiver_fn") and not stacks.current().has_eval_saved_model:
-                spec.pop("eval_input_receiver_fn")
-                progress.write(Event.NOTICED, text=tfma_export.NONE_WRITTEN)
-            _adopt_exports(spec, context.job.exports_dir, checkpoint)
-            progress.write(Event.EXPORTED)
+    distribution, task, progress = context.distribution, context.task, context.progress
+    train, evaluate = _sections(distribution, task)
+    patches.apply(patches.PATCHES)
+    seeds.apply(context.settings.trainer, task.place)
+    if task.type == REPLICA_CHECK:
+        tf.config.set_visible_devices([], "GPU")
+    section = context.settings.trainer
+    configure_devices(train, evaluate, cpus=section.logical_cpus if section else 1)
+    # Before any TensorFlow op, and while TF_CONFIG is there.
+    strategies = make_strategy(train), make_strategy(evaluate)
+    progress.write(Event.STARTED)
+    # A RunConfig of a trainer_fn that knows nothing of the cluster shall not be made for one.
+    tf_config = os.environ.pop(TF_CONFIG, None)
+    make_spec = _spec_maker(context)
+    if task.type == REPLICA_CHECK:
+        progress.write(Event.RUNNING)
+        replica_check.run(make_spec, distribution, strategies[0], context.job.training_dir)
+        return
+    spec = make_spec()
+    if context.tried_for:
+        replica_check.check_inputs(spec, context.tried_for)
+    if tf_config is not None:
+        os.environ[TF_CONFIG] = tf_config
+    synchronous = task.in_cluster and distribution.train.is_collective
+    spec["estimator"] = distribute(
+        spec["estimator"],
+        *strategies,
+        in_cluster=bool(task.tf_config),
+        # Not the strategy's own option: TensorFlow keeps a thread for each collective until its timeout has passed.
+        step_timeout=distribution.train.timeout_seconds if synchronous else None,
+    )
+    # One that goes on needs its source no more.
+    if spec["estimator"].latest_checkpoint() is None and (begins := warm_start_of(context)):
+        begin_with(spec["estimator"], begins, functools.partial(tell, context))
+    for name, strategy, how in (
+        ("train_spec", strategies[0], {"in_step": not distribution.train.asynchronous}),
+        ("eval_spec", strategies[1], {"training": False}),
+    ):
+        if strategy is not None:
+            shared = share(spec[name].input_fn, input_batch=distribution.input_batch, **how)
+            spec[name] = spec[name]._replace(input_fn=shared)
+    if task.type == DRY_RUN:
+        spec.update(train_spec=spec["train_spec"]._replace(max_steps=1), eval_spec=spec["eval_spec"]._replace(steps=1))
+    if not context.job.exports:
+        spec["eval_spec"] = spec["eval_spec"]._replace(exporters=())
+    checkpoint = train_and_evaluate(spec, context)
+    if checkpoint and not context.job.exports:
+        write_whole(context.job.evaluated_file, "")
+    elif checkpoint:
+        progress.write(Event.EXPORTING)
+        if spec.get("eval_input_receiver_fn") and not stacks.current().has_eval_saved_model:
+            spec.pop("eval_input_receiver_fn")
+            progress.write(Event.NOTICED, text=tfma_export.NONE_WRITTEN)
+        _adopt_exports(spec, context.job.exports_dir, checkpoint)
+        progress.write(Event.EXPORTED)
 
 
 def _spec_maker(context: TaskContext) -> Callable[[], dict[str, Any]]:
@@ -119,24 +120,6 @@ def _sections(distribution: Distribution, task: TaskSpec) -> tuple[Strategy, Str
     return train, distribution.eval if task.evaluates else Strategy()
 
 
-def _shared_inputs(
-    spec: dict[str, Any],
-    distribution: Distribution,
-    train: Optional[tf.distribute.Strategy],
-    evaluate: Optional[tf.distribute.Strategy],
-) -> dict[str, Any]:
-    """The specs, with input_fns for the strategies."""
-    train_spec, eval_spec = spec["train_spec"], spec["eval_spec"]
-    if train is not None:
-        in_step = not distribution.train.asynchronous
-        shared = share(train_spec.input_fn, in_step, input_batch=distribution.input_batch)
-        train_spec = train_spec._replace(input_fn=shared)
-    if evaluate is not None:
-        shared = share(eval_spec.input_fn, training=False, input_batch=distribution.input_batch)
-        eval_spec = eval_spec._replace(input_fn=shared)
-    return {"train_spec": train_spec, "eval_spec": eval_spec}
-
-
 def _call_trainer_fn(trainer_fn: Callable, fn_args: fn_args_utils.FnArgs) -> dict[str, Any]:
     """The legacy Estimator contract.
 
@@ -144,13 +127,6 @@ def _call_trainer_fn(trainer_fn: Callable, fn_args: fn_args_utils.FnArgs) -> dic
     """
     schema = io_utils.parse_pbtxt_file(fn_args.schema_path, schema_pb2.Schema()) if fn_args.schema_path else None
     spec = dict(trainer_fn(fn_args, schema))
-    missing = {"estimator", "train_spec", "eval_spec"} - set(spec)
-    if missing:
-        raise UserCodeError(
-            f"trainer_fn returned no {', '.join(sorted(missing))}",
-            expected="a dict with estimator, train_spec, eval_spec and, for an EvalSavedModel, eval_input_receiver_fn",
-            todo="see https://www.tensorflow.org/tfx/guide/trainer",
-        )
     if not spec["eval_spec"].exporters:
         raise UserCodeError(
             "the EvalSpec that trainer_fn returned has no exporter, so no model would be exported",

@@ -45,11 +45,18 @@ def train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[s
     """
     task, progress = context.task, context.progress
     spec = measured(spec, task)
-    if _in_step(context):
-        _refuse_listeners(spec["train_spec"])
+    if _in_step(context) and spec["train_spec"].saving_listeners:
+        raise UserCodeError(
+            "TensorFlow calls no saving_listeners of a TrainSpec under multi_worker_mirrored",
+            expected="a TrainSpec without saving_listeners",
+            todo="do in a SessionRunHook what they do, or train with another strategy",
+        )
     if task.type == CHIEF:
         _tell_scaling(spec, context)
-    training = _Training(spec, context, StopRequest(task.stop_file), _keeper(context))
+    section, keeper = context.settings.trainer, None
+    if section is not None and is_declared(section) and task.evaluates:
+        keeper = Keeper(context.job.training_dir, section, damage, progress)
+    training = _Training(spec, context, StopRequest(task.stop_file), keeper)
     train_spec, eval_spec = training.train_spec(), training.eval_spec()
     if task.type in _QUIET:
         progress.write(_QUIET[task.type])
@@ -71,28 +78,12 @@ def _in_step(context: TaskContext) -> bool:
     return context.distribution.train.is_collective and context.task.in_cluster
 
 
-def _refuse_listeners(train_spec: tf.estimator.TrainSpec) -> None:
-    if train_spec.saving_listeners:
-        raise UserCodeError(
-            "TensorFlow calls no saving_listeners of a TrainSpec under multi_worker_mirrored",
-            expected="a TrainSpec without saving_listeners",
-            todo="do in a SessionRunHook what they do, or train with another strategy",
-        )
-
-
 def _tell_scaling(spec: dict[str, Any], context: TaskContext) -> None:
     """Reports what the replicas make of the declared learning rate."""
     if (optimizer := spec.get(OPTIMIZER_KEY)) and optimizer.scaling != "none":
         strategy = spec["estimator"].config.train_distribute
         replicas = strategy.num_replicas_in_sync if strategy else 1
         context.progress.write(Event.SCALED, text=optimizer.word_scaled(replicas))
-
-
-def _keeper(context: TaskContext) -> Optional[Keeper]:
-    section = context.settings.trainer
-    if section is None or not is_declared(section) or not context.task.evaluates:
-        return None
-    return Keeper(context.job.training_dir, section, damage, context.progress)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from absl import logging
 from tfx_estimator.components.trainer.best.keeper import Keeper
 from tfx_estimator.components.trainer.keras.curves import Curves
 from tfx_estimator.components.trainer.keras.model import ModelMaker
-from tfx_estimator.components.trainer.keras.saver import latest_checkpoint, restore_weights
+from tfx_estimator.components.trainer.keras.saving import restore_weights
 from tfx_estimator.components.trainer.keras.watch import not_a_number
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.traits import step_of
@@ -154,6 +154,10 @@ class Evaluations:
         return self._make()
 
     @property
+    def _latest(self) -> str:
+        return tf.train.latest_checkpoint(self._folder) or ""
+
+    @property
     def stop(self) -> bool:
         """Is training over before its last step."""
         return bool(self._keeper and self._keeper.stops)
@@ -169,7 +173,7 @@ class Evaluations:
             self._keeper.check_metrics(evaluation.names)
             self._keeper.go_on_from(step)
             if not self._keeper.knows(step):
-                self._evaluate(latest_checkpoint(self._folder) or "")
+                self._evaluate(self._latest)
 
     def ends(self) -> bool:
         """Evaluates the checkpoint that was just saved, if it is time; tells whether training is over."""
@@ -179,7 +183,7 @@ class Evaluations:
         # In a thread of its own: `fit` calls from inside the scope of its strategy, which no other may enter.
         with ThreadPoolExecutor(1) as pool:
             try:
-                pool.submit(self._evaluate, latest_checkpoint(self._folder) or "").result()
+                pool.submit(self._evaluate, self._latest).result()
             except TrainingError as error:
                 # The last checkpoint is judged: this one may be of a network that normalises batches and has seen few.
                 logging.warning("%s; training goes on", error)
@@ -193,7 +197,7 @@ class Evaluations:
         time.sleep(distribution.start_delay_secs)
         latest, seen, started = "", "", 0.0
         while not self.stop and step_of(seen) < last_step:
-            latest = latest_checkpoint(self._folder) or ""
+            latest = self._latest
             early = time.monotonic() - started < distribution.seconds_between_evaluations
             if latest in ("", seen) or (early and step_of(latest) < last_step):
                 time.sleep(_LOOK_SECONDS)
@@ -205,7 +209,7 @@ class Evaluations:
                     self._evaluate(latest)
             except tf.errors.OpError:
                 # The chief keeps a few checkpoints only, and may have removed this one meanwhile.
-                if latest_checkpoint(self._folder) == latest:
+                if self._latest == latest:
                     raise
                 continue
             seen = latest

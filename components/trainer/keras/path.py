@@ -16,15 +16,14 @@ from tfx_estimator.components.trainer.best.keeper import Keeper, is_declared
 from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE as TF_CONFIG
 from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input
-from tfx_estimator.components.trainer.keras import drivers, served
+from tfx_estimator.components.trainer.keras import drivers
 from tfx_estimator.components.trainer.keras.curves import Curves, learning_rate_of
 from tfx_estimator.components.trainer.keras.evaluation import Evaluation, Evaluations
 from tfx_estimator.components.trainer.keras.model import ModelMaker, compiled_notices
-from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint
-from tfx_estimator.components.trainer.keras.serving import export_model
+from tfx_estimator.components.trainer.keras.saving import Saver, export_model
 from tfx_estimator.components.trainer.keras.watch import Watch
 from tfx_estimator.components.trainer.measuring import Meter
-from tfx_estimator.components.trainer.observers import Reporter
+from tfx_estimator.components.trainer.observers import Observer, Reporter
 from tfx_estimator.components.trainer.profiling.profiler import Profiler
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError, is_over
@@ -44,31 +43,10 @@ from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
-class KerasPath:
+def run(context: TaskContext) -> None:
     """Trains the declared model by `fit`, or by a loop of our own: `trainer.path` says which."""
-
-    def run(self, context: TaskContext) -> None:
-        """See Path."""
-        section = context.settings.trainer
-        assert section is not None, "the Keras paths train a declaration"
-        _Task(context, section).run()
-
-
-@dataclasses.dataclass(frozen=True)
-class _Training:
-    """What a task trains.
-
-    Args:
-        section: The declared trainer, with the steps between two reports that its strategy allows.
-        strategy: That it trains under.
-        model: Compiled, in the strategy's scope.
-        averaging: Of the weights of all tasks; None where they are equal anyway.
-    """
-
-    section: TrainerSection
-    strategy: tf.distribute.Strategy
-    model: tf.keras.Model
-    averaging: Optional[Averaging]
+    assert context.settings.trainer is not None, "the Keras paths train a declaration"
+    _Task(context, context.settings.trainer).run()
 
 
 class _Task:
@@ -79,8 +57,12 @@ class _Task:
         self._task = context.task
         self._progress = context.progress
         self._folder = context.job.training_dir
+        self._is_served = context.distribution.train.asynchronous
         if context.task.type == DRY_RUN:
             section = section.copy(update={"train_steps": 1, "eval_steps": 1})
+        if self._is_served:
+            # Between two moments when no worker works there is nothing to report.
+            section = section.copy(update={"log_every_steps": drivers.stretch(section)})
         self._section = section
         # In a cluster another task evaluates.
         self._evaluations = None if self._task.in_cluster else self._make_evaluations()
@@ -88,14 +70,14 @@ class _Task:
     def run(self) -> None:
         """Does this task's part."""
         if self._is_served and self._task.in_cluster:
-            served.prepare(self._context.distribution.train.worker_count)
+            drivers.prepare(self._context.distribution.train.worker_count)
             if self._task.type != CHIEF:
-                served.serve(self._context)
+                drivers.serve(self._context)
                 return
         train, self._eval_strategy = self._strategies()
         self._progress.write(Event.STARTED)
         if self._trains:
-            self._train(train)
+            self._train(train or tf.distribute.get_strategy())
         if self._evaluations is None:
             self._progress.write(Event.TRAINED)
             return
@@ -104,14 +86,12 @@ class _Task:
             if self._evaluations.stop:
                 # The cluster has yet to write its last checkpoint: an exporter follows.
                 return
-        else:
-            checkpoint = latest_checkpoint(self._folder) or ""
-            if not checkpoint:
-                raise ExportError(
-                    f"training left no checkpoint in {self._folder}, so there is nothing to evaluate and export",
-                    expected="a checkpoint of the last step",
-                    todo="see the log of the chief",
-                )
+        elif not (checkpoint := tf.train.latest_checkpoint(self._folder)):
+            raise ExportError(
+                f"training left no checkpoint in {self._folder}, so there is nothing to evaluate and export",
+                expected="a checkpoint of the last step",
+                todo="see the log of the chief",
+            )
         checkpoint = self._evaluations.choose(checkpoint)
         if not self._context.job.exports:
             write_whole(self._context.job.evaluated_file, "")
@@ -125,10 +105,6 @@ class _Task:
         keeper = Keeper(folder, section, damage, self._progress) if is_declared(section) else None
         seconds = self._context.distribution.seconds_between_evaluations
         return Evaluations(self._make_evaluation, folder, keeper, seconds, self._progress)
-
-    @property
-    def _is_served(self) -> bool:
-        return self._context.distribution.train.asynchronous
 
     @property
     def _trains(self) -> bool:
@@ -153,7 +129,7 @@ class _Task:
     def _declare(self) -> DeclaredInput:
         """The examples that this task trains and evaluates with."""
         declared = declared_input(
-            make_fn_args(self._context.job), self._section, lambda: step_of(latest_checkpoint(self._folder))
+            make_fn_args(self._context.job), self._section, lambda: step_of(tf.train.latest_checkpoint(self._folder))
         )
         declared.require()
         return declared
@@ -172,99 +148,87 @@ class _Task:
             self._progress,
         )
 
-    def _train(self, strategy: Optional[tf.distribute.Strategy]) -> None:
+    def _train(self, strategy: tf.distribute.Strategy) -> None:
         """Trains to the last step, or until it is to stop."""
-        training = self._make_training(strategy or tf.distribute.get_strategy())
-        self._notice(training)
-        saver = Saver(training.model, self._folder, training.section.keep_checkpoint_max, self._task)
-        share = 1 if self._is_served else self._context.distribution.train.worker_count
-        meter = Meter.of_environment(self._task, training.section.global_batch_size / share)
-        watch = self._make_watch(training, saver, meter)
-        step = self._restore(training, saver)
-        if self._evaluations:
-            self._evaluations.prepare(step)
-        watch.begin(step, over=bool(self._evaluations and self._evaluations.stop))
-        if not watch.ended:
-            input_fn = self._input_from(training.model, step)
-            with training.strategy.scope():
-                seeds.go_on(training.section, training.model, step, self._task.place)
-            self._drive(training, meter.wrap(input_fn) if meter else input_fn, watch)
-        if watch.stopped and not is_over(self._task.stop_file):
-            raise StoppedByRequestError
-
-    def _make_training(self, strategy: tf.distribute.Strategy) -> _Training:
         section = self._section
-        if self._is_served:
-            section = section.copy(update={"log_every_steps": served.stretch(section)})
         with strategy.scope():
             # At least 2: of 1 Keras makes a function whose number of steps does not change. What is handed out to a
             # worker is done once more if it dies: a single step.
             at_once = 1 if self._is_served else max(section.steps_per_execution, 2)
-            model = self._maker(self._section, trains=True).make_compiled(at_once)
+            model = self._maker(section, trains=True).make_compiled(at_once)
             sync = section.sync_every
             averaging = Averaging(model, strategy, sync.steps, sync.outer_momentum) if sync else None
-        return _Training(section, strategy, model, averaging)
-
-    def _notice(self, training: _Training) -> None:
-        """Reports, once in a cluster, what else the user should know of the model that is trained."""
-        if self._task.type != CHIEF:
-            return
-        model, optimizer = training.model, training.section.optimizer
-        if isinstance(model, CompiledClassifier):
-            for text in compiled_notices(model.own, training.section, self._context.settings.declared):
-                self._progress.write(Event.NOTICED, text=text)
-        elif optimizer.scaling != "none":
-            self._progress.write(Event.SCALED, text=optimizer.word_scaled(training.strategy.num_replicas_in_sync))
-
-    def _make_watch(self, training: _Training, saver: Saver, meter: Optional[Meter]) -> Watch:
-        section, curves = training.section, None
         if self._task.type == CHIEF:
-            rate = functools.partial(learning_rate_of, training.model.optimizer)
-            curves = Curves(self._folder, section.report_steps, rate)
-        profiler = Profiler.of(section, self._folder, self._task, self._progress)
-        observers = (meter, profiler, Reporter(self._progress, section.train_steps), curves)
-        return Watch(
+            self._notice(model, strategy.num_replicas_in_sync)
+        saver = Saver(model, self._folder, section.keep_checkpoint_max, self._task)
+        share = 1 if self._is_served else self._context.distribution.train.worker_count
+        meter = Meter.of_environment(self._task, section.global_batch_size / share)
+        watch = Watch(
             section,
             saver,
-            training.strategy,
+            strategy,
             self._task.stop_file,
-            at_once=served.stretch(section) if self._is_served else section.steps_per_execution,
-            observers=[each for each in observers if each],
-            averaging=training.averaging,
+            at_once=drivers.stretch(section) if self._is_served else section.steps_per_execution,
+            observers=self._observers(model, meter),
+            averaging=averaging,
             fixed=self._is_served,
             **({"ends": self._evaluations.ends} if self._evaluations else {}),
         )
-
-    def _restore(self, training: _Training, saver: Saver) -> int:
-        """Restores the last checkpoint, and returns its step; where there is none, begins with the declared weights."""
         step = saver.restore()
-        if latest_checkpoint(self._folder) is None and (begins := warm_start_of(self._context)):
-            tell(self._context, warm_keras(training.model, begins.prefix, begins.exclude))
-            if training.averaging:
-                training.averaging.begin()
-        return step
+        if tf.train.latest_checkpoint(self._folder) is None and (begins := warm_start_of(self._context)):
+            tell(self._context, warm_keras(model, begins.prefix, begins.exclude))
+            if averaging:
+                averaging.begin()
+        if self._evaluations:
+            self._evaluations.prepare(step)
+        watch.begin(step, over=bool(self._evaluations and self._evaluations.stop))
+        if not watch.ended:
+            reader = self._declared.reader
+            if self._is_served:
+                reader = dataclasses.replace(reader, start_step=drivers.position(model, step))
+            input_fn = meter.wrap(reader.input_fn) if meter else reader.input_fn
+            with strategy.scope():
+                seeds.go_on(section, model, step, self._task.place)
+            self._drive(model, strategy, averaging, input_fn, watch)
+        if watch.stopped and not is_over(self._task.stop_file):
+            raise StoppedByRequestError
 
-    def _input_from(self, model: tf.keras.Model, step: int) -> served.InputFn:
-        reader = self._declared.reader
-        if self._is_served:
-            reader = dataclasses.replace(reader, start_step=served.position(model, step))
-        return reader.input_fn
+    def _notice(self, model: tf.keras.Model, replicas: int) -> None:
+        """Reports what else the user should know of the model that is trained."""
+        section = self._section
+        if isinstance(model, CompiledClassifier):
+            for text in compiled_notices(model.own, section, self._context.settings.declared):
+                self._progress.write(Event.NOTICED, text=text)
+        elif section.optimizer.scaling != "none":
+            self._progress.write(Event.SCALED, text=section.optimizer.word_scaled(replicas))
 
-    def _drive(self, training: _Training, input_fn: served.InputFn, watch: Watch) -> None:
+    def _observers(self, model: tf.keras.Model, meter: Optional[Meter]) -> list[Observer]:
+        section, curves = self._section, None
+        if self._task.type == CHIEF:
+            curves = Curves(self._folder, section.report_steps, functools.partial(learning_rate_of, model.optimizer))
+        profiler = Profiler.of(section, self._folder, self._task, self._progress)
+        return [each for each in (meter, profiler, Reporter(self._progress, section.train_steps), curves) if each]
+
+    def _drive(
+        self,
+        model: tf.keras.Model,
+        strategy: tf.distribute.Strategy,
+        averaging: Optional[Averaging],
+        input_fn: drivers.InputFn,
+        watch: Watch,
+    ) -> None:
         """Trains until the watch has ended: by `fit` or by a loop of our own, with parameter servers or without."""
-        model, strategy = training.model, training.strategy
         by_fit = self._context.job.path == KERAS
         if isinstance(strategy, tf.distribute.ParameterServerStrategy):
-            make_dataset = served.dataset_fn(input_fn, self._context.distribution.train.worker_count - 1)
+            make_dataset = drivers.dataset_fn(input_fn, self._context.distribution.train.worker_count - 1)
             if by_fit:
-                served.fit(model, make_dataset, watch)
+                drivers.fit_by_workers(model, make_dataset, watch)
             else:
-                served.loop(model, make_dataset, watch, strategy)
+                drivers.loop_by_workers(model, make_dataset, watch, strategy)
             return
         mode = ModeKeys.TRAIN
         batches = strategy.distribute_datasets_from_function(lambda context: input_fn(mode, context))
-        train = drivers.fit if by_fit else drivers.loop
-        train(model, batches, watch, strategy, training.averaging)
+        (drivers.fit if by_fit else drivers.loop)(model, batches, watch, strategy, averaging)
 
     def _export(self, checkpoint: str) -> None:
         settings, exports = self._context.settings, self._context.job.exports_dir

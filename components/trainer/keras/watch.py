@@ -9,7 +9,7 @@ from typing import Optional
 
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.keras.saver import Saver
+from tfx_estimator.components.trainer.keras.saving import Saver
 from tfx_estimator.components.trainer.observers import Observer
 from tfx_estimator.components.trainer.protocol.stop import PeerLostError, asked_to_stop
 from tfx_estimator.model_fn.optim.averaging import Averaging

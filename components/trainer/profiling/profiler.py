@@ -132,15 +132,12 @@ class Profiler(Observer):
 
     def _tell(self, steps: int) -> None:
         """Writes the summary beside the profile, and reports it; of a pipeline how long its stages waited."""
-        # The executor imports this module in TFX's own process, whose Keras may be another one.
-        from tfx_estimator.components.trainer.profiling.bubble import find_bubbles
-
         files = tf.io.gfile.glob(os.path.join(self._folder, "plugins", "profile", "*", "*.xplane.pb"))
         space = xplane_pb2.XSpace()
         with tf.io.gfile.GFile(max(files), "rb") as file:
             space.ParseFromString(file.read())
         section = self._section
-        if section.pipeline_parallel and (bubbles := find_bubbles(space)):
+        if section.pipeline_parallel and (bubbles := trace.find_bubbles(space)):
             # The one in the middle: a step may be late for any reason.
             self._progress.write(Event.STAGED, text=bubbles[len(bubbles) // 2].tell(section.pipeline_parallel))
         if not self._keeps:

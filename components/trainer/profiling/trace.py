@@ -1,5 +1,7 @@
 """Sums up a profile without TensorBoard: where the time of the steps went, and which operations were the dearest.
 
+Of a pipeline it tells how long the stages wait for each other: its operations bear their stage's name.
+
 Source: https://www.tensorflow.org/guide/profiler; the file is an `XSpace` of `tsl/profiler/protobuf/xplane.proto`.
 """
 
@@ -7,9 +9,12 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from tfx_estimator.pipeline.config.parallel import STAGE_SCOPE, PipelineParallel
 
 # As TensorFlow writes an operation: its name in the graph, and its kind.
 _OPERATION = re.compile(r"^(?P<name>[\w.][\w./>-]*):(?P<kind>_?[A-Z]\w*)$")
@@ -37,7 +42,10 @@ _PICOS = 1e12
 _DEAREST = 10
 _LEAST_TO_TELL = 0.2
 
-_Spans = list[tuple[int, int]]
+_STAGE = re.compile(rf"(?:^|/){STAGE_SCOPE}(\d+)(?:_\d+)?/")
+
+_Span = tuple[int, int]
+_Spans = list[_Span]
 
 
 def summarise(space: Any, steps: int, cluster: bool) -> dict[str, Any]:
@@ -139,22 +147,27 @@ def _shares(seconds: float, compute: _Spans, waits: _Spans, sends: _Spans) -> di
     """Each moment counts once: for an operation that runs, else for what is waited for."""
     if not seconds:
         return {"compute": 0.0, "input": 0.0, "communication": 0.0, "other": 1.0}
-    busy = length(compute)
-    with_sends = length([*compute, *sends])
-    with_all = length([*compute, *sends, *waits])
+    busy = _length(compute)
+    with_sends = _length([*compute, *sends])
+    with_all = _length([*compute, *sends, *waits])
     parts = (busy, with_all - with_sends, with_sends - busy, max(seconds - with_all, 0.0))
     return dict(zip(("compute", "input", "communication", "other"), (each / seconds for each in parts)))
 
 
-def length(spans: Iterable[tuple[int, int]]) -> float:
+def _length(spans: Iterable[_Span]) -> float:
     """Returns the seconds that at least one of the spans, of picoseconds, covers."""
-    covered, end = 0, None
-    for start, stop in sorted(spans):
-        if end is None or start >= end:
-            covered, end = covered + stop - start, stop
-        elif stop > end:
-            covered, end = covered + stop - end, stop
-    return covered / _PICOS
+    return sum(end - begin for begin, end in _merged(spans)) / _PICOS
+
+
+def _merged(spans: Iterable[_Span]) -> _Spans:
+    """The spans in their order; those that overlap are one."""
+    merged: _Spans = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged
 
 
 def _advice(shares: dict[str, float], cluster: bool, compiled: bool) -> Sequence[str]:
@@ -187,3 +200,87 @@ def _advice(shares: dict[str, float], cluster: bool, compiled: bool) -> Sequence
             "What XLA compiled is told as one operation: see trainer.xla: false for those that it is made of."
         )
     return advice
+
+
+@dataclass(frozen=True)
+class Bubble:
+    """Of one step, from the first operation of a stage to the last one.
+
+    Args:
+        share: Part of the time of all stages in which they wait.
+        busy: Part of the time in which each stage is at work.
+        together: Part of the time in which at least two are.
+    """
+
+    seconds: float
+    share: float
+    busy: tuple[float, ...]
+    together: float
+
+    def tell(self, section: PipelineParallel) -> str:
+        """Returns it in words."""
+        busy = ", ".join(f"{each:.0%}" for each in self.busy)
+        return (
+            f"{section.stage_count} stages, {section.microbatches} microbatches: bubble {self.share:.2f}, of "
+            f"{section.ideal_bubble:.2f} ideal; the stages were at work {busy} of the time, and two at once "
+            f"{self.together:.0%}"
+        )
+
+
+def find_bubbles(space: Any) -> list[Bubble]:
+    """Reads the bubbles from a profile.
+
+    Returns:
+        One for each step, the fastest first; none if no stage ran.
+    """
+    # The n-th time that an operation runs is in the n-th step.
+    ran: dict[str, _Spans] = defaultdict(list)
+    for name, span in _operations(space):
+        ran[name].append(span)
+    steps: dict[int, dict[int, _Spans]] = defaultdict(lambda: defaultdict(list))
+    stages = sorted({_number(name) for name in ran})
+    # As often as there are steps; what runs several times in one cannot be told apart so.
+    usual = Counter(map(len, ran.values())).most_common(1)
+    for name, spans in ran.items():
+        if len(spans) == usual[0][0]:
+            for step, span in enumerate(sorted(spans)):
+                steps[step][_number(name)].append(span)
+    bubbles = []
+    for by_stage in steps.values():
+        spans = [span for each in by_stage.values() for span in each]
+        whole = _length([(min(begin for begin, _ in spans), max(end for _, end in spans))])
+        if whole:
+            busy = tuple(_length(by_stage[stage]) / whole for stage in stages)
+            together = _length_of_two(by_stage.values()) / whole
+            bubbles.append(Bubble(whole, 1 - sum(busy) / len(busy), busy, together))
+    return sorted(bubbles, key=lambda each: each.seconds)
+
+
+def _operations(space: Any) -> Iterator[tuple[str, _Span]]:
+    for plane in space.planes:
+        if not plane.name.startswith(("/host", "/device")):
+            continue
+        names = {number: each.name for number, each in plane.event_metadata.items() if _STAGE.search(each.name)}
+        for line in plane.lines:
+            base = line.timestamp_ns * 1000
+            for event in line.events:
+                if event.metadata_id in names:
+                    begin = base + event.offset_ps
+                    yield names[event.metadata_id], (begin, begin + event.duration_ps)
+
+
+def _number(name: str) -> int:
+    found = _STAGE.search(name)
+    assert found is not None
+    return int(found[1])
+
+
+def _length_of_two(stages: Iterable[_Spans]) -> float:
+    """Seconds in which at least two stages are at work."""
+    # Where a stage begins, or ceases, to be at work.
+    edges = sorted(edge for spans in map(_merged, stages) for begin, end in spans for edge in ((begin, 1), (end, -1)))
+    shared, at_work, since = 0, 0, 0
+    for at, change in edges:
+        shared += at - since if at_work > 1 else 0
+        at_work, since = at_work + change, at
+    return shared / _PICOS

@@ -21,8 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.replica_check import verdict
-from tfx_estimator.components.trainer.replica_check.comparison import Change, scale_of
-from tfx_estimator.components.trainer.replica_check.trial import NotTriedError, Rows, Trial
+from tfx_estimator.components.trainer.replica_check.trial import Change, NotTriedError, Rows, Trial, scale_of
 from tfx_estimator.components.trainer.user_input.input_check import (
     Reading,
     Spec,

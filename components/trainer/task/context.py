@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Optional, Protocol
+from typing import Optional
 
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import ProgressWriter
@@ -36,10 +36,3 @@ class TaskContext:
     def distribution(self) -> Distribution:
         """Strategies and the supervisor's contract."""
         return self.settings.distribution
-
-
-class Path(Protocol):
-    """A way of training; made without arguments, in the task's own process."""
-
-    def run(self, context: TaskContext) -> None:
-        """Trains, evaluates, exports: what of it is this task's part."""

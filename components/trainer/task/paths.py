@@ -1,4 +1,4 @@
-"""The ways of training, each a folder beside this one and a line here.
+"""The ways of training, each a module and a line here.
 
 What the supervisor asks of a path needs no TensorFlow; its task does, and is imported in the task's process alone.
 """
@@ -6,6 +6,7 @@ What the supervisor asks of a path needs no TensorFlow; its task does, and is im
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
 from typing import Any
 
 from tfx_estimator.components.trainer.job import Job
@@ -13,18 +14,15 @@ from tfx_estimator.components.trainer.module_text import names_of_module
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, PS, WORKER
 from tfx_estimator.components.trainer.protocol.traits import Checkpoints, PathTraits
 from tfx_estimator.components.trainer.settings import ESTIMATOR, KERAS, KERAS_LOOP, RUN_FN, Settings
-from tfx_estimator.components.trainer.task.context import Path
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.distribution import Distribution
 
 _HERE = "tfx_estimator.components.trainer"
-
-
 _PATHS = {
-    ESTIMATOR: f"{_HERE}.estimator.path:EstimatorPath",
-    KERAS: f"{_HERE}.keras.path:KerasPath",
-    KERAS_LOOP: f"{_HERE}.keras.path:KerasPath",
-    RUN_FN: f"{_HERE}.run_fn.path:RunFnPath",
+    ESTIMATOR: f"{_HERE}.estimator.path",
+    KERAS: f"{_HERE}.keras.path",
+    KERAS_LOOP: f"{_HERE}.keras.path",
+    RUN_FN: f"{_HERE}.run_fn",
 }
 
 
@@ -84,7 +82,6 @@ def checkpoints_of(job: Job) -> Checkpoints:
     return importlib.import_module(f"{_HERE}.estimator.checkpoints").TrainingCheckpoints(job.training_dir)
 
 
-def path_of(job: Job) -> Path:
-    """Returns what trains a job; imports TensorFlow."""
-    module, _, name = _PATHS[job.path].partition(":")
-    return getattr(importlib.import_module(module), name)()
+def path_of(job: Job) -> ModuleType:
+    """Returns the module whose `run` does a task's part of a job; imports TensorFlow."""
+    return importlib.import_module(_PATHS[job.path])

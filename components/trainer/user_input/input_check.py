@@ -148,9 +148,7 @@ def check_training(
         return "", []
     takes_context = shared_batches.takes_input_context(input_fn)
     if not takes_context and not part.whole:
-        first, *_ = reading.sizes()
-        shared_batches.check_sizes("TrainSpec", first)
-        shared_batches.check_divides(next(iter(first.values())), replicas)
+        shared_batches.check_divides(reading.size, replicas)
         if workers > 1:
             _check_order(reading, read_batches(make_spec()))
         return (

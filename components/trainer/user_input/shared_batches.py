@@ -71,7 +71,7 @@ def share(input_fn: InputFn, in_step: bool = True, training: bool = True, input_
             return result
         if context.num_replicas_in_sync == 1 and not isinstance(result, tf.data.Dataset):
             return _reader(result, make)
-        dataset = check_dataset(result, mode)
+        dataset = _check_dataset(result, mode)
         if (whole and training) or context.num_input_pipelines == context.num_replicas_in_sync == 1:
             return dataset
         if whole:
@@ -117,26 +117,23 @@ def call_input_fn(
     context: Optional[tf.distribute.InputContext] = None,
 ) -> tf.data.Dataset:
     """Calls an input_fn as an Estimator does."""
-    return check_dataset(_call(input_fn, mode, params, config, context), mode)
+    return _check_dataset(_call(input_fn, mode, params, config, context), mode)
 
 
-def check_dataset(result: Any, mode: str) -> tf.data.Dataset:
+def _check_dataset(result: Any, mode: str) -> tf.data.Dataset:
     """Refuses what several replicas cannot read."""
     if isinstance(result, tf.data.Dataset):
         return result
+    owner = "TrainSpec" if mode == ModeKeys.TRAIN else "EvalSpec"
     kinds = [type(part).__name__ for part in result] if isinstance(result, (tuple, list)) else None
     raise UserCodeError(
-        f"{_owner(mode)}.input_fn returns {'(' + ', '.join(kinds) + ')' if kinds else type(result).__name__}, and "
+        f"{owner}.input_fn returns {'(' + ', '.join(kinds) + ')' if kinds else type(result).__name__}, and "
         "trainer.distribution declares a strategy: tensors cannot be shared among its replicas and workers",
         expected=_BATCH,
         todo="return the data set itself: dataset in place of dataset.make_one_shot_iterator().get_next(), and "
         "tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(y)).repeat().batch(N) in place of "
         "numpy_input_fn(x, y, N); or train with the strategy one_device or parameter_server",
     )
-
-
-def _owner(mode: str) -> str:
-    return "TrainSpec" if mode == ModeKeys.TRAIN else "EvalSpec"
 
 
 def _call(
@@ -177,7 +174,7 @@ def split_batches(
         check_divides(static, replicas)
     own = replicas // pipelines
 
-    def parts(index: tf.Tensor, element: Any) -> tf.data.Dataset:
+    def parts(_: tf.Tensor, element: Any) -> tf.data.Dataset:
         tensors = [leaf for leaf in nest.flatten(element) if leaf is not None]
         if not training:
             size = _check_enough(_size(names, tensors), replicas)
@@ -185,7 +182,8 @@ def split_batches(
             # If the graph knows the size, it also knows those of the parts.
             size = static
         else:
-            size = _check_first(_size(names, tensors), index, replicas)
+            # The last one of an epoch: the first was looked at before training.
+            size = _size(names, tensors)
             size -= size % replicas
         datasets = []
         for place in range(pipeline * own, (pipeline + 1) * own):
@@ -248,17 +246,6 @@ def tensor_names(dataset: tf.data.Dataset) -> list[str]:
     return [name for name, _ in _leaves(dataset)]
 
 
-def check_sizes(owner: str, sizes: dict[str, int]) -> None:
-    """Refuses tensors that are not of one batch."""
-    if len(set(sizes.values())) > 1:
-        raise UserCodeError(
-            f"the tensors that {owner}.input_fn returns differ in their first dimension: "
-            + ", ".join(f"`{path}` has {size}" for path, size in sizes.items()),
-            expected=_BATCH,
-            todo="batch them together: dataset.batch(N); what is of no example, such as a table, belongs to params",
-        )
-
-
 def _leaves(dataset: tf.data.Dataset) -> list[tuple[str, Any]]:
     """The parts of an element: where each stands, and its TypeSpec."""
     spec = dataset.element_spec
@@ -279,17 +266,6 @@ def _size(names: list[str], tensors: list[Any]) -> tf.Tensor:
     ]
     with tf.control_dependencies([check for check in checks if check is not None]):
         return tf.identity(first[1])
-
-
-def _check_first(size: tf.Tensor, index: tf.Tensor, replicas: int) -> tf.Tensor:
-    """Lets only a later batch, which may be the last of an epoch, be cut short."""
-    said = (
-        f"the first batch of TrainSpec.input_fn does not divide evenly among the {replicas} replicas of "
-        f"trainer.distribution.train: choose a batch size that is a multiple of {replicas}"
-    )
-    fits = tf.logical_or(index > 0, tf.equal(size % replicas, 0))
-    with tf.control_dependencies([check for check in [tf.debugging.Assert(fits, [said, size])] if check is not None]):
-        return tf.identity(size)
 
 
 def _check_enough(size: tf.Tensor, replicas: int) -> tf.Tensor:

@@ -24,9 +24,9 @@ ENTRIES = (
     f"{TRAINER}.estimator.path",
     f"{TRAINER}.estimator.trainer_fn",
     f"{TRAINER}.keras.path",
-    f"{TRAINER}.run_fn.path",
+    f"{TRAINER}.run_fn",
 )
-ROOMS = (f"{TRAINER}.estimator", f"{TRAINER}.keras", f"{TRAINER}.run_fn", f"{TRAINER}.user_input")
+ROOMS = (f"{TRAINER}.estimator", f"{TRAINER}.keras", f"{TRAINER}.user_input")
 # What of it watches training, starts it, or refuses it: see each module's first line. A change of these makes no other
 # model, and must not retrain one.
 OPERATIONAL = {
@@ -39,7 +39,6 @@ OPERATIONAL = {
     f"{TRAINER}.estimator",
     f"{TRAINER}.estimator.checkpoints",
     f"{TRAINER}.estimator.hooks",
-    f"{TRAINER}.estimator.batch_counter",
     f"{TRAINER}.patch",
     f"{TRAINER}.estimator.recorded_params",
     f"{TRAINER}.job",
@@ -48,7 +47,6 @@ OPERATIONAL = {
     f"{TRAINER}.measuring",
     f"{TRAINER}.module_text",
     f"{TRAINER}.observers",
-    f"{TRAINER}.run_fn",
     f"{TRAINER}.settings",
     f"{TRAINER}.user_input",
     f"{TRAINER}.user_input.input_check",
@@ -203,7 +201,7 @@ def test_a_change_of_what_does_not_decide_the_model_keeps_the_key(project, name)
 def test_another_path_is_keyed_by_its_own_code():
     estimator, run_fn, keras = (set(collect_sources(deciding_code(path))) for path in (ESTIMATOR, RUN_FN, KERAS))
     assert f"{TRAINER}.keras.path" in keras - estimator - run_fn
-    assert f"{TRAINER}.run_fn.path" in run_fn - estimator
+    assert f"{TRAINER}.run_fn" in run_fn - estimator
     assert f"{TRAINER}.estimator.path" in estimator - run_fn
     assert "tfx_estimator.model_fn.step.classifier" not in estimator | run_fn
     assert set(collect_sources(deciding_code(""))) == estimator | run_fn

@@ -46,8 +46,8 @@ def growing() -> tf.data.Dataset:
 
 def weighted() -> tf.data.Dataset:
     """Beside each batch, something that is of no example."""
-    weights = tf.data.Dataset.from_tensors(tf.ones([10])).repeat()
-    return tf.data.Dataset.zip(({"x": tf.data.Dataset.range(1000).batch(4), "weights": weights}, weights))
+    weights, numbers = tf.data.Dataset.from_tensors(tf.ones([10])).repeat(), tf.data.Dataset.range(1000).batch(4)
+    return tf.data.Dataset.zip(({"weights": weights, "x": numbers}, numbers))
 
 
 def train(input_fn: Any, folder: Path, task: str = CHIEF, hooks: Sequence[Any] = ()) -> int:
@@ -126,7 +126,7 @@ def test_nothing_is_measured_while_a_worker_is_missing(tmp_path, monkeypatch):
         (tensors, 25 * 1),
         # The window is from the end of step 11 to that of step 36.
         (growing, sum(range(12, 37))),
-        (weighted, None),
+        (weighted, 25 * 4),
     ],
     ids=["changing", "fixed", "tensors", "growing", "weighted"],
 )

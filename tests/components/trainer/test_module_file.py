@@ -220,7 +220,6 @@ def _alive(pid: int) -> bool:
     [
         ("def train(): pass\n", "defines neither trainer_fn nor run_fn"),
         ("def run_fn(fn_args): pass\n", "training ended without a model"),
-        ("def trainer_fn(fn_args, schema): return {'estimator': 1}\n", "returned no eval_spec, train_spec"),
         (TRAINER_FN.replace("EXPORTERS", ""), "has no exporter"),
     ],
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.root import ROOT
-from tfx_estimator.model_fn.parallel.strategies import make_keras_strategy, make_strategy
+from tfx_estimator.model_fn.parallel.strategies import make_strategy
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
 
@@ -209,26 +208,25 @@ def silent() -> Iterator[list[str]]:
         yield addresses
 
 
-@pytest.mark.parametrize("make", [make_strategy, make_keras_strategy])
-def test_a_tpu_that_does_not_answer_is_one_clear_error_and_no_hang(silent, monkeypatch, make):
+def test_a_tpu_that_does_not_answer_is_one_clear_error_and_no_hang(silent, monkeypatch):
     names = [f"grpc://{address}" for address in (*silent, "127.0.0.1:1")]
     # Where TensorFlow asks for the addresses of TPUs that have a name.
     monkeypatch.setenv("GCE_METADATA_HOST", silent[0])
     with ThreadPoolExecutor(4) as pool:
-        *answers, unresolved = pool.map(functools.partial(_refuse_tpu, make), [*names, "my-tpu"])
+        *answers, unresolved = pool.map(_refuse_tpu, [*names, "my-tpu"])
     for name, answer in zip(names, answers):
         assert f"trainer.distribution.train.tpu: '{name}' cannot be used: {name} did not answer within 5 s" in answer
     assert "'my-tpu' cannot be used: Google Cloud, asked for a TPU of that name: no answer within 5 s" in unresolved
     monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:1")
     # The scheme is forgotten.
-    assert "TPU of that name: <urlopen error [Errno 111] Connection refused>" in _refuse_tpu(make, "127.0.0.1:8470")
+    assert "TPU of that name: <urlopen error [Errno 111] Connection refused>" in _refuse_tpu("127.0.0.1:8470")
 
 
-def _refuse_tpu(make: Callable[[TrainStrategy], Any], name: str) -> str:
+def _refuse_tpu(name: str) -> str:
     """Asks for a TPU that cannot be had; nothing of TensorFlow is set up before that is known."""
     start = time.monotonic()
     with pytest.raises(DeclarationError) as caught:
-        make(TrainStrategy(strategy="tpu", tpu=name))
+        make_strategy(TrainStrategy(strategy="tpu", tpu=name))
     assert time.monotonic() - start < 15
     assert caught.value.exit_code == 2
     assert caught.value.todo

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.estimator.first_call import call_first
+from tfx_estimator.components.trainer.estimator.first_call import call_again, call_first
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.model_fn.user_models.checks import check_compiled, refuse_step_options
 from tfx_estimator.pipeline.base.errors import UserCodeError
@@ -42,11 +42,11 @@ def test_of_a_model_that_is_not_compiled_it_is_refused_on_every_path(monkeypatch
     def look():
         if path == "keras":
             return maker.make()
-        first = call_first(network, Settings(declaration=None, label_names=("a", "b", "c")), spec)
+        given = call_first(network, Settings(declaration=None, label_names=("a", "b", "c")), spec)
         if path == "estimator":
-            return first
+            return given
         with tf.Graph().as_default():
-            return first.call_again(network, 3, {})
+            return call_again(network, 3, {}, given)
 
     if not method:
         look()

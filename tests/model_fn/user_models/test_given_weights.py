@@ -9,7 +9,7 @@ from tensorflow.python.eager import context
 
 from tests.components.trainer.user import weights_given
 from tests.model_fn.batch import PARAMS, input_fn
-from tfx_estimator.components.trainer.estimator.first_call import call_first
+from tfx_estimator.components.trainer.estimator.first_call import call_again, call_first
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.model_fn.step.classifier import make_model_fn
 from tfx_estimator.pipeline.base.errors import UserCodeError
@@ -23,19 +23,19 @@ def find(function):
 
 
 def trained(function, folder, steps=1):
-    first = find(function)
-    model_fn = make_model_fn(lambda classes: first.call_again(function, classes, {}), given=first.given)
+    given = find(function)
+    model_fn = make_model_fn(lambda classes: call_again(function, classes, {}, given), given=given)
     estimator = tf.estimator.Estimator(model_fn, str(folder), params=PARAMS)
     estimator.train(input_fn, steps=steps)
     values = {name: estimator.get_variable_value(name) for name in estimator.get_variable_names()}
-    return first, {"/".join(name.split("/")[-2:]): value for name, value in values.items()}
+    return given, {"/".join(name.split("/")[-2:]): value for name, value in values.items()}
 
 
 @pytest.mark.parametrize("way", ["set", "assign", "file", "checkpoint", "model"])
 def test_a_part_that_is_loaded_is_what_an_estimator_trains(tmp_path, way):
     weights_given.write(str(tmp_path))
-    first, found = trained(lambda n: weights_given.network(n, way, str(tmp_path)), tmp_path / "run")
-    assert first.given.places == tuple(range(6))
+    kept, found = trained(lambda n: weights_given.network(n, way, str(tmp_path)), tmp_path / "run")
+    assert kept.places == tuple(range(6))
     for name, given in weights_given.weights().items():
         np.testing.assert_array_equal(found[name], given, err_msg=name)
 
@@ -60,8 +60,8 @@ def test_two_weights_of_a_layer_may_have_one_name(tmp_path):
         network.layers[1].set_weights(given[:2])
         return network
 
-    first, found = trained(network, tmp_path)
-    assert first.given.places == (0, 1)
+    kept, found = trained(network, tmp_path)
+    assert kept.places == (0, 1)
     for name, value in zip(["twice/w", "twice/w_1"], given):
         np.testing.assert_array_equal(found[name], value)
 
@@ -70,8 +70,8 @@ def test_a_network_that_is_given_nothing_begins_by_its_seed_alone(tmp_path):
     def plain(num_classes):
         return weights_given.network(num_classes, way="none", frozen=False)
 
-    first, _ = trained(plain, tmp_path)
-    assert first.given is None
+    kept, _ = trained(plain, tmp_path)
+    assert kept is None
 
 
 def test_outside_of_the_graph_no_gpu_is_used_where_a_cpu_will_do(tmp_path):
@@ -88,20 +88,9 @@ def test_outside_of_the_graph_no_gpu_is_used_where_a_cpu_will_do(tmp_path):
         made = weights_given.network(num_classes, way="set")
         return tf.keras.Sequential([made, Seeing()])
 
-    assert find(network).given
+    assert find(network)
     assert len(seen) == 2
     assert all(each.endswith("/device:CPU:0") for each in seen)
-
-
-def test_a_function_that_loads_in_a_graph_alone_is_refused(tmp_path):
-    def only_in_a_graph(num_classes):
-        if tf.executing_eagerly():
-            raise RuntimeError("no placeholders here")
-        return weights_given.network(num_classes)
-
-    with pytest.raises(UserCodeError, match="RuntimeError: no placeholders here") as caught:
-        trained(only_in_a_graph, tmp_path)
-    assert "declare trainer.warm_start" in str(caught.value)
 
 
 def test_another_network_in_the_graph_is_refused(tmp_path):

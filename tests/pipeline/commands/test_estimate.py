@@ -83,7 +83,7 @@ def test_the_numbers_of_a_network_by_hand_and_the_memory_of_its_training(capsys,
 @pytest.mark.parametrize(("model", "shape"), [("cifar_cnn", (32, 32, 3)), ("mnist_cnn", (28, 28, 1))])
 @pytest.mark.parametrize("batch", [2048, 6144])
 def test_the_memory_of_a_training(capsys, tmp_path, training, settings, path, model, shape, batch):
-    from tfx_estimator.components.trainer.dry_run.inputs import make_inputs
+    from tfx_estimator.components.trainer.dry_run.trial import make_inputs
     from tfx_estimator.data.sources import SourceInfo
     from tfx_estimator.pipeline.config.data import TransformSection
 
@@ -172,7 +172,7 @@ def put_together(tmp_path, monkeypatch):
         shape = (28, 28, 1)
         settings = Settings(declaration=loaded.dict(), image_shape=shape, label_names=tuple("0123456789"))
         spec = {"image": tf.io.FixedLenFeature(shape, tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
-        return put_together(loaded, dataclasses.asdict(find_costs(loaded, settings, spec))).to_dict()
+        return put_together(loaded, dataclasses.asdict(find_costs(settings, spec))).to_dict()
 
     return make
 

@@ -23,24 +23,6 @@ def test_every_strategy_that_can_be_declared_has_its_line_in_the_table():
     assert {option for traits in TRAITS.values() for option in traits.options} <= options
 
 
-@pytest.mark.parametrize(
-    ("strategy", "in_step", "asynchronous", "is_cluster"),
-    [
-        ("one_device", False, False, False),
-        ("mirrored", True, False, False),
-        ("central_storage", True, False, False),
-        ("multi_worker_mirrored", True, False, True),
-        ("parameter_server", False, True, True),
-        ("tpu", True, False, False),
-    ],
-)
-def test_a_section_says_what_its_strategy_is(strategy, in_step, asynchronous, is_cluster):
-    section = TrainStrategy(strategy=strategy)
-    assert (section.in_step, section.asynchronous, section.is_cluster) == (in_step, asynchronous, is_cluster)
-    assert section.is_collective == (in_step and is_cluster)
-    assert section.distributes == (strategy != "one_device")
-
-
 def test_no_other_file_of_the_product_has_a_strategys_name():
     files = [file for folder in PRODUCT for file in (ROOT / folder).glob("**/*.py")]
     assert len(files) > 100

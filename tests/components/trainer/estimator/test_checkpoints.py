@@ -35,8 +35,10 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return folder
 
 
-def test_they_are_found(folder, tmp_path):
+def test_they_are_found_and_what_workers_leave_is_removed(folder, tmp_path):
     assert checkpoints.folder_of(str(tmp_path)) == str(tmp_path / folder)
+    TrainingCheckpoints(str(tmp_path)).tidy()
+    assert not list(tmp_path.rglob("tmp_worker_*"))
     assert TrainingCheckpoints(str(tmp_path)).drop_damaged() == 30
 
 
@@ -48,22 +50,6 @@ def test_the_last_whole_one_becomes_the_latest(folder, tmp_path):
     assert tf.train.latest_checkpoint(str(folder)) == str(folder / "model.ckpt-10")
     assert (folder / "damaged-model.ckpt-30.index").exists()
     assert TrainingCheckpoints(str(tmp_path)).drop_damaged() == 10
-
-
-def test_a_folder_whose_name_is_as_a_checkpoints_is_no_checkpoint(folder, tmp_path):
-    home = tmp_path / "of-model.ckpt-1"
-    home.mkdir()
-    moved = folder.rename(home / "training") if folder != tmp_path else _all_of(folder, home)
-    (moved / "model.ckpt-30.index").write_bytes(b"no index")
-    assert TrainingCheckpoints(str(moved)).drop_damaged() == 20
-    assert (moved / "damaged-model.ckpt-30.index").exists()
-
-
-def _all_of(folder: Path, home: Path) -> Path:
-    """Moves what is in a folder, but for the other one."""
-    for path in [each for each in folder.iterdir() if each != home]:
-        path.rename(home / path.name)
-    return home
 
 
 @pytest.mark.parametrize(
@@ -192,12 +178,6 @@ def test_a_damaged_state_is_written_anew(folder, tmp_path, content):
     assert state.read_bytes() == content
     assert TrainingCheckpoints(str(tmp_path)).drop_damaged() == 30
     assert tf.train.latest_checkpoint(str(folder)) == str(folder / "model.ckpt-30")
-
-
-def test_what_workers_leave_is_removed(folder, tmp_path):
-    TrainingCheckpoints(str(tmp_path)).tidy()
-    assert not list(tmp_path.rglob("tmp_worker_*"))
-    assert TrainingCheckpoints(str(tmp_path)).drop_damaged() == 30
 
 
 def test_what_training_starts_from_is_not_taken_for_its_own(folder, tmp_path):

@@ -13,19 +13,19 @@ from tfx_estimator.pipeline.config.optimizer import Optimizer
 pytestmark = pytest.mark.unit
 
 
-def declared(keras):
-    return DeclaredOptimizer(Optimizer(learning_rate=0.4, schedule="linear", warmup_steps=2), 10)
-
-
 @pytest.mark.parametrize(
     ("make", "rates"),
     [
-        (declared, [0.2, 0.4, 0.4, 0.35]),
+        (
+            lambda keras: DeclaredOptimizer(Optimizer(learning_rate=0.4, schedule="linear", warmup_steps=2), 10),
+            [0.2, 0.4, 0.4, 0.35],
+        ),
         (lambda keras: keras.SGD(0.5), [0.5] * 4),
         (lambda keras: keras.SGD(keras.schedules.PolynomialDecay(0.4, 4, 0.0)), [0.4, 0.3, 0.2, 0.1]),
         (lambda keras: keras.legacy.SGD(keras.schedules.PolynomialDecay(0.4, 4, 0.0)), [0.4, 0.3, 0.2, 0.1]),
         (lambda keras: keras.legacy.SGD(0.6, decay=1.0), [0.6, 0.3, 0.2, 0.15]),
         (lambda keras: keras.legacy.Adadelta(), [0.001] * 4),
+        (lambda keras: tf.keras.mixed_precision.LossScaleOptimizer(keras.SGD(0.25)), [0.25] * 4),
     ],
 )
 def test_it_is_that_of_the_step(make, rates):
@@ -58,11 +58,6 @@ def test_a_schedule_that_cannot_be_called_has_no_curve():
     optimizer = tf.keras.optimizers.SGD(0.5)
     optimizer._learning_rate = Own()
     assert learning_rate_of(optimizer, 1) is None
-
-
-def test_an_optimizer_of_mixed_precision_has_that_of_the_one_inside():
-    inner = tf.keras.optimizers.SGD(0.25)
-    assert learning_rate_of(tf.keras.mixed_precision.LossScaleOptimizer(inner), 3) == 0.25
 
 
 def test_an_optimizer_without_one_has_no_curve(tmp_path):

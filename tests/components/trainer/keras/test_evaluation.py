@@ -6,9 +6,9 @@ import math
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
 from tfx_estimator.components.trainer.best.keeper import Chosen
-from tfx_estimator.components.trainer.keras import evaluation
 from tfx_estimator.components.trainer.keras.evaluation import Evaluations
 from tfx_estimator.components.trainer.protocol.events import ProgressWriter
 from tfx_estimator.pipeline.base.errors import TrainingError
@@ -23,7 +23,7 @@ class Losses:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **losses: float) -> None:
         self.folder, self.losses = folder, losses
         self.seen: list[str] = []
-        monkeypatch.setattr(evaluation, "latest_checkpoint", lambda _: self.path(list(losses)[len(self.seen)]))
+        monkeypatch.setattr(tf.train, "latest_checkpoint", lambda _: self.path(list(losses)[len(self.seen)]))
 
     def path(self, name: str) -> str:
         return str(self.folder / f"model.ckpt-{name.removeprefix('at_')}")

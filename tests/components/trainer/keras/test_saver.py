@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.estimator.checkpoints import TrainingCheckpoints
-from tfx_estimator.components.trainer.keras.saver import Saver, latest_checkpoint, restore_weights
+from tfx_estimator.components.trainer.keras.saving import Saver, restore_weights
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, WORKER, TaskSpec
 from tfx_estimator.model_fn.user_models.warm_start import warm_keras
 from tfx_estimator.pipeline.base.errors import TrainingError
@@ -109,16 +109,6 @@ def test_what_a_killed_save_left_is_no_checkpoint_and_does_not_stay(trained):
     assert not draft.exists()
 
 
-def test_a_checkpoint_whose_name_was_not_written_down_is_found(trained):
-    folder, _ = trained
-    state = (folder / "checkpoint").read_text()
-    model = Model()
-    make(folder, model).save(60)
-    (folder / "checkpoint").write_text(state)
-    assert TrainingCheckpoints(str(folder)).drop_damaged() == 60
-    assert restored(folder)[0] == 60
-
-
 @pytest.mark.parametrize("other", [Model(size=4), Model(optimizer="Adagrad")])
 def test_a_checkpoint_of_something_else_is_refused(trained, other):
     folder, _ = trained
@@ -156,7 +146,7 @@ def test_metrics_that_are_made_in_an_evaluation_are_looked_for_in_no_checkpoint(
     for step in (1, 2):
         trained.dense.kernel.assign_add(tf.ones_like(trained.dense.kernel))
         saver.save(step)
-        restore_weights(evaluated, latest_checkpoint(str(tmp_path)))
+        restore_weights(evaluated, tf.train.latest_checkpoint(str(tmp_path)))
         np.testing.assert_array_equal(evaluated.dense.kernel.numpy(), trained.dense.kernel.numpy())
         evaluated.evaluate_batch()
     assert evaluated.f1.variables
@@ -165,9 +155,9 @@ def test_metrics_that_are_made_in_an_evaluation_are_looked_for_in_no_checkpoint(
     evaluated.late = tf.keras.layers.Dense(1)
     evaluated.late.build((None, 2))
     with pytest.raises(AssertionError):
-        restore_weights(evaluated, latest_checkpoint(str(tmp_path)))
+        restore_weights(evaluated, tf.train.latest_checkpoint(str(tmp_path)))
     with pytest.raises(ValueError, match="shape"):
-        restore_weights(other, latest_checkpoint(str(tmp_path)))
+        restore_weights(other, tf.train.latest_checkpoint(str(tmp_path)))
 
 
 def test_what_a_worker_must_save_as_well_is_not_kept(trained):
@@ -177,7 +167,7 @@ def test_what_a_worker_must_save_as_well_is_not_kept(trained):
     assert saver.restore() == 50
     for step in (60, 70):
         saver.save(step)
-    assert latest_checkpoint(str(folder)).endswith("model.ckpt-50")
+    assert tf.train.latest_checkpoint(str(folder)).endswith("model.ckpt-50")
     assert saved(folder / "tmp_worker_0") == [70]
     TrainingCheckpoints(str(folder)).tidy()
     assert not (folder / "tmp_worker_0").exists()
@@ -203,7 +193,7 @@ class Normalised(tf.keras.Model):
 def test_a_normalisation_goes_by_the_mean_that_was_restored(tmp_path, how):
     trained, other = Normalised(5.0), Normalised(-3.0)
     make(tmp_path, trained).save(1)
-    path = latest_checkpoint(str(tmp_path))
+    path = tf.train.latest_checkpoint(str(tmp_path))
     if how == "training":
         assert make(tmp_path, other).restore() == 1
     elif how == "warm start":

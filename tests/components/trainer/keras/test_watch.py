@@ -63,11 +63,15 @@ def run(watch: Watch, clock, step_seconds: float, first_seconds: float = 5.0) ->
     return ends
 
 
-def test_executions_grow_to_the_declared_length_and_end_where_something_is_due(make, clock, tmp_path):
+@pytest.mark.parametrize(
+    ("start", "ends"),
+    [(0, [1, 2, 4, 8, 16, 30, 46, 50, 60, 80, 90, 100, 105]), (50, [51, 52, 54, 58, 60, 68, 84, 90, 100, 105])],
+)
+def test_executions_grow_to_the_declared_length_and_end_where_something_is_due(make, clock, tmp_path, start, ends):
     watch, saves = make(save_checkpoints_steps=50)
-    watch.begin(0)
-    assert run(watch, clock, 0.001) == [1, 2, 4, 8, 16, 30, 46, 50, 60, 80, 90, 100, 105]
-    assert saves == [50, 100, 105]
+    watch.begin(start)
+    assert run(watch, clock, 0.001) == ends
+    assert saves == [each for each in (50, 100, 105) if each > start]
     assert not watch.stopped
     events = ProgressReader(str(tmp_path / "progress")).read()
     assert [each["step"] for each in events if each["event"] is Event.STEP][-1] == 105
@@ -107,13 +111,6 @@ def test_tasks_that_train_by_themselves_end_together_where_one_diverges(make, cl
     assert saves == []
 
 
-def test_the_executions_after_a_restart_end_where_something_is_due(make, clock):
-    watch, saves = make(save_checkpoints_steps=50)
-    watch.begin(50)
-    assert run(watch, clock, 0.001) == [51, 52, 54, 58, 60, 68, 84, 90, 100, 105]
-    assert saves == [100, 105]
-
-
 @pytest.mark.parametrize(("step_seconds", "most"), [(0.04, 12), (0.4, 1), (3.0, 1)])
 def test_no_execution_is_much_longer_than_half_a_second(make, clock, step_seconds, most):
     watch, _ = make(save_checkpoints_steps=100, log_every_steps=100)
@@ -122,15 +119,12 @@ def test_no_execution_is_much_longer_than_half_a_second(make, clock, step_second
     assert max(after - before for before, after in itertools.pairwise(ends)) == most
 
 
-def test_with_parameter_servers_executions_have_always_the_same_length(make, clock):
+def test_with_parameter_servers_executions_have_always_the_same_length_but_no_more_than_ten_seconds(make, clock):
     watch, saves = make(fixed=True, save_checkpoints_steps=50)
     watch.begin(0)
     # But for the first, of which nobody knows how long it will last, and the one after it, as much was built in it.
     assert run(watch, clock, 0.1) == [5, 10, 20, 30, 40, 50, 60, 80, 90, 100, 105]
     assert saves == [50, 100, 105]
-
-
-def test_with_parameter_servers_no_execution_lasts_much_longer_than_ten_seconds(make, clock):
     watch, saves = make(fixed=True, save_checkpoints_steps=50)
     watch.begin(0)
     ends = run(watch, clock, 3.0, 30.0)
@@ -140,7 +134,7 @@ def test_with_parameter_servers_no_execution_lasts_much_longer_than_ten_seconds(
 
 
 def fit(watch, clock, step_seconds, build_seconds):
-    """As `served.fit` does, whose epochs are as long as the first of them; returns where each call began."""
+    """As `fit_by_workers` does, whose epochs are as long as the first of them; returns where each call began."""
     begins, ends = [], []
     while not watch.ended:
         steps = watch.next_steps()
@@ -152,29 +146,24 @@ def fit(watch, clock, step_seconds, build_seconds):
     return begins, ends
 
 
-def test_what_workers_build_at_the_beginning_of_a_fit_makes_no_stretch_shorter(make, clock):
-    watch, saves = make(fixed=True, train_steps=1000, save_checkpoints_steps=200, log_every_steps=20)
+@pytest.mark.parametrize(
+    ("declared", "seconds", "begins", "ends", "saved"),
+    [
+        # What workers build at the beginning makes no stretch shorter.
+        ((200, 20), (0.01, 60.0), [0, 10, 20], [5, 10, *range(20, 1001, 20)], [200, 400, 600, 800, 1000]),
+        # A slow fit has short stretches, and is still one.
+        ((200, 20), (1.5, 60.0), [0, 10], [5, 10, *range(15, 1001, 5)], [200, 400, 600, 800, 1000]),
+        # Stretches that do not divide the interval end at a checkpoint.
+        ((470, 1000), (0.01, 5.0), [0, 10, 20, 460, 470, 480, 940], None, [470, 940, 1000]),
+    ],
+)
+def test_the_stretches_of_a_fit(make, clock, declared, seconds, begins, ends, saved):
+    save, log = declared
+    watch, saves = make(fixed=True, train_steps=1000, save_checkpoints_steps=save, log_every_steps=log)
     watch.begin(0)
-    begins, ends = fit(watch, clock, 0.01, build_seconds=60.0)
-    assert begins == [0, 10, 20]
-    assert ends == [5, 10, *range(20, 1001, 20)]
-    assert saves == [200, 400, 600, 800, 1000]
-
-
-def test_a_slow_fit_has_short_stretches_and_is_still_one(make, clock):
-    watch, _ = make(fixed=True, train_steps=1000, save_checkpoints_steps=200, log_every_steps=20)
-    watch.begin(0)
-    begins, ends = fit(watch, clock, 1.5, build_seconds=60.0)
-    assert begins == [0, 10]
-    assert ends == [5, 10, *range(15, 1001, 5)]
-
-
-def test_stretches_that_do_not_divide_the_interval_end_at_a_checkpoint(make, clock):
-    watch, saves = make(fixed=True, train_steps=1000, save_checkpoints_steps=470, log_every_steps=1000)
-    watch.begin(0)
-    begins, _ = fit(watch, clock, 0.01, build_seconds=5.0)
-    assert saves == [470, 940, 1000]
-    assert begins == [0, 10, 20, 460, 470, 480, 940]
+    began, ended = fit(watch, clock, *seconds)
+    assert (began, saves) == (begins, saved)
+    assert ends in (None, ended)
 
 
 def test_a_machine_that_becomes_slower_has_shorter_executions(make, clock):

@@ -70,11 +70,9 @@ def test_the_declared_steps_are_profiled(training, settings, path):
     ("path", "strategy", "calls"),
     [
         ("keras", "one_device", 6),
-        ("estimator", "one_device", 6),
         ("keras_custom_loop", "one_device", 6),
         # One in each replica.
         ("estimator", "mirrored:2", 12),
-        ("keras", "mirrored:2", 12),
     ],
 )
 def test_a_step_that_xla_compiled_is_computed(training, settings, path, strategy, calls):
@@ -92,9 +90,8 @@ def test_a_step_that_xla_compiled_is_computed(training, settings, path, strategy
 @pytest.mark.parametrize("path", ["estimator", "keras"])
 def test_each_task_of_a_cluster_has_its_own(training, settings, path):
     distribution = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}
-    for summary in _profiled(
-        training, settings, ["chief-0", "worker-0"], path=path, distribution=distribution
-    ).values():
+    found = _profiled(training, settings, ["chief-0", "worker-0"], path=path, distribution=distribution)
+    for summary in found.values():
         _check(summary)
         # Each step sends its gradients, and waits for those of the other.
         assert summary["shares"]["communication"] > 0
@@ -104,12 +101,10 @@ def test_each_task_of_a_cluster_has_its_own(training, settings, path):
 @pytest.mark.cluster
 @pytest.mark.parametrize("path", ["keras", "keras_custom_loop"])
 def test_parameter_servers_do_the_declared_steps_under_it_and_no_more(training, settings, path):
-    """Which begin and end within a stretch of 10."""
+    # They begin and end within a stretch of 10.
     distribution = {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}, "max_restarts": 0}
-    declared = {"start_step": 13, "steps": 4}
-    (summary,) = _profiled(
-        training, settings, ["chief-0"], path=path, distribution=distribution, profile=declared
-    ).values()
+    declared = {"path": path, "distribution": distribution, "profile": {"start_step": 13, "steps": 4}}
+    (summary,) = _profiled(training, settings, ["chief-0"], **declared).values()
     assert summary["steps"] == 4
     assert not summary["shares"]
 

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from tfx_estimator.components.trainer.profiling.trace import summarise, to_text
+from tfx_estimator.components.trainer.profiling.trace import find_bubbles, summarise, to_text
+from tfx_estimator.pipeline.config.parallel import PipelineParallel
 
 pytestmark = pytest.mark.unit
 
@@ -62,21 +63,28 @@ def test_each_moment_counts_once_and_the_dearest_come_first():
     assert "Steps wait for their input: let trainer.resident_megabytes" in text
 
 
-def test_what_is_not_computed_is_told_by_where_it_runs():
-    idle = space(("tf_Compute/1", [("a/MatMul:MatMul", 0, 10)]), ("python", [("EagerExecute", 0, 100)]))
-    assert "steps are short" in summarise(idle, 1, cluster=False)["advice"][0]
-    assert "wait for other tasks" in summarise(idle, 1, cluster=True)["advice"][0]
-    busy = space(("tf_Compute/1", [("a/MatMul:MatMul", 0, 100)]))
-    assert "Most of the time is computed" in summarise(busy, 1, cluster=True)["advice"][0]
+IDLE = [("tf_Compute/1", [("a/MatMul:MatMul", 0, 10)]), ("python", [("EagerExecute", 0, 100)])]
+BUSY = [("tf_Compute/1", [("a/MatMul:MatMul", 0, 100)])]
+SENDS = [("tf_Compute/1", [("a/MatMul:MatMul", 0, 20), ("all/NcclAllReduce:NcclAllReduce", 20, 95)])]
+# A GPU's, where CUPTI did not fit the driver: one H100 wrote the host's threads alone.
+UNRECORDED = [("tf_gpu_private_0/1", [("ExecutorState::Process", 0, 90)])]
+
+
+@pytest.mark.parametrize(
+    ("lines", "cluster", "advice"),
+    [
+        (IDLE, False, "steps are short"),
+        (IDLE, True, "wait for other tasks"),
+        (BUSY, True, "Most of the time is computed"),
+        (SENDS, False, "what the devices of this process send each other"),
+        (SENDS, True, "wait for other tasks"),
+        (UNRECORDED, False, "None of the model's operations was recorded"),
+    ],
+)
+def test_what_is_not_computed_is_told_by_where_it_runs(lines, cluster, advice):
+    (said,) = summarise(space(*lines), 1, cluster=cluster)["advice"]
+    assert advice in said
     assert summarise(space(), 1, cluster=False)["shares"]["other"] == 1.0
-
-
-def test_devices_of_one_process_that_wait_for_each_other_are_told_and_nothing_of_compute():
-    ran = [("a/MatMul:MatMul", 0, 20), ("all/NcclAllReduce:NcclAllReduce", 20, 95)]
-    (advice,) = summarise(space(("tf_Compute/1", ran)), 1, cluster=False)["advice"]
-    assert "what the devices of this process send each other" in advice
-    (advice,) = summarise(space(("tf_Compute/1", ran)), 1, cluster=True)["advice"]
-    assert "wait for other tasks" in advice
 
 
 def test_what_xla_compiled_is_computed_and_a_plain_function_is_told_by_its_operations(tmp_path):
@@ -131,7 +139,30 @@ def test_what_a_gpu_computes_is_told_by_its_operations():
     ]
 
 
-def test_a_profile_without_operations_says_so_and_advises_nothing_else():
-    # A GPU's, where CUPTI did not fit the driver: one H100 wrote the host's threads alone.
-    found = summarise(space(("tf_gpu_private_0/1", [("ExecutorState::Process", 0, 90)])), 20, cluster=False)
-    assert [line.partition(",")[0] for line in found["advice"]] == ["None of the model's operations was recorded"]
+def test_the_bubble_is_what_stages_wait_within_steps():
+    first = [
+        ("while/body/_1/pipeline_stage0/conv/Conv2D:Conv2D", 0, 2),
+        ("while/body/_1/pipeline_stage0_1/conv/Conv2D:Conv2D", 2, 4),
+        ("while/body/_1/pipeline_stage0_2/gradients/pipeline_stage0/conv/Conv2D_grad/Conv2D:Conv2D", 6, 8),
+    ]
+    second = [
+        ("while/body/_1/pipeline_stage1/dense/MatMul:MatMul", 2, 5),
+        ("while/body/_1/pipeline_stage1/dense/BiasAdd:BiasAdd", 3, 6),
+        ("SGD/update:ResourceApplyGradientDescent", 9, 10),
+    ]
+    # The same again, whose last operation is late.
+    *later, (last, begin, _) = [(name, begin + 100, end + 100) for name, begin, end in first]
+    later.append((last, begin, 110))
+    beside = [(name, begin + 100, end + 100) for name, begin, end in second]
+    found = find_bubbles(space(("one", first), ("other", second), ("one", later), ("other", beside)))
+    assert [each.seconds for each in found] == [pytest.approx(0.008), pytest.approx(0.01)]
+    (found, _) = found
+    assert found.busy == (pytest.approx(6 / 8), pytest.approx(4 / 8))
+    assert found.share == pytest.approx(1 - (6 + 4) / 16)
+    assert found.together == pytest.approx(2 / 8)
+    section = PipelineParallel(stages=2, microbatches=4)
+    assert found.tell(section) == (
+        "2 stages, 4 microbatches: bubble 0.38, of 0.20 ideal; the stages were at work 75%, 50% of the time, and two "
+        "at once 25%"
+    )
+    assert find_bubbles(space(("one", [("dense/MatMul:MatMul", 0, 1)]))) == []

@@ -76,19 +76,19 @@ def _laid(folder, declared):
     (folder / "summary.json").write_text(json.dumps({"steps": 20, **declared}))
 
 
-def test_one_that_is_there_is_not_made_again(make, tmp_path):
-    _laid(tmp_path / "profile" / "chief-0", {"declared": Profile().dict()})
-    profiler, (_, did, told) = make[0](), make
-    _go(profiler, 200, 300, 400, ends=True)
-    assert (did, told()) == ([], [])
-
-
-@pytest.mark.parametrize("declared", [{"declared": Profile(start_step=50).dict()}, {"declared": {"steps": 20}}, {}])
-def test_one_of_other_steps_is(make, tmp_path, declared):
+@pytest.mark.parametrize(
+    ("declared", "again"),
+    [
+        ({"declared": Profile().dict()}, []),
+        ({"declared": Profile(start_step=50).dict()}, ["start", "stop", 20]),
+        ({}, ["start", "stop", 20]),
+    ],
+)
+def test_one_that_is_there_is_made_again_where_it_is_of_other_steps(make, tmp_path, declared, again):
     _laid(tmp_path / "profile" / "chief-0", declared)
-    profiler, did = make[0](), make[1]
-    _go(profiler, 200, 210, 230)
-    assert did == ["start", "stop", 20]
+    profiler, (_, did, told) = make[0](), make
+    _go(profiler, 200, 210, 230, ends=True)
+    assert (did, told()) == (again, [])
 
 
 def test_a_training_that_goes_on_drops_profiles_of_other_steps(tmp_path):

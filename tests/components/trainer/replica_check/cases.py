@@ -37,7 +37,6 @@ OPTIMIZERS = {
     "keras": lambda: keras.Adam(0.01),
     "adagrad": lambda: train.AdagradOptimizer(0.1),
     "ftrl": lambda: train.FtrlOptimizer(0.1, l1_regularization_strength=1e-3),
-    "rmsprop": lambda: train.RMSPropOptimizer(0.01, momentum=0.9),
     "adadelta": lambda: keras.Adadelta(0.1),
 }
 
@@ -103,10 +102,6 @@ def varied_input_fn(input_context: Any = None) -> tf.data.Dataset:
     return sizes.flat_map(lambda size: examples(np.random.RandomState(0), tf.cast(size, tf.int64)).take(1))
 
 
-def table_input_fn() -> tf.data.Dataset:
-    return input_fn().map(lambda numbers, labels: ({"x": numbers, "table": tf.ones([100, 5])}, labels))
-
-
 def examples(numbers: Any, batch: Any = BATCH) -> tf.data.Dataset:
     drawn = numbers.rand(512, 8).astype(np.float32)
     dataset = tf.data.Dataset.from_tensor_slices((drawn, (drawn.sum(1) > 4).astype(np.int64)))
@@ -119,7 +114,6 @@ READERS = {
     "own": own_input_fn,
     "fixed": fixed_input_fn,
     "varied": varied_input_fn,
-    "table": table_input_fn,
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -33,24 +32,31 @@ def read(dataset: tf.data.Dataset) -> list[list[int]]:
     return [batch.tolist() for batch in dataset.as_numpy_iterator()]
 
 
-def test_the_replicas_of_one_process_take_equal_parts_of_each_batch_in_turn():
-    assert read(split_batches(batches(8, 4), context(1, 0, 2))) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+@pytest.mark.parametrize(
+    ("count", "size", "contexts", "parts"),
+    [
+        # The replicas of one process take equal parts of each batch in turn, and those of all workers are the batch.
+        (8, 4, [(1, 0, 2)], [[[0, 1], [2, 3], [4, 5], [6, 7]]]),
+        (
+            *(16, 8, [(2, 0, 4), (2, 1, 4)]),
+            [[[0, 1], [2, 3], [8, 9], [10, 11]], [[4, 5], [6, 7], [12, 13], [14, 15]]],
+        ),
+        # The last batch of an epoch is cut to equal parts, or left out.
+        (11, 4, [(1, 0, 4)], [[[0], [1], [2], [3], [4], [5], [6], [7]]]),
+        (7, 4, [(1, 0, 2)], [[[0, 1], [2, 3], [4], [5]]]),
+    ],
+)
+def test_replicas_take_equal_parts_of_each_batch(count, size, contexts, parts):
+    assert [read(split_batches(batches(count, size), context(*each))) for each in contexts] == parts
 
 
-def test_the_parts_of_all_workers_are_the_batch():
-    parts = [read(split_batches(batches(16, 8), context(2, worker, 4))) for worker in range(2)]
-    assert parts == [[[0, 1], [2, 3], [8, 9], [10, 11]], [[4, 5], [6, 7], [12, 13], [14, 15]]]
-
-
-def test_the_last_batch_of_an_epoch_is_cut_to_equal_parts_or_left_out():
-    assert read(split_batches(batches(11, 4), context(1, 0, 4))) == [[0], [1], [2], [3], [4], [5], [6], [7]]
-    assert read(split_batches(batches(7, 4), context(1, 0, 2))) == [[0, 1], [2, 3], [4], [5]]
-
-
-def test_an_evaluation_loses_no_example_and_every_step_has_a_part_for_each_replica():
-    parts = read(split_batches(batches(11, 4), context(1, 0, 3), training=False))
-    assert [len(part) for part in parts] == [1, 1, 2, 1, 1, 2, 1, 1, 1]
-    assert [each for part in parts for each in part] == list(range(11))
+@pytest.mark.parametrize(
+    ("count", "size", "replicas", "sizes"), [(11, 4, 3, [1, 1, 2, 1, 1, 2, 1, 1, 1]), (101, 100, 2, [49, 50, 1, 1])]
+)
+def test_an_evaluation_loses_no_example_and_every_step_has_a_part_for_each_replica(count, size, replicas, sizes):
+    parts = read(split_batches(batches(count, size), context(1, 0, replicas), training=False))
+    assert [len(part) for part in parts] == sizes
+    assert [each for part in parts for each in part] == list(range(count))
 
 
 @pytest.mark.parametrize(
@@ -70,27 +76,31 @@ def test_a_short_batch_takes_examples_of_the_one_before_it(count, size, least, s
     assert [each for batch in filled for each in batch] == list(range(count))
 
 
-def test_a_short_last_batch_of_an_evaluation_is_evaluated():
-    parts = read(split_batches(batches(101, 100), context(1, 0, 2), training=False))
-    assert [len(part) for part in parts] == [49, 50, 1, 1]
-    assert [each for part in parts for each in part] == list(range(101))
-
-
-def test_short_batches_of_sparse_ragged_and_nested_tensors_are_filled():
+@pytest.mark.parametrize(
+    ("size", "share", "parts"),
+    [
+        (3, lambda dataset: fill_short_batches(dataset, 2), [[0, 1, 2], [3, 4, 5], [6, 7], [8, 9]]),
+        (4, lambda dataset: split_batches(dataset, context(1, 0, 2)), [[0, 1], [2, 3], [4, 5], [6, 7], [8], [9]]),
+        (2, lambda dataset: hand_out_batches(dataset, 2), [[0, 1], [2, 3], [4, 5], [6, 7], [8], [9]]),
+    ],
+    ids=["filled", "split", "handed out"],
+)
+def test_sparse_ragged_and_nested_tensors_go_along(size, share, parts):
     ragged = tf.ragged.constant(WORDS)
-    features = {"ragged": ragged, "sparse": ragged.to_sparse(), "vector": tf.reshape(tf.range(30), [10, 3])}
-    dataset = tf.data.Dataset.from_tensor_slices((features, tf.range(10))).batch(3)
-    filled = fill_short_batches(dataset.map(lambda each, labels: ({**each, "none": None}, labels)), 2)
+    vector = {"vector": tf.reshape(tf.range(30), [10, 3])}
+    features = {"ragged": ragged, "sparse": ragged.to_sparse(), "nested": vector}
+    dataset = tf.data.Dataset.from_tensor_slices((features, tf.range(10))).batch(size)
     seen = []
-    for element, labels in filled:
+    for element, labels in share(dataset.map(lambda each, labels: ({**each, "none": None}, labels))):
         rows = labels.numpy().tolist()
         words = [[word.encode() for word in WORDS[row]] for row in rows]
         assert element["ragged"].to_list() == words
         assert tf.RaggedTensor.from_sparse(element["sparse"]).to_list() == words
-        assert element["vector"][:, 0].numpy().tolist() == [3 * row for row in rows]
+        assert element["sparse"].dense_shape[0] == len(rows)
+        assert element["nested"]["vector"][:, 0].numpy().tolist() == [3 * row for row in rows]
         assert element["none"] is None
         seen.append(rows)
-    assert seen == [[0, 1, 2], [3, 4, 5], [6, 7], [8, 9]]
+    assert seen == parts
 
 
 def test_workers_of_parameter_servers_take_whole_batches_in_turn():
@@ -98,27 +108,6 @@ def test_workers_of_parameter_servers_take_whole_batches_in_turn():
     assert workers == [[[0, 1], [6, 7]], [[2, 3], [8, 9]], [[4, 5]]]
     # Two GPUs of one worker train in step.
     assert read(split_batches(batches(16, 4), context(2, 1, 2), in_step=False)) == [[4, 5], [6, 7], [12, 13], [14, 15]]
-
-
-def test_sparse_ragged_and_nested_tensors_are_split_alike():
-    ragged = tf.ragged.constant(WORDS)
-    features = {
-        "ragged": ragged,
-        "sparse": ragged.to_sparse(),
-        "nested": {"vector": tf.reshape(tf.range(30), [10, 3]), "number": tf.range(10)},
-    }
-    dataset = tf.data.Dataset.from_tensor_slices((features, tf.range(10))).batch(4)
-    seen: list[int] = []
-    for element, labels in split_batches(dataset, context(1, 0, 2)):
-        rows = labels.numpy().tolist()
-        words = [[word.encode() for word in WORDS[row]] for row in rows]
-        assert element["ragged"].to_list() == words
-        assert tf.RaggedTensor.from_sparse(element["sparse"]).to_list() == words
-        assert element["sparse"].dense_shape[0] == len(rows)
-        np.testing.assert_array_equal(element["nested"]["vector"][:, 0], [3 * row for row in rows])
-        assert element["nested"]["number"].numpy().tolist() == rows
-        seen += rows
-    assert seen == list(range(10))
 
 
 def test_features_without_labels_are_split():
@@ -194,23 +183,6 @@ def test_workers_that_each_read_all_examples_shuffle_them_in_orders_of_their_own
     assert (first(0), first(1)) == (first(0), first(1))
 
 
-def test_whole_batches_of_sparse_ragged_and_nested_tensors_are_handed_out():
-    ragged = tf.ragged.constant(WORDS)
-    features = {"ragged": ragged, "sparse": ragged.to_sparse(), "vector": tf.reshape(tf.range(30), [10, 3])}
-    dataset = tf.data.Dataset.from_tensor_slices((features, tf.range(10))).batch(2)
-    handed_out = hand_out_batches(dataset.map(lambda each, labels: ({**each, "none": None}, labels)), 2)
-    seen = []
-    for element, labels in handed_out:
-        rows = labels.numpy().tolist()
-        words = [[word.encode() for word in WORDS[row]] for row in rows]
-        assert element["ragged"].to_list() == words
-        assert tf.RaggedTensor.from_sparse(element["sparse"]).to_list() == words
-        assert element["vector"][:, 0].numpy().tolist() == [3 * row for row in rows]
-        assert element["none"] is None
-        seen.append(rows)
-    assert seen == [[0, 1], [2, 3], [4, 5], [6, 7], [8], [9]]
-
-
 def test_the_built_in_input_fn_shares_its_evaluation_itself():
     reader = ExampleReader([], [], {}, lambda each: each, 4, 4, shuffle_buffer=4, seed=1)
     assert share(reader.input_fn, training=False) == reader.input_fn
@@ -233,31 +205,25 @@ def tensors() -> tuple[dict[str, tf.Tensor], tf.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("input_fn", "told"),
+    ("input_fn", "mode", "told"),
     [
-        (tensors, "TrainSpec.input_fn returns (dict, EagerTensor), and trainer.distribution declares a strategy"),
-        (lambda: None, "TrainSpec.input_fn returns NoneType"),
-        (lambda: batches(9, 3, drop=True), "makes batches of 3 examples, which do not divide evenly among 2 replicas"),
+        (
+            tensors,
+            TRAIN,
+            "TrainSpec.input_fn returns (dict, EagerTensor), and trainer.distribution declares a strategy",
+        ),
+        (lambda: None, EVAL, "EvalSpec.input_fn returns NoneType"),
+        (lambda: batches(9, 3, drop=True), TRAIN, "makes batches of 3 examples, which do not divide evenly among 2"),
     ],
 )
-def test_what_cannot_be_shared_is_refused(input_fn, told):
+def test_what_cannot_be_shared_is_refused(input_fn, mode, told):
     with pytest.raises(UserCodeError, match=re.escape(told)):
-        share(input_fn)(mode=TRAIN, params={}, config=None, input_context=context(1, 0, 2))
-
-
-def test_an_eval_spec_is_named_as_such():
-    with pytest.raises(UserCodeError, match=re.escape("EvalSpec.input_fn returns")):
-        share(tensors, training=False)(mode=EVAL, params={}, config=None, input_context=context(1, 0, 2))
+        share(input_fn)(mode=mode, params={}, config=None, input_context=context(1, 0, 2))
 
 
 @pytest.mark.parametrize(
     ("make", "training", "told"),
     [
-        (
-            lambda: batches(10, 5),
-            True,
-            "the first batch of TrainSpec.input_fn does not divide evenly among the 2 replicas",
-        ),
         (lambda: batches(1, 4), False, "EvalSpec.input_fn makes fewer examples than the 2 replicas"),
         (
             lambda: tf.data.Dataset.zip((batches(8, 4), batches(6, 2))),

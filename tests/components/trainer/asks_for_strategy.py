@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.run_fn.declared_strategy import declared
+from tfx_estimator.components.trainer.run_fn import declared
 from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
 

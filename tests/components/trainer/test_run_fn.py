@@ -1,8 +1,11 @@
-"""What a run_fn saves is read as TFX reads it, whatever the function saves by."""
+"""A run_fn finds the declared strategy, and what it saves is read as TFX reads it, whatever it saves by."""
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -11,17 +14,18 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tfx.utils import path_utils
 
+from tests.root import ROOT
+from tfx_estimator.components.trainer import run_fn as module
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
-from tfx_estimator.components.trainer.run_fn import path as module
-from tfx_estimator.components.trainer.run_fn.path import RunFnPath
+from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.pipeline.base.errors import ExportError
+from tfx_estimator.pipeline.base.stack import stacks
 
 SERVING, EVAL = "Format-Serving", "Format-TFMA"
 ALONE = TaskSpec("chief", 0, 1)
-pytestmark = pytest.mark.unit
 
 
 def _save(folder: Path, name: str) -> None:
@@ -51,11 +55,11 @@ def run(tmp_path: Path):
         artifact.uri = str(tmp_path / name)
 
     def call(saved: list[str], task: TaskSpec = ALONE) -> Path:
-        module = tmp_path / "user_module.py"
-        module.write_text(
+        file = tmp_path / "user_module.py"
+        file.write_text(
             textwrap.dedent(f"""
             import os
-            from tests.components.trainer.run_fn.test_path import _save, Path
+            from tests.components.trainer.test_run_fn import _save, Path
             def run_fn(fn_args):
                 folders = {{"{SERVING}": fn_args.serving_model_dir, "{EVAL}": fn_args.eval_model_dir}}
                 for place in {saved!r}:
@@ -66,16 +70,17 @@ def run(tmp_path: Path):
         job = Job(
             artifact_utils.jsonify_artifact_dict({"examples": [examples]}),
             artifact_utils.jsonify_artifact_dict({name: [artifact] for name, artifact in made.items()}),
-            {"module_file": str(module), "train_args": "{}", "eval_args": "{}", "custom_config": "{}"},
+            {"module_file": str(file), "train_args": "{}", "eval_args": "{}", "custom_config": "{}"},
             str(tmp_path / "training"),
             path="run_fn",
         )
-        RunFnPath().run(TaskContext(job, task, ProgressWriter(str(tmp_path / "progress"))))
+        module.run(TaskContext(job, task, ProgressWriter(str(tmp_path / "progress"))))
         return Path(job.exports_dir)
 
     return call
 
 
+@pytest.mark.unit
 @pytest.mark.parametrize(
     ("saved", "serving", "evaluated"),
     [
@@ -102,6 +107,7 @@ def test_what_is_saved_is_adopted(run, saved, serving, evaluated):
     assert (_saved(exports / EVAL) if (exports / EVAL).exists() else None) == evaluated
 
 
+@pytest.mark.unit
 @pytest.mark.parametrize("saved", [[], [EVAL], [f"{SERVING}/export/taxi/temp-8"], [f"{SERVING}/1"]])
 def test_nothing_to_serve_is_refused(run, tmp_path, saved):
     with pytest.raises(ExportError, match="training ended without a model"):
@@ -109,6 +115,7 @@ def test_nothing_to_serve_is_refused(run, tmp_path, saved):
     assert not (tmp_path / "training" / "exported").exists()
 
 
+@pytest.mark.unit
 def test_of_a_cluster_only_the_chief_publishes(run, tmp_path):
     exports = run([SERVING, EVAL], TaskSpec("worker", 1, 1, tf_config="{}"))
     assert not exports.exists()
@@ -130,6 +137,7 @@ def executor(monkeypatch):
     return _TrainingExecutor
 
 
+@pytest.mark.unit
 @pytest.mark.parametrize("resumes", [False, True])
 def test_an_estimator_that_finds_its_checkpoints_exports_in_any_case(run, tmp_path, executor, resumes):
     before = executor.run_local
@@ -140,6 +148,7 @@ def test_an_estimator_that_finds_its_checkpoints_exports_in_any_case(run, tmp_pa
     assert (executor.run_local is not before) == resumes
 
 
+@pytest.mark.unit
 def test_training_that_had_been_done_is_evaluated_and_exported(tmp_path, executor):
     def data():
         return tf.data.Dataset.from_tensors(({"x": [[1.0], [2.0]]}, [[1.0], [2.0]])).repeat()
@@ -175,3 +184,71 @@ def test_training_that_had_been_done_is_evaluated_and_exported(tmp_path, executo
     shutil.rmtree(tmp_path)
     assert train_and_evaluate()[0]["global_step"] == 3
     assert len(versions()) == 1
+
+
+@pytest.mark.timeout(120)
+def test_code_that_asks_or_makes_or_knows_of_none_finds_the_declared_one():
+    command = [sys.executable, "-m", "tests.components.trainer.asks_for_strategy"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["knows of none"] == [2, "MirroredStrategy"]
+    assert found["difference"] < 1e-6
+    assert found["declared"] == [
+        "get_strategy",
+        "MirroredStrategy",
+        "its own reduction",
+        "MultiWorkerMirroredStrategy",
+        "experimental",
+    ]
+    assert found["replicas"] == 2
+    assert found["own"] == [1, "MirroredStrategy"]
+    assert not found["after"]
+    (notice,) = found["notices"]
+    assert notice.startswith("the run_fn makes a strategy of its own, MirroredStrategy")
+
+
+# TOLD stands for a file.
+MODULE = """
+import keras
+import tensorflow as tf
+import tensorflow_transform as tft
+
+
+def run_fn(fn_args):
+    graph = tft.TFTransformOutput(fn_args.transform_output)
+    spec = graph.raw_feature_spec()
+
+    def parse(serialized):
+        transformed = graph.transform_raw_features(tf.io.parse_example(serialized, spec))
+        return tf.reshape(transformed["image"], [-1, 784]), transformed["label"]
+
+    def read(files):
+        return tf.data.TFRecordDataset(tf.io.gfile.glob(files)).batch(32).map(parse)
+
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.layers.Input([784]), keras.layers.Dense(10)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+    model.fit(read(fn_args.train_files), epochs=6, verbose=2)
+    accuracy = model.evaluate(read(fn_args.eval_files), return_dict=True, verbose=0)["accuracy"]
+    model.export(fn_args.serving_model_dir)
+    with open(TOLD, "w") as file:
+        print(keras.__version__[0], tf.keras.layers.Layer.__module__.split(".")[0], accuracy, file=file)
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(180)
+def test_a_module_that_imports_keras_trains_and_exports(training, tmp_path):
+    """Keras 3 on today's stack, beside the Keras 2 of `tf.keras`."""
+    file, told = tmp_path / "keras_module.py", tmp_path / "told"
+    file.write_text(MODULE.replace("TOLD", repr(str(told))))
+    model, _ = training.run(Settings(), module_file=str(file))
+    of_module, of_tensorflow, accuracy = told.read_text().split()
+    expected = ("2", "keras") if stacks.current() is stacks.LEGACY else ("3", "tf_keras")
+    assert (of_module, of_tensorflow) == expected
+    assert float(accuracy) > 0.9
+    served = tf.saved_model.load(str(model / "Format-Serving"))
+    (logits,) = served.signatures["serving_default"](tf.zeros([2, 784])).values()
+    assert logits.shape == (2, 10)

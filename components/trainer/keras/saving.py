@@ -1,9 +1,17 @@
-"""Exports a checkpoint with the signatures that an Estimator's export has, to the name."""
+"""What is saved of a Keras training: checkpoints, and the SavedModel of one.
+
+A checkpoint holds weights, the optimizer's slots, and the step. It is of `tf.train.CheckpointManager`, not of
+`BackupAndRestore`: one at each declared step, under the name that the supervisor looks for, of which several are kept,
+so that a damaged last one costs an interval and not the training. The step tells the input where to go on, which
+neither of the two, nor PreemptionCheckpointHandler, keeps.
+
+Source: https://www.tensorflow.org/guide/checkpoint.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,17 +20,71 @@ from tensorflow.python.trackable.resource import CapturableResource
 
 from tfx_estimator.components.trainer.declared_input import DeclaredInput
 from tfx_estimator.components.trainer.keras.model import ModelMaker
-from tfx_estimator.components.trainer.keras.saver import restore_weights
+from tfx_estimator.components.trainer.protocol.task_spec import WORKER, TaskSpec
+from tfx_estimator.components.trainer.protocol.traits import step_of
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.data.preprocessing import decode_images
 from tfx_estimator.data.serving import EXAMPLES, IMAGES, encode_images
+from tfx_estimator.model_fn.user_models.warm_start import finalize
+from tfx_estimator.pipeline.base.errors import TrainingError
+from tfx_estimator.pipeline.base.text import first_line
 
+_PREFIX = "model.ckpt"
 # Of a compiled model, with variables that no answer depends on.
 _OPTIMIZERS = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
 
 
+class Saver:
+    """Saves and restores a compiled model, and keeps the newest checkpoints.
+
+    In a cluster all tasks save, and only what the chief saves is kept.
+    """
+
+    def __init__(self, model: tf.keras.Model, folder: str, keep: int, task: TaskSpec) -> None:
+        self._folder, self._model = folder, model
+        # By the names of its objects, whatever strategy made it.
+        self._checkpoint = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
+        own = os.path.join(folder, f"tmp_worker_{task.index}") if task.type == WORKER else folder
+        self._manager = tf.train.CheckpointManager(
+            self._checkpoint, own, keep if own == folder else 1, checkpoint_name=_PREFIX
+        )
+
+    def restore(self) -> int:
+        """Restores the newest checkpoint of the chief, and returns its global step; 0 if there is none."""
+        latest = tf.train.latest_checkpoint(self._folder)
+        if latest is not None:
+            try:
+                self._checkpoint.restore(latest).assert_existing_objects_matched()
+            except (AssertionError, ValueError) as error:
+                raise TrainingError(
+                    f"checkpoint {latest} does not fit the model: {first_line(error)}",
+                    expected="a checkpoint of the same network and optimizer",
+                    todo=f"change trainer.model back, or remove {self._folder} to start at step 0",
+                ) from error
+            finalize(self._model)
+        return step_of(latest)
+
+    def save(self, step: int) -> None:
+        """Saves a checkpoint."""
+        self._manager.save(checkpoint_number=step)
+
+
+def restore_weights(model: tf.keras.Model, path: str) -> None:
+    """Restores the weights of a checkpoint alone, for evaluation and serving."""
+    status = tf.train.Checkpoint(model=model).restore(path).expect_partial()
+    try:
+        status.assert_existing_objects_matched()
+    except AssertionError:
+        # Metrics may make their variables in the first evaluation, which no checkpoint of the training holds.
+        known = {id(each) for each in status._checkpoint.object_by_proto_id.values()}
+        known |= {id(each) for metric in model.metrics for each in metric.variables}
+        if any(id(each) not in known for each in model.weights):
+            raise
+    finalize(model)
+
+
 class ServedModel(tf.Module):
-    """A model with the Transform graph before it.
+    """A model with the Transform graph before it; its signatures are those of an Estimator's export, to the name.
 
     Args:
         declared: The input of the declaration.
@@ -40,9 +102,7 @@ class ServedModel(tf.Module):
         super().__init__(name="served_model")
         # What it reads alone, not the model: Keras would trace all of it once more.
         self.weights = list(model.weights)
-        parts = list(_parts(model))
-        self.resources = [each for each in parts if isinstance(each, (tf.Variable, CapturableResource))]
-        self._metrics = [each for each in parts if isinstance(each, tf.keras.metrics.Metric)]
+        self.resources = [each for each in _parts(model) if isinstance(each, (tf.Variable, CapturableResource))]
         self._answers = functools.partial(model.answers, label_names=list(label_names))
         self._transform = declared.transform_output.transform_features_layer()
         self._raw = declared.feature_spec[IMAGE]
@@ -63,35 +123,17 @@ class ServedModel(tf.Module):
         """Returns what is served, by name."""
         examples = tf.TensorSpec([None], tf.string, EXAMPLES)
         images = tf.TensorSpec([None, *self._image_shape], tf.uint8, IMAGES)
-        with _counting_nothing(self._metrics):
-            traced = {
-                tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.function(self.from_examples).get_concrete_function(
-                    examples
-                ),
-                IMAGES: tf.function(self.from_images).get_concrete_function(images),
-            }
-        # The result of a metric that `call` asks for is read, if nobody uses it.
+        traced = {
+            tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: tf.function(self.from_examples).get_concrete_function(
+                examples
+            ),
+            IMAGES: tf.function(self.from_images).get_concrete_function(images),
+        }
+        # Of metrics that `call` updates, as those of add_metric.
         kept = {id(each) for each in (*self.weights, *self.resources)}
         read = {id(each): each for function in traced.values() for each in function.graph.variables}
         self.resources += [each for key, each in read.items() if key not in kept]
         return traced
-
-
-@contextlib.contextmanager
-def _counting_nothing(metrics: Sequence[tf.keras.metrics.Metric]) -> Iterator[None]:
-    """Has what is traced write no state: the `call` of a model updates the metrics of add_metric at inference too."""
-
-    def update_state(*args: Any, **kwargs: Any) -> None:
-        pass
-
-    updates = [each.update_state for each in metrics]
-    for each in metrics:
-        object.__setattr__(each, "update_state", update_state)
-    try:
-        yield
-    finally:
-        for each, update in zip(metrics, updates):
-            object.__setattr__(each, "update_state", update)
 
 
 def _parts(model: tf.keras.Model) -> Iterator[Any]:
@@ -105,9 +147,7 @@ def _parts(model: tf.keras.Model) -> Iterator[Any]:
         yield each
         # What is within a metric counts for evaluations alone.
         if not isinstance(each, (tf.Variable, CapturableResource, tf.keras.metrics.Metric, *_OPTIMIZERS)):
-            # Keras does not track those that add_metric makes.
-            metrics = each._metrics if isinstance(each, tf.keras.layers.Layer) else ()
-            children = [*tf.train.TrackableView.children(each).values(), *metrics]
+            children = tf.train.TrackableView.children(each).values()
             new = {id(child): child for child in children if id(child) not in seen}
             seen |= new
             left += new.values()
