@@ -41,11 +41,6 @@ class StrategyTraits:
         """May there be several replicas."""
         return self.in_step or self.asynchronous
 
-    @property
-    def is_counted(self) -> bool:
-        """Does it take a number, as in `mirrored:2`: of devices, or of workers."""
-        return self.on_devices or self.is_cluster
-
 
 TRAITS: dict[str, StrategyTraits] = {
     "one_device": StrategyTraits(),
@@ -63,7 +58,8 @@ TRAITS: dict[str, StrategyTraits] = {
     ),
     "tpu": StrategyTraits(in_step=True, on_tpu=True, options=("tpu",)),
 }
-COUNTED = tuple(name for name, traits in TRAITS.items() if traits.is_counted)
+# Those that take a number, as in `mirrored:2`: of devices, or of workers.
+COUNTED = tuple(name for name, traits in TRAITS.items() if traits.on_devices or traits.is_cluster)
 # Options that not every strategy has.
 OPTIONS = tuple(dict.fromkeys(option for traits in TRAITS.values() for option in traits.options))
 

@@ -80,21 +80,6 @@ class MetricsReporter(tf.estimator.Exporter):
                 raise NoMoreEvaluationsError
 
 
-def export_if_needed(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> None:
-    """Evaluates the last checkpoint and exports it as the final one, as far as TensorFlow did not.
-
-    It does neither where training had ended in an earlier run or other tasks; and takes no evaluation for the final one
-    where training ended before `max_steps`, by a hook or the end of its input.
-    The last of the exporters is a MetricsReporter.
-    """
-    *exporters, reporter = eval_spec.exporters
-    checkpoint, metrics = reporter.last
-    if checkpoint != last_checkpoint(estimator):
-        evaluate(estimator, eval_spec)
-    elif not reporter.was_final:
-        export_all(estimator, exporters, checkpoint, metrics)
-
-
 def evaluate(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> None:
     """Evaluates the last checkpoint, and has the exporters export it."""
     checkpoint = last_checkpoint(estimator)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.observers import Observer
@@ -75,35 +76,24 @@ for _name in ("__iter__", "keys", "values", "items"):
     setattr(RecordedParams, _name, _noting(_name, whole=True))
 
 
+@dataclass(frozen=True)
 class _Unread(Observer):
-    """Reports at the end of training what was declared, and nothing took.
+    """Reports at the end of training what was declared, and nothing took."""
 
-    Args:
-        progress: Where to report.
-        read: What is read of the `params`.
-    """
-
-    def __init__(
-        self, progress: ProgressWriter, section: TrainerSection, declared: Sequence[str], read: set[Keys]
-    ) -> None:
-        self._progress = progress
-        self._section = section
-        self._declared = declared
-        self._read = read
+    progress: ProgressWriter
+    section: TrainerSection
+    declared: Sequence[str]
+    read: set[Keys]
 
     def end(self, step: int, values: Any) -> None:
         """See Observer."""
-        unread = [path for path in self._declared if (keys := keys_of(path)) and not is_read(keys, self._read)]
+        unread = [path for path in self.declared if (keys := keys_of(path)) and not is_read(keys, self.read)]
         if unread:
-            self._progress.write(Event.NOTICED, text=word_unread(self._section, unread))
+            self.progress.write(Event.NOTICED, text=word_unread(self.section, unread))
 
 
 def unread_params(spec: dict[str, Any], settings: Settings, progress: ProgressWriter) -> Optional[Observer]:
-    """Makes what tells of params that nothing takes, where there is something to watch.
-
-    Args:
-        progress: Where to report.
-    """
+    """Makes what tells of params that nothing takes, where there is something to watch."""
     section, params = settings.trainer, spec.get(SPEC_KEY)
     # A network of a declaration is trained by the built-in model_fn, which reads them all.
     if section is None or not (params or section.module_file):

@@ -180,7 +180,7 @@ class _Training:
         if self.keeper and not self.keeper.knows(step_of(checkpoint)):
             evaluation.evaluate(self.estimator, eval_spec)
 
-    def finish(self, eval_spec: tf.estimator.EvalSpec) -> Optional[str]:
+    def finish(self, eval_spec: tf.estimator.EvalSpec) -> str:
         """Has the exporters export, unless they did; returns the path of the exported checkpoint."""
         last, total = evaluation.last_checkpoint(self.estimator), self.spec["train_spec"].max_steps
         step = step_of(last)
@@ -188,8 +188,15 @@ class _Training:
             text = f"at step {step:,} of {total:,}: a hook ended training, or its input ended"
             self.context.progress.write(Event.ENDED_EARLY, step=step, text=text)
         if not self.keeper:
-            evaluation.export_if_needed(self.estimator, eval_spec)
-            return self.estimator.latest_checkpoint()
+            *exporters, reporter = eval_spec.exporters
+            checkpoint, metrics = reporter.last
+            # TensorFlow evaluates nothing where training had ended in an earlier run or other tasks; and takes no
+            # evaluation for the final one where it ended before `max_steps`, by a hook or the end of its input.
+            if checkpoint != last:
+                evaluation.evaluate(self.estimator, eval_spec)
+            elif not reporter.was_final:
+                evaluation.export_all(self.estimator, exporters, checkpoint, metrics)
+            return last
         self._evaluate(eval_spec, last)
         chosen = self.keeper.choose(last, step)
         metrics = {**chosen.metrics, "global_step": chosen.step}

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -121,6 +122,7 @@ class Evaluation:
         return summed, {name: self._strategy.experimental_local_results(each)[0] for name, each in returned.items()}
 
 
+@dataclass
 class Evaluations:
     """The evaluations of a task while it trains, or beside those that train: for the curve, or to decide by them.
 
@@ -132,35 +134,27 @@ class Evaluations:
         progress: Where to report.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], Evaluation],
-        folder: str,
-        keeper: Optional[Keeper],
-        seconds: float,
-        progress: ProgressWriter,
-    ) -> None:
-        self._make = make
-        self._folder = folder
-        self._keeper = keeper
-        self._seconds = seconds
-        self._progress = progress
-        self._started = time.monotonic()
-        # The last checkpoint of which the loss is known to be a number.
-        self._seen = ""
+    make: Callable[[], Evaluation]
+    folder: str
+    keeper: Optional[Keeper]
+    seconds: float
+    progress: ProgressWriter
+    _started: float = field(init=False, default_factory=time.monotonic)
+    # The last checkpoint of which the loss is known to be a number.
+    _seen: str = field(init=False, default="")
 
     @functools.cached_property
     def _evaluation(self) -> Evaluation:
-        return self._make()
+        return self.make()
 
     @property
     def _latest(self) -> str:
-        return tf.train.latest_checkpoint(self._folder) or ""
+        return tf.train.latest_checkpoint(self.folder) or ""
 
     @property
     def stop(self) -> bool:
         """Is training over before its last step."""
-        return bool(self._keeper and self._keeper.stops)
+        return bool(self.keeper and self.keeper.stops)
 
     def prepare(self, step: int) -> None:
         """Makes the model that evaluates; evaluates the checkpoint that training goes on from, if that was not done.
@@ -169,15 +163,15 @@ class Evaluations:
         training is to be the same as without an evaluation.
         """
         evaluation = self._evaluation
-        if self._keeper:
-            self._keeper.check_metrics(evaluation.names)
-            self._keeper.go_on_from(step)
-            if not self._keeper.knows(step):
+        if self.keeper:
+            self.keeper.check_metrics(evaluation.names)
+            self.keeper.go_on_from(step)
+            if not self.keeper.knows(step):
                 self._evaluate(self._latest)
 
     def ends(self) -> bool:
         """Evaluates the checkpoint that was just saved, if it is time; tells whether training is over."""
-        if not self._keeper and time.monotonic() - self._started < self._seconds:
+        if not self.keeper and time.monotonic() - self._started < self.seconds:
             return False
         self._started = time.monotonic()
         # In a thread of its own: `fit` calls from inside the scope of its strategy, which no other may enter.
@@ -191,9 +185,9 @@ class Evaluations:
 
     def follow(self, distribution: Distribution, last_step: int) -> str:
         """Evaluates the newest checkpoint, again and again, until it is the last, or training is over; returns it."""
-        if self._keeper:
-            self._keeper.check_metrics(self._evaluation.names)
-        self._progress.write(Event.WAITING)
+        if self.keeper:
+            self.keeper.check_metrics(self._evaluation.names)
+        self.progress.write(Event.WAITING)
         time.sleep(distribution.start_delay_secs)
         latest, seen, started = "", "", 0.0
         while not self.stop and step_of(seen) < last_step:
@@ -218,20 +212,20 @@ class Evaluations:
     def choose(self, last: str) -> str:
         """Returns the checkpoint to export: the last one, which is evaluated unless it was, or the best."""
         step = step_of(last)
-        if not self._keeper:
+        if not self.keeper:
             if self._seen != last:
                 self._evaluate(last)
             return last
-        if not self._keeper.knows(step):
+        if not self.keeper.knows(step):
             self._evaluate(last)
-        chosen = self._keeper.choose(last, step)
+        chosen = self.keeper.choose(last, step)
         _require_number(chosen.metrics, chosen.checkpoint)
         return chosen.checkpoint
 
     def _evaluate(self, checkpoint: str) -> None:
         metrics = self._evaluation.evaluate(checkpoint)
-        if self._keeper:
-            self._keeper.evaluated(step_of(checkpoint), metrics, checkpoint)
+        if self.keeper:
+            self.keeper.evaluated(step_of(checkpoint), metrics, checkpoint)
         else:
             _require_number(metrics, checkpoint)
             self._seen = checkpoint

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -43,6 +44,7 @@ class Rows(NamedTuple):
         return taken if self.times == 1 else join_rows([taken] * self.times)
 
 
+@dataclass(frozen=True)
 class Trial:
     """Trains and evaluates on one device and under several replicas.
 
@@ -54,27 +56,24 @@ class Trial:
         folder: For a checkpoint and events; removed by the caller.
     """
 
-    def __init__(
-        self, make_spec: Callable[[], Spec], many: tf.distribute.Strategy, one: tf.distribute.Strategy, folder: str
-    ) -> None:
-        self._make_spec = make_spec
-        self._many = many
-        self._one = one
-        self._folder = folder
+    make_spec: Callable[[], Spec]
+    many: tf.distribute.Strategy
+    one: tf.distribute.Strategy
+    folder: str
 
     def compare_updates(self, reading: Reading, many_rows: Rows, one_rows: Rows) -> list[Change]:
         """Trains on examples of the first batch; returns a change for each variable that changed."""
         shared, alone = (self._input_fn(reading, rows) for rows in (many_rows, one_rows))
         for steps in _STEPS:
             try:
-                many = self._train(self._many, shared, steps)
+                many = self._train(self.many, shared, steps)
             except TfxEstimatorError:
                 raise
             except Exception as error:
                 self._train_alone(alone, steps)
-                raise _fails(self._many, "train", error) from error
+                raise _fails(self.many, "train", error) from error
             one = self._train_alone(alone, steps, many.before)
-            if changes := compare(one, many, self._many.num_replicas_in_sync):
+            if changes := compare(one, many, self.many.num_replicas_in_sync):
                 return changes
         return []
 
@@ -88,7 +87,7 @@ class Trial:
             strategy: For it, of several replicas.
             whole: Does each replica take the whole batch; else a part of it.
         """
-        size, replicas = train.size, self._many.num_replicas_in_sync
+        size, replicas = train.size, self.many.num_replicas_in_sync
         self._train_alone(self._input_fn(train, Rows(size // replicas * replicas)), steps=1, saves=True)
         size, replicas = evaluation.size, strategy.num_replicas_in_sync
         batch = Rows(size if whole else size // replicas * replicas)
@@ -107,7 +106,7 @@ class Trial:
 
     def _train_alone(self, *args: Any, **kwargs: Any) -> Training:
         try:
-            return self._train(self._one, *args, **kwargs)
+            return self._train(self.one, *args, **kwargs)
         except Exception as error:
             raise NotTriedError(f"it is tried on a CPU, and one CPU does not train it: {_said(error)}") from error
 
@@ -126,9 +125,9 @@ class Trial:
         return values.training
 
     def _estimator(self, **changes: Any) -> tf.estimator.Estimator:
-        user = self._make_spec()["estimator"]
+        user = self.make_spec()["estimator"]
         return rebuild(
-            user, model_dir=self._folder, tf_random_seed=user.config.tf_random_seed or shared_batches.SEED, **changes
+            user, model_dir=self.folder, tf_random_seed=user.config.tf_random_seed or shared_batches.SEED, **changes
         )
 
     def _input_fn(self, reading: Reading, rows: Rows, training: bool = True) -> Callable[..., Any]:

@@ -70,7 +70,8 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
         seed = estimator.config.tf_random_seed
         tf.compat.v1.set_random_seed(shared_batches.SEED if seed is None else seed)
         input_fn = spec["train_spec" if mode == _TRAIN else "eval_spec"].input_fn
-        dataset = shared_batches.call_input_fn(input_fn, mode, estimator.params, estimator.config, context)
+        made = shared_batches.call_input_fn(input_fn, mode, estimator.params, estimator.config, context)
+        dataset = shared_batches.check_dataset(made, mode)
         options = tf.data.Options()
         # As if workers shared it: else the order may be another one each time.
         options.deterministic = True

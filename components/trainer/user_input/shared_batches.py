@@ -27,7 +27,6 @@ SEED = 1
 # Values of `trainer.distribution.input_batch`.
 GLOBAL_BATCH, PER_REPLICA = "global", "per_replica"
 _CONTEXT = "input_context"
-_BATCH = "a tf.data.Dataset of batches: each tensor's first dimension is the batch"
 
 
 def share(input_fn: InputFn, in_step: bool = True, training: bool = True, input_batch: str = GLOBAL_BATCH) -> InputFn:
@@ -63,7 +62,7 @@ def share(input_fn: InputFn, in_step: bool = True, training: bool = True, input_
 
     def shared(mode: str, params: Any, config: Any, input_context: Any = None) -> Any:
         context = input_context or tf.distribute.InputContext()
-        make = functools.partial(_call, input_fn, mode, params, config, context)
+        make = functools.partial(call_input_fn, input_fn, mode, params, config, context)
         alike = takes_context or not (whole and training)
         with contextlib.nullcontext() if alike else _own_order(context.input_pipeline_id):
             result = make()
@@ -71,7 +70,7 @@ def share(input_fn: InputFn, in_step: bool = True, training: bool = True, input_
             return result
         if context.num_replicas_in_sync == 1 and not isinstance(result, tf.data.Dataset):
             return _reader(result, make)
-        dataset = _check_dataset(result, mode)
+        dataset = check_dataset(result, mode)
         if (whole and training) or context.num_input_pipelines == context.num_replicas_in_sync == 1:
             return dataset
         if whole:
@@ -109,18 +108,7 @@ def is_built_in(input_fn: InputFn) -> bool:
     return isinstance(getattr(input_fn, "__self__", None), ExampleReader)
 
 
-def call_input_fn(
-    input_fn: InputFn,
-    mode: str,
-    params: Any,
-    config: Any,
-    context: Optional[tf.distribute.InputContext] = None,
-) -> tf.data.Dataset:
-    """Calls an input_fn as an Estimator does."""
-    return _check_dataset(_call(input_fn, mode, params, config, context), mode)
-
-
-def _check_dataset(result: Any, mode: str) -> tf.data.Dataset:
+def check_dataset(result: Any, mode: str) -> tf.data.Dataset:
     """Refuses what several replicas cannot read."""
     if isinstance(result, tf.data.Dataset):
         return result
@@ -129,20 +117,17 @@ def _check_dataset(result: Any, mode: str) -> tf.data.Dataset:
     raise UserCodeError(
         f"{owner}.input_fn returns {'(' + ', '.join(kinds) + ')' if kinds else type(result).__name__}, and "
         "trainer.distribution declares a strategy: tensors cannot be shared among its replicas and workers",
-        expected=_BATCH,
+        expected="a tf.data.Dataset of batches: each tensor's first dimension is the batch",
         todo="return the data set itself: dataset in place of dataset.make_one_shot_iterator().get_next(), and "
         "tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(y)).repeat().batch(N) in place of "
         "numpy_input_fn(x, y, N); or train with the strategy one_device or parameter_server",
     )
 
 
-def _call(
-    input_fn: InputFn,
-    mode: str,
-    params: Any,
-    config: Any,
-    context: Optional[tf.distribute.InputContext] = None,
+def call_input_fn(
+    input_fn: InputFn, mode: str, params: Any, config: Any, context: Optional[tf.distribute.InputContext] = None
 ) -> Any:
+    """Calls an input_fn as an Estimator does."""
     context = context or tf.distribute.InputContext()
     known = {"mode": mode, "params": params, "config": config, _CONTEXT: context}
     wanted = function_utils.fn_args(input_fn)

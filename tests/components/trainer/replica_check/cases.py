@@ -97,11 +97,6 @@ def fixed_input_fn(input_context: Any = None) -> tf.data.Dataset:
     return batches.shard(context.num_input_pipelines, context.input_pipeline_id)
 
 
-def varied_input_fn(input_context: Any = None) -> tf.data.Dataset:
-    sizes = tf.data.Dataset.from_tensor_slices([32, 16, 48]).repeat()
-    return sizes.flat_map(lambda size: examples(np.random.RandomState(0), tf.cast(size, tf.int64)).take(1))
-
-
 def examples(numbers: Any, batch: Any = BATCH) -> tf.data.Dataset:
     drawn = numbers.rand(512, 8).astype(np.float32)
     dataset = tf.data.Dataset.from_tensor_slices((drawn, (drawn.sum(1) > 4).astype(np.int64)))
@@ -113,7 +108,6 @@ READERS = {
     "reordered": reordered_input_fn,
     "own": own_input_fn,
     "fixed": fixed_input_fn,
-    "varied": varied_input_fn,
 }
 
 
@@ -142,15 +136,9 @@ def make_spec(folder: str, loss: str, optimizer: str, step: str, *specials: str)
         if "norm" in specials:
             hidden = tf.nn.relu(layers.batch_normalization(layers.dense(hidden, 32), training=True))
         if "dropout" in specials:
-            if "same" in specials:
-                tf.compat.v1.set_random_seed(3)
             hidden = layers.dropout(layers.batch_normalization(hidden, training=True), 0.5, training=True)
         each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=layers.dense(hidden, 2))
-        if "weights" in specials:
-            # A mean over weights, of which the replicas' parts have not the same.
-            total = losses.compute_weighted_loss(each, features[:, 0], reduction=losses.Reduction.MEAN)
-        else:
-            total = LOSSES[loss](each)
+        total = LOSSES[loss](each)
         if "l2" in specials:
             total += 1e-3 * tf.add_n([tf.nn.l2_loss(each) for each in tf.compat.v1.trainable_variables()])
         if mode == tf.estimator.ModeKeys.EVAL:
