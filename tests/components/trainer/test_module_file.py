@@ -218,13 +218,15 @@ def _alive(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("def train(): pass\n", "defines neither trainer_fn nor run_fn"),
-        ("def run_fn(fn_args): pass\n", "training ended without a model"),
-        ("def trainer_fn(fn_args, schema): return {'estimator': 1}\n", "returned no eval_spec, train_spec"),
+        pytest.param(
+            "def trainer_fn(fn_args, schema): return {'estimator': 1}\n",
+            "returned no eval_spec, train_spec",
+            marks=pytest.mark.long,
+        ),
         (TRAINER_FN.replace("EXPORTERS", ""), "has no exporter"),
     ],
 )
 def test_a_module_that_does_not_keep_the_contract_is_refused(training, module_file, text, told):
-    with pytest.raises((errors.UserCodeError, errors.ExportError), match=told):
+    with pytest.raises(errors.UserCodeError, match=told):
         training.run(Settings(), steps=10, module_file=module_file(text))
     assert not (training.root / "model" / "1" / "Format-Serving").exists()
