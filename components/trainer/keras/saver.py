@@ -14,8 +14,8 @@ from typing import Optional
 
 import tensorflow as tf
 
+from tfx_estimator.components.trainer.checkpoint import step_of
 from tfx_estimator.components.trainer.protocol.task_spec import WORKER, TaskSpec
-from tfx_estimator.components.trainer.protocol.traits import step_of
 from tfx_estimator.model_fn.user_models.warm_start import finalize
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.base.text import first_line

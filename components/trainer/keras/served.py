@@ -11,12 +11,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfx_estimator.components.trainer.job import TaskContext
 from tfx_estimator.components.trainer.keras.watch import Watch
 from tfx_estimator.components.trainer.measuring import measure_server
 from tfx_estimator.components.trainer.observers import EXTRA_STEPS
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.measurement import Window
-from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.runtime import allow_ops
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.trainer import TrainerSection

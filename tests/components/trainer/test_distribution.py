@@ -6,17 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from tfx.components.trainer import executor as tfx_executor
-from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
-from tfx.extensions.google_cloud_ai_platform.trainer import executor as cloud_executor
-from tfx.types import Channel, standard_artifacts
 
-from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.estimator.distribute import distribute
-from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
-from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 # Its own RunConfig, input_fn, minimize, and a table whose gradients are sparse: another number of rows in each step.
 MODULE = """
@@ -151,19 +144,3 @@ def test_workers_shuffle_alike_where_the_run_config_has_no_seed(tmp_path):
     assert seed(None, in_cluster=True) == 1
     assert seed(7, in_cluster=True) == 7
     assert seed(None, in_cluster=False) is None
-
-
-@pytest.mark.unit
-def test_the_executors_of_tfx_are_replaced_and_others_refused(monkeypatch, tmp_path):
-    (tmp_path / "user_module.py").write_text("def trainer_fn(fn_args, schema): pass\ndef run_fn(fn_args): pass\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    called = {"run_fn": tfx_executor.GenericExecutor}
-    if stacks.current().has_trainer_fn_executor:
-        called["trainer_fn"] = tfx_executor.Executor
-    given = {"examples": Channel(type=standard_artifacts.Examples)}
-    for function, executor in called.items():
-        user = {function: f"user_module.{function}"}
-        trainer = Trainer(**given, **user, custom_executor_spec=ExecutorClassSpec(executor))
-        assert trainer.executor_spec.executor_class is Executor
-    with pytest.raises(DeclarationError, match="this Trainer's own executor supervises the training"):
-        Trainer(**given, run_fn="a.b", custom_executor_spec=ExecutorClassSpec(cloud_executor.GenericExecutor))

@@ -11,12 +11,11 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tfx.utils import path_utils
 
-from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.job import Job, TaskContext
 from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.run_fn import path as module
 from tfx_estimator.components.trainer.run_fn.path import RunFnPath
-from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.pipeline.base.errors import ExportError
 
 SERVING, EVAL = "Format-Serving", "Format-TFMA"
