@@ -18,19 +18,18 @@ from tfx.types import artifact_utils
 from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.arguments import Contract, check_function
-from tfx_estimator.components.trainer.best.keeper import is_declared
 from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.export import paths_in
 from tfx_estimator.components.trainer.job import Job
-from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, SETTINGS_KEY, Settings
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.task.paths import target_of
 from tfx_estimator.components.unkeyed import unkeyed_property
 from tfx_estimator.pipeline.base.ending import scratch
-from tfx_estimator.pipeline.base.errors import DeclarationError, TfxEstimatorError
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
 
@@ -60,13 +59,6 @@ def make_job(
         path=paths.name_of(exec_properties, settings),
         exports=exports,
     )
-    if job.path == RUN_FN and is_declared(settings.trainer):
-        raise DeclarationError(
-            "trainer.keep_best and trainer.early_stopping are for a trainer_fn or a trainer.model: the module file "
-            "has a run_fn, which trains, evaluates and saves by itself",
-            expected="neither of them beside a run_fn",
-            todo="remove them, and do it inside the run_fn",
-        )
     if not settings.path:
         # The constructor could not know it: a RuntimeParameter, an address, `from x import *`.
         with target_of(exec_properties) as target:

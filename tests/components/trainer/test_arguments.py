@@ -16,7 +16,6 @@ from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.components.tuner import Tuner
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.distribution import Distribution
 
@@ -178,24 +177,6 @@ def test_what_a_run_fn_cannot_be_given_is_refused_when_the_pipeline_is_built(tmp
         with pytest.raises(DeclarationError, match=re.escape(told)):
             properties(**given)
         properties(**{**given, "distribution": {"max_restarts": 1}})
-
-
-def test_of_a_module_with_both_functions_the_one_that_is_named_is_distributed(tmp_path, monkeypatch):
-    from tfx.components.trainer import executor as tfx_executor
-    from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
-
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "dist_module.py").write_text(BOTH)
-    file = {"module_file": str(tmp_path / "dist_module.py")}
-    named = [
-        ("estimator", {"trainer_fn": "dist_module.trainer_fn"}),
-        ("run_fn", {"run_fn": "dist_module.run_fn"}),
-        ("run_fn", {**file, "custom_executor_spec": ExecutorClassSpec(tfx_executor.GenericExecutor)}),
-    ]
-    if stacks.current().has_trainer_fn_executor:
-        named.append(("estimator", {**file, "custom_executor_spec": ExecutorClassSpec(tfx_executor.Executor)}))
-    for path, how in named:
-        assert made(**{"trainer_fn": None, "distribution": {"train": WORKERS}, **how}).path == path
 
 
 def execute(folder: Path, arguments: dict[str, Any], **functions: str) -> None:

@@ -25,7 +25,7 @@ from tests.components.trainer.cluster.private_users import (
 )
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.cluster import private_network
-from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork, enter
+from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
 
 pytestmark = pytest.mark.cluster
 
@@ -172,17 +172,3 @@ def test_the_reason_is_told_where_the_interpreter_does_not_answer(tmp_path, monk
     with pytest.raises(NoPrivateNetworkError, match=reason), PrivateNetwork():
         pass
     assert set(os.listdir("/proc/self/fd")) == before
-
-
-def test_a_process_with_threads_may_not_enter():
-    # Half of it would stay outside.
-    stop = threading.Event()
-    thread = threading.Thread(target=stop.wait)
-    thread.start()
-    try:
-        with open("/proc/self/ns/net", "rb") as own, pytest.raises(RuntimeError, match="before the process starts"):
-            enter((own.fileno(),))
-        enter(())
-    finally:
-        stop.set()
-        thread.join()

@@ -68,8 +68,6 @@ SAID = (
     ("exported", "declared", "lines"),
     [
         ("1", 0, [SAID.format("1"), "4 0"]),
-        # None, for TensorFlow.
-        ("many", 0, [SAID.format("many"), "4 0"]),
         ("16", 0, ["16 0"]),
         # For fewer workers than a cluster of somebody else's has.
         ("3", 3, [SAID.format("3"), "4 4"]),
