@@ -21,11 +21,6 @@ from tfx_estimator.pipeline.config.section import Section
 _IN_AN_ARGUMENT = (
     (r"\btrainer\.distribution\.?", ""),
     (r"\btrainer\.(?=(threads|gpu|onednn|profile|warm_start|start_timeout|stall_timeout)\b)", ""),
-    (
-        r"\btrainer\.(?=(precision|xla|gradient_accumulation|parallel_parts|sync_every|model_parallel|pipeline_parallel)\b)",
-        "",
-    ),
-    (r"\b(?<=or )trainer\.model with a function\b", "a declaration, whose trainer.model is a function"),
     (r"add `(\w+):`( under `[\w.]+:`)?, or --set \S+=VALUE", r'add "\1"'),
     (r"--set \S+\.(\w+)=null", r'"\1"'),
     (r"remove the line", "leave it out"),

@@ -1,39 +1,40 @@
-"""The arguments of a Trainer, or of a Tuner's trials, as the settings that they make."""
+"""The arguments of a Trainer, or of a Tuner's trials, as the settings that they make.
+
+A Trainer keeps one of TFX's two contracts: the generic one, a run_fn, or the Estimator's, a trainer_fn.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 from absl import logging
+from tfx.components.trainer import executor as tfx_executor
+from tfx.dsl.components.base import executor_spec
 from tfx.proto import trainer_pb2
 
 from tfx_estimator.components.in_python import TRAINER, Argument, parse, plain, read_section
 from tfx_estimator.components.messages import read_message
-from tfx_estimator.components.trainer.contract import Contract
-from tfx_estimator.components.trainer.settings import RUN_FN, Settings
+from tfx_estimator.components.trainer.settings import RUN_FN, Settings, path_of
 from tfx_estimator.components.trainer.source import deciding_code
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.case import Case
 from tfx_estimator.pipeline.config.rules.distribution import OWN_INPUT, STRATEGIES
 from tfx_estimator.pipeline.config.rules.rule import broken
 from tfx_estimator.pipeline.config.rules.run_fn import RUN_FN_DISTRIBUTION, TRAINS_ITSELF
-from tfx_estimator.pipeline.config.rules.step import STEP
 from tfx_estimator.pipeline.config.rules.training import RUNTIME, WARM_START
 from tfx_estimator.pipeline.config.strategies import TRAITS
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
-from tfx_estimator.pipeline.user_source.trainer_functions import RunFn, read_run_fn
+from tfx_estimator.pipeline.user_source.trainer_functions import TRAINER_FN, RunFn, functions_of, read_run_fn
 
-_SETTINGS_FORM = "Settings(start_timeout=300.0, stall_timeout=600.0), or a part of it"
 # Of an argument: an example of what it takes, and what to do about what is none.
 _DISTRIBUTION = (
     'a dict such as {"train": {"strategy": "mirrored", "devices": {"gpu": 2}}, "evaluator": False}',
@@ -45,25 +46,31 @@ _WARM_START = (
 )
 _RUNTIME_FORM = 'threads={"intra_op": 2}, gpu={"memory_growth": True}, onednn=False, profile={"start_step": 100}'
 _EXECUTORS = "custom_executor_spec=ExecutorClassSpec(…) of tfx.components.trainer.executor"
-# What TFX's Trainer calls entries of a declaration's section `trainer`.
-_CALLED = {
-    "model": "trainer_fn=… names the function that makes the Estimator, and module_file=… its file",
-    "train_steps": "train_args=trainer_pb2.TrainArgs(num_steps=…)",
-    "eval_steps": "eval_args=trainer_pb2.EvalArgs(num_steps=…)",
-    "params": "custom_config=…, which your function finds in fn_args.custom_config",
-    "start_timeout": "settings=Settings(start_timeout=…)",
-    "stall_timeout": "settings=Settings(stall_timeout=…)",
-}
-_DECLARE = "a declaration, a YAML file whose trainer.model returns the network"
+# What TFX's executors call.
+_CALLED: dict[type, str] = {tfx_executor.GenericExecutor: RUN_FN}
+if stacks.current().has_trainer_fn_executor:
+    _CALLED[tfx_executor.Executor] = TRAINER_FN
+
+
+@dataclasses.dataclass(frozen=True)
+class Contract:
+    """What a Trainer was told to call.
+
+    Args:
+        path: As `Settings.path`.
+        target: Where the user's code is, as `fingerprint_source` takes it; empty if that is not known yet.
+        has_both: Whether a module file has both functions, and nothing else says which is meant: TFX calls its run_fn.
+    """
+
+    path: str = ""
+    target: str = ""
+    has_both: bool = False
 
 
 def check_settings(settings: Optional[Settings], component: str = TRAINER) -> Settings:
     """Checks the settings that a component is given, of which the user writes the deadlines."""
     if settings is None:
         return Settings()
-    if not isinstance(settings, Settings):
-        todo = "from tfx_estimator import Settings, and give its fields by their names: Settings(start_timeout=…)"
-        raise Argument(("settings",), component, _SETTINGS_FORM, todo).not_plain(settings)
     deadlines = {}
     for name in ("start_timeout", "stall_timeout"):
         argument = Argument((name,), component, "a number of seconds", inside="settings=Settings")
@@ -161,7 +168,8 @@ def check_function(settings: Settings, contract: Contract, component: str = TRAI
         _check_distributed(settings.distribution, contract, component)
     if settings.declaration is None:
         for problem in broken(TRAINS_ITSELF, Case.of_trainer(settings.section)):
-            raise Argument((_name(problem),), component).refusal([problem])
+            # By the entry of the section `trainer` that it is of.
+            raise Argument((problem.path.split(".")[1],), component).refusal([problem])
 
 
 def _check_distributed(distribution: Distribution, contract: Contract, component: str) -> None:
@@ -182,47 +190,6 @@ def _check_distributed(distribution: Distribution, contract: Contract, component
         raise argument.refusal(problems)
 
 
-def refuse_entries(given: Mapping[str, Any], settings: Settings, component: str = TRAINER) -> None:
-    """Refuses entries of a declaration's section `trainer` that the user's code decides by itself."""
-    unknown = [name for name in given if name not in TrainerSection.__fields__]
-    if unknown:
-        raise TypeError(f"{component}.__init__() got an unexpected keyword argument '{unknown[0]}'")
-    if not given:
-        return
-    argument = Argument(tuple(given), component)
-    if settings.declaration is not None:
-        raise argument.twice()
-    form = f"nothing: it is of {_DECLARE}"
-    values = {
-        name: plain(value, Argument((name,), component, form, "do it in your own code"), name)
-        for name, value in given.items()
-    }
-    # A file of the user's in its place: what holds of its code holds of any function that is named.
-    own = {"module_file": "module.py", "train_steps": 1}
-    section = parse({**own, **values}, TrainerSection, ("trainer",), argument)
-    asked = {name for name in given if getattr(section, name) != TrainerSection.__fields__[name].get_default()}
-    declaration = Declaration.construct(trainer=section)
-    found = broken(STEP, Case(declaration))
-    problems = [problem for problem in found if _name(problem) in asked]
-    problems += _others(asked - set(map(_name, problems)))
-    if problems:
-        raise argument.refusal(problems)
-
-
-def _name(problem: Problem) -> str:
-    """The entry of the section `trainer` that a problem is of."""
-    return problem.path.split(".")[1]
-
-
-def _others(names: set[str]) -> Iterator[Problem]:
-    for name in sorted(names):
-        if called := _CALLED.get(name):
-            yield Problem(name, "TFX calls it otherwise", "no such argument", f"say {called}")
-        else:
-            todo = f"do it in your own code, or train by {_DECLARE}"
-            yield Problem(name, "the function that is called decides it by itself", "no such argument", todo)
-
-
 def _fingerprint(contract: Contract, component: str) -> str:
     """Of the user's code, and of our own that decides the model."""
     own = deciding_code(contract.path)
@@ -234,3 +201,52 @@ def _fingerprint(contract: Contract, component: str) -> str:
             if not contract.target.endswith(".py"):
                 logging.warning("The %s's cache key does not see its user code: %s.", component, error.what)
     return fingerprint_source(own)
+
+
+def find_contract(
+    module_file: Any,
+    run_fn: Any,
+    trainer_fn: Any,
+    executor: Optional[executor_spec.ExecutorSpec] = None,
+    component: str = TRAINER,
+) -> Contract:
+    """Decides as TFX does: by the argument, by the executor; of a module file with both functions it is the run_fn.
+
+    Args:
+        module_file: Of the Trainer, as the next two; text, a RuntimeParameter or None.
+        executor: `custom_executor_spec`.
+    """
+    if run_fn and trainer_fn:
+        raise DeclarationError(
+            f"the {component} is given a run_fn and a trainer_fn", expected="one of them", todo="remove the other"
+        )
+    called = _called_by(executor)
+    if not module_file:
+        name, dotted = (TRAINER_FN, trainer_fn) if trainer_fn else (RUN_FN, run_fn)
+        module, _, function = dotted.rpartition(".") if isinstance(dotted, str) else ("", "", "")
+        return Contract(path_of([name]), f"{module}:{function}" if module else "") if dotted else Contract()
+    if not isinstance(module_file, str):
+        return Contract(path_of([called]) if called else "")
+    functions = functions_of(module_file)
+    if functions == ():
+        raise DeclarationError(
+            f"the module file {module_file} defines neither run_fn nor trainer_fn",
+            expected="`def run_fn(fn_args)` or `def trainer_fn(fn_args, schema)`",
+            todo="define one of them",
+        )
+    chosen: Sequence[str] = [called] if called else functions or ()
+    return Contract(path_of(chosen), module_file, has_both=not called and len(functions or ()) > 1)
+
+
+def _called_by(spec: Optional[executor_spec.ExecutorSpec]) -> str:
+    """The function that a named executor calls; empty if it may be either."""
+    if spec is None:
+        return ""
+    named = getattr(spec, "executor_class", None)
+    if named not in _CALLED:
+        raise DeclarationError(
+            f"custom_executor_spec names {getattr(named, '__name__', type(spec).__name__)}",
+            expected="none: this Trainer's own executor supervises the training",
+            todo="remove it, or use tfx.components.Trainer for that executor",
+        )
+    return _CALLED[named]

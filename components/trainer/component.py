@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any, Optional, Union
@@ -16,66 +16,33 @@ from tfx.proto import trainer_pb2
 from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, standard_component_specs
 
-from tfx_estimator.components.files import read_json, write_whole
 from tfx_estimator.components.trainer import published, training_folder
-from tfx_estimator.components.trainer.arguments import check_lengths, check_settings, read_arguments, refuse_entries
-from tfx_estimator.components.trainer.contract import find_contract
+from tfx_estimator.components.trainer.arguments import (
+    check_lengths,
+    check_settings,
+    find_contract,
+    read_arguments,
+)
 from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
-from tfx_estimator.components.trainer.training_root import with_training_root
 from tfx_estimator.components.unkeyed import UnkeyedDriver
-from tfx_estimator.pipeline.base.log import STAYS, get_logger
-from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, TRAINER_FN
 
-# Beside the artifacts of a Trainer.
-_STACK_FILE = "stack.json"
-
-logger = get_logger("trainer")
-
 
 class Driver(UnkeyedDriver):
-    """Keeps deadlines, restarts and logging out of the cache key; says what of earlier runs a user should know."""
+    """Keeps deadlines, restarts and logging out of the cache key, and looks back at earlier runs."""
 
     UNKEYED = (OPERATION_KEY,)
 
     def run(self, execution_info: data_types.ExecutionInfo) -> driver_output_pb2.DriverOutput:
         """See BaseDriver."""
         model_run = artifact_utils.get_single_uri(execution_info.output_dict[standard_component_specs.MODEL_RUN_KEY])
-        beside = training_folder.root_of(model_run)
-        properties = execution_info.exec_properties
-        settings = Settings.of(properties)
-        published.look_back(settings.training_root or beside, self._metadata_handle)
-        folder = training_folder.locate(model_run, execution_info.input_dict, properties, settings)
-        _note_stack(folder.key, os.path.dirname(beside), os.path.basename(model_run))
+        root = Settings.of(execution_info.exec_properties).training_root or training_folder.root_of(model_run)
+        published.look_back(root, self._metadata_handle)
         return super().run(execution_info)
-
-
-def _note_stack(key: str, place: str, execution: str) -> None:
-    """Says once that the last run was on another stack, and whether what it has trained counts; notes this run's."""
-    path = os.path.join(place, _STACK_FILE)
-    # Earlier releases, which were for one stack alone, have noted nothing.
-    first = {"stack": stacks.LEGACY.name} if _has_others(os.path.join(place, "model_run"), execution) else {}
-    before, now = read_json(path) or first, {"stack": stacks.current().name, "key": key}
-    if before == now:
-        return
-    if before and before["stack"] != now["stack"]:
-        changed = f"the last run here was on {before['stack']}, and this one is on {now['stack']}: the Trainer's key"
-        if before.get("key") == now["key"]:
-            logger.info(f"{changed} is the same, and what was trained counts", extra=STAYS)
-        else:
-            why = "as the declaration, the data, the code or the release of tfx-estimator has changed, too"
-            logger.info(f"{changed} is another, {why}: training starts at step 0", extra=STAYS)
-    if not is_address(place):
-        os.makedirs(place, exist_ok=True)
-    write_whole(path, json.dumps(now))
-
-
-def _has_others(folder: str, own: str) -> bool:
-    return os.path.isdir(folder) and any(name != own for name in os.listdir(folder))
 
 
 class Trainer(tfx_trainer.Trainer):
@@ -129,13 +96,10 @@ class Trainer(tfx_trainer.Trainer):
             is beside the `model_run` artifacts. No part of the cache key.
         settings: Deadlines: `Settings(stall_timeout=3600.0)`; `create_pipeline` fills in the declaration as well. None
             takes the defaults.
-        **declared: Other entries of a declaration's section `trainer`, `gradient_accumulation` among them. The function
-            decides on them by itself: they are refused, with the reason and what to do instead.
 
     Raises:
         DeclarationError: The distribution is wrong, there are two of it, or the function cannot be given it; likewise
-            for weights, threads, GPUs, kernels, profile, training root and settings; or the function is named by no
-            dotted path; or the executor is another one.
+            for weights, threads, GPUs, kernels, profile, training root and settings; or the executor is another one.
 
     Source: https://www.tensorflow.org/tfx/guide/trainer.
     """
@@ -165,18 +129,18 @@ class Trainer(tfx_trainer.Trainer):
         gpu: Optional[Mapping[str, Any]] = None,
         onednn: Optional[bool] = None,
         profile: Optional[Mapping[str, Any]] = None,
-        training_root: Optional[str] = None,
+        training_root: Optional[Union[str, os.PathLike[str]]] = None,
         settings: Optional[Settings] = None,
-        **declared: Any,
     ) -> None:
         settings = check_settings(settings)
         check_lengths(train_args, eval_args)
-        contract = find_contract(module_file, run_fn, trainer_fn, custom_executor_spec, Executor)
-        refuse_entries(declared, settings)
+        contract = find_contract(module_file, run_fn, trainer_fn, custom_executor_spec)
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn, "profile": profile}
         given = {"distribution": distribution, "warm_start": warm_start, **runtime}
         settings = read_arguments(contract, settings, given)
-        settings = with_training_root(settings, training_root)
+        if training_root:
+            root = os.fspath(training_root)
+            settings = dataclasses.replace(settings, training_root=root if is_address(root) else os.path.abspath(root))
         super().__init__(
             examples=examples,
             transformed_examples=transformed_examples,

@@ -1,14 +1,17 @@
-"""One training, as a JSON file that its supervisor writes, and each of its tasks reads once."""
+"""One training, as a JSON file that its supervisor writes and each of its tasks reads; and what a task works with."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
-from typing import Any
+from typing import Any, Optional
 
+from tfx_estimator.components.trainer.protocol.events import ProgressWriter
+from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.config.distribution import Distribution
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,3 +55,29 @@ class Job:
         with open(path, encoding="utf-8") as file:
             values = json.load(file)
         return cls(**{**values, "settings": Settings.from_dict(values.get("settings", {}))})
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskContext:
+    """What one task works with.
+
+    Args:
+        task: Which task of it this is.
+        progress: Where to report.
+        tried_for: The declared distribution, where a dry run tries code for it on one device.
+    """
+
+    job: Job
+    task: TaskSpec
+    progress: ProgressWriter
+    tried_for: Optional[Distribution] = None
+
+    @property
+    def settings(self) -> Settings:
+        """The Trainer's settings."""
+        return self.job.settings
+
+    @property
+    def distribution(self) -> Distribution:
+        """Strategies and the supervisor's contract."""
+        return self.settings.distribution

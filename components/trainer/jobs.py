@@ -12,32 +12,29 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
-from tfx import types
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 
+from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.files import write_whole
-from tfx_estimator.components.trainer.arguments import check_function
-from tfx_estimator.components.trainer.best.keeper import is_declared
+from tfx_estimator.components.trainer.arguments import Contract, check_function
 from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
-from tfx_estimator.components.trainer.contract import Contract
 from tfx_estimator.components.trainer.export import paths_in
 from tfx_estimator.components.trainer.job import Job
-from tfx_estimator.components.trainer.module_text import target_of
-from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, SETTINGS_KEY, Settings
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
 from tfx_estimator.components.trainer.task import paths
+from tfx_estimator.components.trainer.task.paths import target_of
 from tfx_estimator.components.unkeyed import unkeyed_property
 from tfx_estimator.pipeline.base.ending import scratch
-from tfx_estimator.pipeline.base.errors import DeclarationError, TfxEstimatorError
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
 
 logger = get_logger("trainer")
 
-Artifacts = Mapping[str, list[types.Artifact]]
 # In a folder of logs: what one process told its own tasks, which is no word to those of another one.
 _TOLD = ("stop*", "job*.json")
 
@@ -54,21 +51,14 @@ def make_job(
     # The settings were read from the two, and stand in the job themselves.
     others = {key: value for key, value in exec_properties.items() if key not in (SETTINGS_KEY, OPERATION_KEY)}
     job = Job(
-        inputs=artifact_utils.jsonify_artifact_dict(dict(inputs)),
-        outputs=artifact_utils.jsonify_artifact_dict(dict(outputs)),
+        inputs=artifact_utils.jsonify_artifact_dict(inputs),
+        outputs=artifact_utils.jsonify_artifact_dict(outputs),
         exec_properties=others,
         training_dir=training_dir,
         settings=settings,
         path=paths.name_of(exec_properties, settings),
         exports=exports,
     )
-    if job.path == RUN_FN and is_declared(settings.trainer):
-        raise DeclarationError(
-            "trainer.keep_best and trainer.early_stopping are for a trainer_fn or a trainer.model: the module file "
-            "has a run_fn, which trains, evaluates and saves by itself",
-            expected="neither of them beside a run_fn",
-            todo="remove them, and do it inside the run_fn",
-        )
     if not settings.path:
         # The constructor could not know it: a RuntimeParameter, an address, `from x import *`.
         with target_of(exec_properties) as target:

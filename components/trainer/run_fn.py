@@ -19,13 +19,12 @@ from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
 from tfx_estimator.components.trainer import export, seeds
+from tfx_estimator.components.trainer.job import TaskContext
 from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF
-from tfx_estimator.components.trainer.task.context import TaskContext
-from tfx_estimator.components.trainer.task.fn_args import make_fn_args
 from tfx_estimator.components.trainer.task.runtime import allow_ops
-from tfx_estimator.components.trainer.task.user_code import function_of
+from tfx_estimator.components.trainer.task.user_code import function_of, make_fn_args
 from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
 
 _UNTIL = "tf.distribute takes its strategy from outside of the code that trains"

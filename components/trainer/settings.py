@@ -27,7 +27,6 @@ OPERATION_KEY = "tfx_estimator_operation"
 HOME_KEY = "pipeline_home"
 # Values of `Settings.path`.
 ESTIMATOR, RUN_FN, KERAS, KERAS_LOOP = "estimator", "run_fn", "keras", "keras_custom_loop"
-PATHS = (ESTIMATOR, RUN_FN, KERAS, KERAS_LOOP)
 _PATHS = {"trainer_fn": ESTIMATOR, "run_fn": RUN_FN}
 
 _OPERATIONAL = {"operational": True}

@@ -24,10 +24,9 @@ _OF_ESTIMATOR = (
     "estimator.training",
     "export",
     "seeds",
-    "task.fn_args",
+    "task.user_code",
     "user_input.rows",
     "user_input.shared_batches",
-    "warm_start",
 )
 _OF_KERAS = (
     *_BEST,
@@ -40,10 +39,9 @@ _OF_KERAS = (
     "keras.saving",
     "keras.watch",
     "seeds",
-    "task.fn_args",
-    "warm_start",
+    "task.user_code",
 )
-_OF_RUN_FN = ("export", "run_fn", "seeds", "task.fn_args")
+_OF_RUN_FN = ("export", "run_fn", "seeds", "task.user_code")
 # Of this folder, by path. Left out are the supervisor, the cluster, reports and hooks: how training is watched changes
 # no model. What these import from `model_fn` and `data` belongs to them.
 _OWN: dict[str, tuple[str, ...]] = {

@@ -1,8 +1,11 @@
 """A claim of a training folder: two jobs of one pipeline, run at once, would write the same checkpoints.
 
-On this machine a lock keeps them apart. On a service the claim lies in a file of a mounted folder or, in Cloud
-Storage, in the metadata of an object. It is written anew while its job lives; one that is not was left by a killed job,
-and is taken over. Whoever writes it looks then whether it is his: of those at once one goes on.
+On this machine a lock keeps them apart, which ends with the process that has it, however that ends. Its tasks do not
+inherit it: they end with it as well, see `pipeline.base.ending.keeper`.
+
+On a service the claim lies in a file of a mounted folder or, in Cloud Storage, in the metadata of an object. It is
+written anew while its job lives; one that is not was left by a killed job, and is taken over. Whoever writes it looks
+then whether it is his: of those at once one goes on.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import threading
 import time
 import uuid
@@ -19,7 +23,7 @@ from typing import Any, Optional, TypeGuard, Union
 
 from tfx_estimator.components.files import RETRY_SECONDS, read_json
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
-from tfx_estimator.components.trainer.folder_lock import is_here, locked, process
+from tfx_estimator.pipeline.base import lock
 from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TrainingError
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.base.log import get_logger
@@ -141,14 +145,11 @@ def _used(path: str) -> Iterator[None]:
         # Whoever looks then finds what another has written; or he himself, if the answer to the first try was lost.
         if getattr(error, "code", None) == 412:
             return
-        todo = (
-            "see that the bucket is there, and that this account may read and write it: `gcloud auth "
-            "application-default login`; remove the claim if it is damaged and no such job runs"
-        )
         raise PipelineError(
             f"{path} cannot be read or written: {getattr(error, 'message', error)}",
             expected="the claim of a job, which keeps others out of the folder beside it",
-            todo="pip install google-cloud-storage" if isinstance(error, ImportError) else todo,
+            todo="see that the bucket is there, and that this account may read and write it: `gcloud auth "
+            "application-default login`; remove the claim if it is damaged and no such job runs",
         ) from error
 
 
@@ -219,3 +220,65 @@ def _is_dead(claim: dict[str, Any]) -> bool:
 
 def _where(claim: Optional[dict[str, Any]], before: str = "") -> str:
     return f"{before} on {claim['host']}" if claim and "host" in claim else ""
+
+
+@contextlib.contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Keeps other runs out of a folder, which need not be there: raises TrainingError, or as `lock.take_for_run`."""
+    path = f"{folder.rstrip('/')}.lock"
+    fd = lock.take_for_run(lambda: _take(path), path, folder)
+    if fd is None:
+        raise _taken(folder, path, _read(path))
+    try:
+        with contextlib.suppress(OSError):  # a full disk, say: others are told less
+            os.ftruncate(fd, 0)
+            os.write(fd, json.dumps({**process(), "since": time.time()}).encode())
+        yield
+    finally:
+        lock.give_back(path, fd)
+
+
+def process() -> dict[str, Any]:
+    """Names this process: its number tells something only in its namespace, of this start of its machine."""
+    space = ""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        space = f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    return {"host": socket.gethostname(), "space": space, "pid": os.getpid()}
+
+
+def is_here(holder: dict[str, Any]) -> bool:
+    """Does the number of a process that was named so tell something here: elsewhere it may be another's."""
+    space = process()["space"]
+    return bool(space) and holder.get("space") == space
+
+
+def _take(path: str) -> Optional[int]:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    for _ in range(20):  # until whoever has just taken it has said who he is
+        if (fd := lock.take(path)) is not None or _read(path):
+            return fd
+        time.sleep(0.05)
+    return None
+
+
+def _read(path: str) -> Optional[dict[str, Any]]:
+    """Who has it, as far as he has said so."""
+    with contextlib.suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
+        return dict(json.load(file))
+    return None
+
+
+def _taken(folder: str, path: str, holder: Optional[dict[str, Any]]) -> TrainingError:
+    who, end = "", "end it"
+    if holder:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder["since"]))
+        who = f": process {holder['pid']} on {holder['host']}, since {since}"
+        end += f" (kill {holder['pid']})" if is_here(holder) else ""
+    error = TrainingError(
+        f"another run is at work in {folder}{who}",
+        expected="one run of a pipeline at a time: they would write the same checkpoints",
+        todo=f"wait for it, or {end} and run this again, which goes on from its last checkpoint; or name another "
+        f"pipeline_root; {lock.if_lost(path)}",
+    )
+    error.retryable = True
+    return error

@@ -1,4 +1,4 @@
-"""The Tuner component."""
+"""The Tuner component, and its parameter `tune`: the section of a declaration, without a YAML file."""
 
 from __future__ import annotations
 
@@ -12,17 +12,26 @@ from tfx.proto import trainer_pb2
 from tfx.types import standard_artifacts, standard_component_specs
 from tfx.utils import json_utils
 
-from tfx_estimator.components.in_python import TUNER
-from tfx_estimator.components.trainer.arguments import check_lengths, check_settings, read_arguments, refuse_entries
-from tfx_estimator.components.trainer.contract import find_contract
+from tfx_estimator.components.in_python import TUNER, Argument, read_section
+from tfx_estimator.components.trainer.arguments import (
+    check_lengths,
+    check_settings,
+    find_contract,
+    read_arguments,
+)
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
-from tfx_estimator.components.tuner.argument import TUNE_OPERATION_KEY, read_tune, refuse_declared, to_properties
-from tfx_estimator.components.tuner.executor import Executor
+from tfx_estimator.components.tuner.executor import TUNE_OPERATION_KEY, Executor, to_properties
 from tfx_estimator.components.unkeyed import UnkeyedDriver
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.config.tune import TuneSection
+from tfx_estimator.pipeline.config.put_values import SECTION
+from tfx_estimator.pipeline.config.tune import TuneSection, long_ranges
+from tfx_estimator.pipeline.config.tune_ranges import check_section
 from tfx_estimator.pipeline.config.warm_start import WarmStart
+
+_ARGUMENT = Argument(
+    ("tune",), TUNER, '{"max_trials": 10, "ranges": {"learning_rate": {"min": 1e-4, "max": 0.1, "sampling": "log"}}}'
+)
 
 
 class Driver(UnkeyedDriver):
@@ -76,7 +85,6 @@ class Tuner(base_component.BaseComponent):
         gpu: The section `trainer.gpu`.
         onednn: As `trainer.onednn`.
         settings: As of the Trainer: deadlines.
-        **declared: As of the Trainer: refused.
 
     Raises:
         DeclarationError: Something of it is wrong; or it is a run_fn, whose evaluation nobody hears of.
@@ -108,7 +116,6 @@ class Tuner(base_component.BaseComponent):
         gpu: Optional[Mapping[str, Any]] = None,
         onednn: Optional[bool] = None,
         settings: Optional[Settings] = None,
-        **declared: Any,
     ) -> None:
         settings = check_settings(settings, TUNER)
         check_lengths(train_args, eval_args, TUNER)
@@ -118,8 +125,7 @@ class Tuner(base_component.BaseComponent):
                 expected="what the Trainer is given",
                 todo="give the one that the Trainer has",
             )
-        contract = find_contract(module_file, run_fn, trainer_fn, None, Executor, TUNER)
-        refuse_entries(declared, settings, TUNER)
+        contract = find_contract(module_file, run_fn, trainer_fn, component=TUNER)
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn}
         given = {"distribution": distribution, "warm_start": warm_start, **runtime}
         settings = read_arguments(contract, settings, given, TUNER)
@@ -152,4 +158,27 @@ class Tuner(base_component.BaseComponent):
         if udf_utils.should_package_user_modules():
             udf_utils.add_user_module_dependency(
                 self, standard_component_specs.MODULE_FILE_KEY, standard_component_specs.MODULE_PATH_KEY
+            )
+
+
+def read_tune(given: Union[Mapping[str, Any], TuneSection]) -> TuneSection:
+    """Types and checks what a Tuner was given, as in YAML or typed; the refusal lists everything that is wrong."""
+
+    def longer(values: dict[str, Any]) -> dict[str, Any]:
+        return {**values, "ranges": long_ranges(values["ranges"])} if "ranges" in values else values
+
+    section = read_section(given, TuneSection, ("tune",), _ARGUMENT, longer)
+    if problems := list(check_section(section)):
+        raise _ARGUMENT.refusal(problems)
+    return section
+
+
+def refuse_declared(section: TuneSection) -> None:
+    """Refuses dotted paths of a declaration where there is none."""
+    for name in section.ranges:
+        if name.startswith(f"{SECTION}."):
+            raise DeclarationError(
+                f"{_ARGUMENT.call} varies {name}, and there is no declaration that it stands in",
+                expected="a name that your trainer_fn takes out of fn_args.hyperparameters['values']",
+                todo="give it a name of its own, and read it there",
             )

@@ -19,18 +19,18 @@ from tfx_estimator.components.trainer.jobs import read_settings
 from tfx_estimator.components.trainer.settings import HOME_KEY, OPERATION_KEY
 from tfx_estimator.components.trainer.settling import write_config
 from tfx_estimator.components.trainer.training_claim import only_job
-from tfx_estimator.components.tuner.argument import TUNE_KEY, TUNE_OPERATION_KEY, of_properties
-from tfx_estimator.components.tuner.proposals import Proposals
 from tfx_estimator.components.tuner.search import Search
 from tfx_estimator.components.tuner.training import Trials, steps_of
-from tfx_estimator.components.tuner.trials import FAILED, Result, Trial, best_of
+from tfx_estimator.components.tuner.trials import FAILED, Proposals, Result, Trial, best_of
 from tfx_estimator.components.unkeyed import unkeyed_property
 from tfx_estimator.pipeline.base.errors import DeclarationError, TrainingError
 from tfx_estimator.pipeline.base.log import STAYS, get_logger
 from tfx_estimator.pipeline.config.put_values import TRIALS_FILE, short_names, show_value, tell_values
-from tfx_estimator.pipeline.config.tune import HYPERBAND, TuneSection
+from tfx_estimator.pipeline.config.tune import HYPERBAND, RANDOM, TuneSection
 from tfx_estimator.pipeline.config.tune_checks import refuse_others_cluster
 
+# Execution properties: JSON of what decides the trials, and of the rest, which the driver blanks.
+TUNE_KEY, TUNE_OPERATION_KEY = "tfx_estimator_tune", "tfx_estimator_tune_operation"
 _RESULTS_FILE = "tuner_results.json"
 _FOLDER = "tuning"
 
@@ -41,7 +41,7 @@ class Executor(base_executor.BaseExecutor):
     """Trains trials in fresh processes, and publishes the best values, or raises."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        """Tunes; the properties are those of the Trainer, and the section: see `argument.py`."""
+        """Tunes; the properties are those of the Trainer, and the section: see `to_properties`."""
         self._log_startup(input_dict, output_dict, exec_properties)
         if resolve(os.environ) is not None:
             raise refuse_others_cluster()
@@ -92,6 +92,24 @@ class Executor(base_executor.BaseExecutor):
         _write(results_uri, section, found, best, folder)
         for each in found:
             trials.tidy(each.number)
+
+
+def to_properties(section: TuneSection) -> dict[str, str]:
+    """Returns the execution properties that carry the section."""
+    deciding, operational = section.split()
+    if section.strategy == RANDOM:
+        # What is drawn does not depend on what is known by then.
+        operational["parallel_trials"] = deciding.pop("parallel_trials")
+    return {
+        # Ranges in another order are the same tuning.
+        TUNE_KEY: json.dumps(deciding, sort_keys=True),
+        TUNE_OPERATION_KEY: json.dumps(operational, sort_keys=True),
+    }
+
+
+def of_properties(deciding: str, operational: str) -> TuneSection:
+    """Reads what `to_properties` wrote."""
+    return TuneSection.parse_obj({**json.loads(deciding), **json.loads(operational or "{}")})
 
 
 def _key(inputs: Artifacts, exec_properties: dict[str, Any], section: TuneSection) -> str:

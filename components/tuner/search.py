@@ -10,9 +10,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tfx_estimator.components.trainer.supervisor.signals import Signals
-from tfx_estimator.components.tuner.proposals import Proposals
-from tfx_estimator.components.tuner.trials import FAILED, Result, Trial
+from tfx_estimator.components.trainer.supervisor.stopping import Signals
+from tfx_estimator.components.tuner.trials import FAILED, Proposals, Result, Trial
 from tfx_estimator.pipeline.base import log
 from tfx_estimator.pipeline.base.errors import StoppedError, TrainingError
 from tfx_estimator.pipeline.config.put_values import tell_values

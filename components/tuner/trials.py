@@ -1,4 +1,8 @@
-"""Trials: what is tried, and what came of it, in a file for each that survives any end of a process."""
+"""Proposes the values of trials: keras-tuner's oracles, told of results in the order of the trials.
+
+An oracle's proposals follow from its seed and from what it was told, in which order. So nothing of it is stored: a
+tuning that goes on asks and tells it the same again, with results that are known by then.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,18 @@ import dataclasses
 import json
 import math
 import os
+import tempfile
 from collections.abc import Mapping
 from typing import Any, Optional
 
+import keras_tuner
+from keras_tuner.engine import oracle as oracle_module
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.pipeline.base.files import finite
+from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, RANDOM, Range, TuneSection
+from tfx_estimator.pipeline.config.tune_ranges import by_text, count_steps, is_whole, stepped_values
 
 COMPLETED, FAILED = "completed", "failed"
 # What a trial is of, while it trains; and what came of it.
@@ -91,3 +100,133 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-6)
     return one == other
+
+
+# What an oracle of hyperband adds to the values.
+_OWN = "tuner/"
+_UNLIMITED = 10**9
+_COLLISIONS = 5_000
+# What is stored with each trial.
+_MOST_CHOICES = 10_000
+
+
+class Proposals:
+    """The trials of a tuning, one after the other; hyperband must know the steps of the longest."""
+
+    def __init__(self, section: TuneSection, steps: Optional[int] = None) -> None:
+        self._section = section
+        self._steps = section.hyperband.max_steps or steps
+        self._oracle = _make_oracle(section, self._steps)
+        self._oracle.verbose = 0
+        # keras-tuner gives up after 20 draws of what it has had: few values would end before all were tried, and a
+        # search that asks more often than another would come to other trials.
+        self._oracle._max_collisions = _COLLISIONS
+        # It writes its state, which nobody reads.
+        self._folder = tempfile.TemporaryDirectory(prefix="tfx-estimator-")
+        self._oracle._set_project_dir(self._folder.name, "oracle")
+        self.over = False
+
+    def next(self) -> Optional[Trial]:
+        """Proposes a trial; None if there is none until others are told of, or `over`."""
+        if self.over and self._section.strategy == RANDOM:
+            return None
+        number = len(self._oracle.trials) + 1
+        proposed = self._oracle.create_trial(str(number))
+        if proposed.status != "RUNNING":
+            self.over = self.over or proposed.status == "STOPPED"
+            return None
+        values = _values(self._section, proposed.hyperparameters)
+        steps, parent = self._section.train_steps, None
+        if self._section.strategy == HYPERBAND:
+            assert self._steps is not None
+            units = self._section.hyperband.factor ** (self._section.hyperband.rounds(self._steps) - 1)
+            steps = max(round(self._steps * values[f"{_OWN}epochs"] / units), 1)
+            before = values.get(f"{_OWN}trial_id")
+            parent = int(before) + 1 if before is not None else None
+        shown = {name: value for name, value in values.items() if not name.startswith(_OWN)}
+        config = {**proposed.hyperparameters.get_config(), "values": values}
+        return Trial(number, shown, config, steps, parent)
+
+    def tell(self, result: Result) -> None:
+        """Takes the result of a trial."""
+        trial = next(each for each in self._oracle.trials.values() if int(each.trial_id) + 1 == result.number)
+        trial.status, trial.message = ("COMPLETED", None) if result.status == COMPLETED else ("FAILED", result.reason)
+        if result.score is not None:
+            self._oracle.update_trial(trial.trial_id, {self._section.objective.metric: result.score})
+        self._oracle.end_trial(trial)
+
+    def close(self) -> None:
+        """Removes its folder."""
+        self._folder.cleanup()
+
+
+def _values(section: TuneSection, proposed: keras_tuner.HyperParameters) -> dict[str, Any]:
+    """As they were declared: numbers of NumPy's as Python's own, and what a text stands for."""
+    plain = {name: value.item() if hasattr(value, "item") else value for name, value in proposed.values.items()}
+    for name, each in section.ranges.items():
+        if each.sampling == "log" and each.step is not None and each.max is not None:
+            # 1e-5 * 10**8 is 1000.0000000000001, and may be refused.
+            plain[name] = min(plain[name], each.max)
+    known = {name: by_text(each) for name, each in section.ranges.items()}
+    return {name: known[name][value] if known.get(name) else value for name, value in plain.items()}
+
+
+def first_values(section: TuneSection) -> dict[str, Any]:
+    """Returns the first value of each range, as `HyperParameters.get_config` does, but as they were declared."""
+    space = make_space(section)
+    return {**space.get_config(), "values": _values(section, space)}
+
+
+def _make_oracle(section: TuneSection, steps: Optional[int]) -> oracle_module.Oracle:
+    common: dict[str, Any] = {
+        "objective": keras_tuner.Objective(section.objective.metric, section.objective.better),
+        "hyperparameters": make_space(section),
+        "seed": section.seed,
+        "allow_new_entries": False,
+        "tune_new_entries": False,
+        # Counted by who tells it.
+        "max_consecutive_failed_trials": _UNLIMITED,
+    }
+    if section.strategy == HYPERBAND:
+        band = section.hyperband
+        assert steps is not None
+        oracle = keras_tuner.oracles.HyperbandOracle(
+            max_epochs=band.factor ** (band.rounds(steps) - 1), factor=band.factor, **common
+        )
+        oracle.max_trials = section.max_trials
+        return oracle
+    if section.strategy == BAYESIAN:
+        return keras_tuner.oracles.BayesianOptimizationOracle(
+            max_trials=section.trials, num_initial_points=section.at_random, **common
+        )
+    return keras_tuner.oracles.RandomSearchOracle(max_trials=section.trials, **common)
+
+
+def make_space(section: TuneSection) -> keras_tuner.HyperParameters:
+    """Returns the ranges as keras-tuner has them."""
+    space = keras_tuner.HyperParameters()
+    for name, each in section.ranges.items():
+        _add(space, name, each)
+    return space
+
+
+def _add(space: keras_tuner.HyperParameters, name: str, each: Range) -> None:
+    steps, values = None if each.values or each.step is None else count_steps(each), [*by_text(each)] or each.values
+    if steps is not None and each.sampling == "linear" and not is_whole(name, each):
+        # keras-tuner divides fractions by fractions, and then ends before `max`.
+        if steps < _MOST_CHOICES:
+            space.Choice(name, stepped_values(each))
+        else:
+            assert each.max is not None
+            assert each.step is not None
+            space.Float(name, each.min, each.max + each.step / 2, step=each.step)
+    elif not each.values:
+        kind = space.Int if is_whole(name, each) else space.Float
+        kind(name, each.min, each.max, step=each.step, sampling=each.sampling)
+    elif len(values) == 1:
+        space.Fixed(name, values[0])
+    elif isinstance(values[0], bool):
+        space.Boolean(name)
+    else:
+        numbers = any(isinstance(value, float) for value in values)
+        space.Choice(name, [float(value) if numbers else value for value in values])

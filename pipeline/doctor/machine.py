@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import Optional
 
-from tfx_estimator.components.trainer.cluster.ports import free_ports
+from tfx_estimator.components.trainer.cluster.plan import free_ports
 from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
 from tfx_estimator.pipeline.base.cpus import cpu_quota
 from tfx_estimator.pipeline.base.stack import stacks

@@ -4,11 +4,38 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 DIED = 9
+
+
+def until_it_lives(bucket, act: Callable[[], None], before: Callable[[], None]) -> Iterator[bool]:
+    """Does something in a process that dies at its first operation of the store, then at its second, until it does not.
+
+    Args:
+        before: What is done before each.
+
+    Yields:
+        Whether it died.
+    """
+    code, operations = DIED, 0
+    while code == DIED:
+        before()
+        pid = os.fork()
+        if not pid:
+            bucket.left = operations
+            try:
+                act()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        yield code == DIED
+        operations += 1
+    assert code == 0
 
 
 def store(root: Path):

@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.conftest import Workdir
 from tests.examples import commands, copy_example
-from tfx_estimator.components.trainer.cluster.ports import free_ports
+from tfx_estimator.components.trainer.cluster.plan import free_ports
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

@@ -12,7 +12,7 @@ from tfx.dsl.compiler.compiler import Compiler
 from tfx_estimator import PipelineFolders, create_pipeline, load_declaration
 from tfx_estimator.components.evaluator.eval_config import eval_config
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.components.tuner.argument import TUNE_KEY
+from tfx_estimator.components.tuner.executor import TUNE_KEY
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-from collections.abc import Callable, Iterator
+import re
+import socket
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Optional
 
-from tfx_estimator.components.trainer.cluster.gpus import allotted_gpus
-from tfx_estimator.components.trainer.cluster.ports import free_ports
 from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
 from tfx_estimator.components.trainer.cluster.tf_config import Cluster, TfConfig, tf_configs
 from tfx_estimator.components.trainer.job import Job
-from tfx_estimator.components.trainer.protocol.task_spec import (
-    CHIEF,
-    EVALUATOR,
-    PS,
-    WORKER,
-    TaskSpec,
-)
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, PS, WORKER, TaskSpec
 from tfx_estimator.pipeline.base.cpus import available_cpus
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.log import get_logger
@@ -26,14 +22,21 @@ from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.runtime import count_gpus
 
+# The variable says which GPUs a process sees, and in which order.
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+_GPU = re.compile(r"\d+|(GPU|MIG)-\S+", re.ASCII)
+# How many ports are remembered: more than a cluster with all its restarts uses before a task that was started binds its
+# port.
+_REMEMBERED = 1024
+_given: deque[int] = deque(maxlen=_REMEMBERED)
 _Gpus = Optional[tuple[int, ...]]
-
-logger = get_logger("trainer")
 
 _OPEN = (
     "the ports of the training cluster are open, without authentication, to all who reach this machine: TensorFlow "
     "listens on every address; because "
 )
+
+logger = get_logger("trainer")
 
 
 def alone(kind: str) -> Callable[[int], list[TaskSpec]]:
@@ -83,8 +86,6 @@ def resolve_distribution(distribution: Distribution, place: Optional[TfConfig]) 
         wrong.append(f"the strategy is {train.strategy}, and the cluster has {there[PS]} parameter servers")
     if train.workers and train.workers != workers:
         wrong.append(f"workers is {train.workers}, and the cluster trains with {workers}")
-    if max(there.values()) > (most := train.__fields__["workers"].type_.le):
-        wrong.append(f"at most {most} tasks of a kind can be declared, and the cluster has {max(there.values())}")
     if train.ps and train.ps != there[PS]:
         wrong.append(f"ps is {train.ps}, and the cluster has {there[PS]}")
     if place.task.type == EVALUATOR and not distribution.evaluator:
@@ -185,14 +186,54 @@ def cluster_network(job: Job, distribution: Distribution) -> Iterator[tuple[int,
         return
     inputs = artifact_utils.parse_artifact_dict(job.inputs).values()
     uris = [job.training_dir, *(artifact.uri for channel in inputs for artifact in channel)]
-    remote = any(map(is_address, uris))
+    fds: tuple[int, ...] = ()
     with contextlib.ExitStack() as stack:
-        fds: tuple[int, ...] = ()
-        if remote:
-            logger.warning(f"{_OPEN}data or results lie on another machine")
-        else:
-            try:
-                fds = stack.enter_context(PrivateNetwork()).fds
-            except NoPrivateNetworkError as error:
-                logger.warning(f"{_OPEN}{error}")
+        try:
+            if any(map(is_address, uris)):
+                raise NoPrivateNetworkError("data or results lie on another machine")
+            fds = stack.enter_context(PrivateNetwork()).fds
+        except NoPrivateNetworkError as error:
+            logger.warning(f"{_OPEN}{error}")
         yield fds
+
+
+def free_ports(count: int) -> list[int]:
+    """Finds free ports, none of which was among the last that this process was given.
+
+    TensorFlow's server listens on all interfaces whatever its address says, so a port must be free on all of them.
+    Between this call and the task's start any other process may take a port: the task then ends at once, and the
+    supervisor starts the cluster again on fresh ports.
+    """
+    ports: list[int] = []
+    dual = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual else socket.AF_INET
+    with contextlib.ExitStack() as held:
+        while len(ports) < count:
+            # All ports are held until the end, so that the system hands out a different one each time.
+            server = socket.create_server(("", 0), family=family, dualstack_ipv6=dual)
+            port = held.enter_context(server).getsockname()[1]
+            if port not in _given:
+                ports.append(port)
+                _given.append(port)
+    return ports
+
+
+def allotted_gpus(environment: Mapping[str, str]) -> Optional[tuple[str, ...]]:
+    """The GPUs that a process was allotted by CUDA_VISIBLE_DEVICES.
+
+    Returns:
+        Index, or UUID, of each, as CUDA reads them: up to the first that is none, such as -1. None if the variable
+        is not set: all that there are.
+    """
+    text = environment.get(VISIBLE_GPUS)
+    if text is None:
+        return None
+    return tuple(itertools.takewhile(_GPU.fullmatch, map(str.strip, text.split(","))))
+
+
+def visible_gpus(gpus: Sequence[int], environment: Mapping[str, str]) -> str:
+    """Writes CUDA_VISIBLE_DEVICES for a task, within an allotment."""
+    allotted = allotted_gpus(environment)
+    if allotted is None:
+        return ",".join(map(str, gpus))
+    return ",".join(allotted[index] for index in gpus if index < len(allotted))

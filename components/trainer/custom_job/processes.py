@@ -11,7 +11,7 @@ import sys
 import time
 from typing import IO, Any
 
-from tfx_estimator.components.trainer.cluster.ports import free_ports
+from tfx_estimator.components.trainer.cluster.plan import free_ports
 from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
 from tfx_estimator.components.trainer.custom_job.replica import CLUSTER_SPEC
 from tfx_estimator.components.trainer.custom_job.service import CANCELLED, FAILED, SUCCEEDED

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.dry_run.trial import make_inputs, stand_ins
+from tfx_estimator.components.trainer.job import TaskContext
 from tfx_estimator.components.trainer.protocol.events import Event, kilobytes
 from tfx_estimator.components.trainer.settings import ESTIMATOR, Settings
-from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys

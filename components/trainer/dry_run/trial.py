@@ -12,11 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.job import Job, TaskContext
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings, built_in_function
 from tfx_estimator.components.trainer.task import paths
-from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config import Declaration
@@ -203,7 +202,7 @@ def _first_values(tune: TuneSection, folder: str) -> Any:
     from tfx.types import standard_artifacts
 
     from tfx_estimator.components.trainer.settling import write_config
-    from tfx_estimator.components.tuner.proposals import first_values
+    from tfx_estimator.components.tuner.trials import first_values
 
     artifact = standard_artifacts.HyperParameters()
     artifact.uri = os.path.join(folder, "hyperparameters")

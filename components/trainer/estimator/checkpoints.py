@@ -12,8 +12,7 @@ from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 from tfx.utils import path_utils
 
 from tfx_estimator.components.files import write_whole
-from tfx_estimator.components.trainer.damage import damage
-from tfx_estimator.components.trainer.protocol.traits import step_of
+from tfx_estimator.components.trainer.checkpoint import damage, step_of
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
 
@@ -43,13 +42,17 @@ def last_step(training_dir: str) -> Optional[int]:
 
 
 class TrainingCheckpoints:
-    """What the supervisor asks of them: see `protocol.traits`."""
+    """The checkpoints in a training folder, as the supervisor asks of them."""
 
     def __init__(self, training_dir: str) -> None:
         self._training_dir = training_dir
 
     def drop_damaged(self) -> Optional[int]:
-        """See Checkpoints."""
+        """Makes the newest whole checkpoint the latest one, so that a damaged last one does not end the next attempt.
+
+        Returns:
+            The global step that training goes on from; None if there is no checkpoint.
+        """
         folder = folder_of(self._training_dir)
         state = _state(folder)
         found = {path[: -len(".index")] for path in tf.io.gfile.glob(os.path.join(folder, _INDEX))}
@@ -76,7 +79,10 @@ class TrainingCheckpoints:
         return step_of(candidates[-1])
 
     def tidy(self) -> None:
-        """See Checkpoints; removes drafts too, what a task that was killed had written of a checkpoint."""
+        """Makes the folder ready to be moved: removes what only the tasks of a cluster needed.
+
+        Drafts as well, what a task that was killed had written of a checkpoint.
+        """
         places = [(*within, each) for each in (_WORKERS, _DRAFTS) for within in ((), ("*",))]
         patterns = [os.path.join(self._training_dir, *place) for place in places]
         for folder in [path for pattern in patterns for path in tf.io.gfile.glob(pattern)]:

@@ -13,8 +13,13 @@ from tensorflow.python.training import training_util
 from tfx_estimator.components.trainer.estimator.distribute import rebuild
 from tfx_estimator.components.trainer.measuring import Meter, measure_server
 from tfx_estimator.components.trainer.observers import SKIPPED_STEPS, Observer
-from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
-from tfx_estimator.components.trainer.protocol.stop import PeerLostError, StoppedByRequestError, asked_to_stop
+from tfx_estimator.components.trainer.protocol.events import (
+    Event,
+    PeerLostError,
+    ProgressWriter,
+    StoppedByRequestError,
+    asked_to_stop,
+)
 from tfx_estimator.components.trainer.protocol.task_spec import PS, TaskSpec
 from tfx_estimator.components.trainer.user_input.rows import count_rows
 from tfx_estimator.model_fn.step import precision

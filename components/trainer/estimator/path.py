@@ -18,15 +18,13 @@ from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE as TF_CO
 from tfx_estimator.components.trainer.estimator import evaluation, patches
 from tfx_estimator.components.trainer.estimator.distribute import begin_with, distribute
 from tfx_estimator.components.trainer.estimator.training import train_and_evaluate
+from tfx_estimator.components.trainer.job import TaskContext
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import DRY_RUN, REPLICA_CHECK, TaskSpec
 from tfx_estimator.components.trainer.replica_check import check as replica_check
 from tfx_estimator.components.trainer.settings import BUILT_IN_TRAINER_FN, SETTINGS_KEY
-from tfx_estimator.components.trainer.task.context import TaskContext
-from tfx_estimator.components.trainer.task.fn_args import make_fn_args
-from tfx_estimator.components.trainer.task.user_code import function_of
+from tfx_estimator.components.trainer.task.user_code import function_of, make_fn_args, tell, warm_start_of
 from tfx_estimator.components.trainer.user_input.shared_batches import share
-from tfx_estimator.components.trainer.warm_start import tell, warm_start_of
 from tfx_estimator.model_fn.parallel.division import whole_network
 from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
 from tfx_estimator.pipeline.base.errors import UserCodeError

@@ -10,7 +10,7 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.best.keeper import Keeper, is_declared
-from tfx_estimator.components.trainer.damage import damage
+from tfx_estimator.components.trainer.checkpoint import damage, step_of
 from tfx_estimator.components.trainer.estimator import evaluation
 from tfx_estimator.components.trainer.estimator.hooks import (
     EvaluationHook,
@@ -21,13 +21,11 @@ from tfx_estimator.components.trainer.estimator.hooks import (
     measured,
 )
 from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER_KEY, unread_params
+from tfx_estimator.components.trainer.job import TaskContext
 from tfx_estimator.components.trainer.observers import Observer, Reporter
 from tfx_estimator.components.trainer.profiling.profiler import Profiler
-from tfx_estimator.components.trainer.protocol.events import Event
-from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError, is_over
+from tfx_estimator.components.trainer.protocol.events import Event, StoppedByRequestError, is_over
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, PS
-from tfx_estimator.components.trainer.protocol.traits import step_of
-from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 # What is reported by those that wait for others.

@@ -12,12 +12,12 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
+from tfx_estimator.components.trainer.job import TaskContext
 from tfx_estimator.components.trainer.keras.watch import Watch
 from tfx_estimator.components.trainer.measuring import measure_server
 from tfx_estimator.components.trainer.observers import EXTRA_STEPS
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.measurement import Window
-from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.components.trainer.task.runtime import allow_ops
 from tfx_estimator.model_fn.optim.averaging import Averaging
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys

@@ -16,12 +16,12 @@ import tensorflow as tf
 from absl import logging
 
 from tfx_estimator.components.trainer.best.keeper import Keeper
+from tfx_estimator.components.trainer.checkpoint import step_of
 from tfx_estimator.components.trainer.keras.curves import Curves
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.keras.saving import restore_weights
 from tfx_estimator.components.trainer.keras.watch import not_a_number
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
-from tfx_estimator.components.trainer.protocol.traits import step_of
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.model_fn.step.compiled_classifier import RETURNED
 from tfx_estimator.pipeline.base.errors import DataError, TrainingError

@@ -13,9 +13,10 @@ from tfx.utils import path_utils
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.best.keeper import Keeper, is_declared
+from tfx_estimator.components.trainer.checkpoint import damage, step_of
 from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE as TF_CONFIG
-from tfx_estimator.components.trainer.damage import damage
 from tfx_estimator.components.trainer.declared_input import DeclaredInput, declared_input
+from tfx_estimator.components.trainer.job import TaskContext
 from tfx_estimator.components.trainer.keras import drivers
 from tfx_estimator.components.trainer.keras.curves import Curves, learning_rate_of
 from tfx_estimator.components.trainer.keras.evaluation import Evaluation, Evaluations
@@ -25,14 +26,10 @@ from tfx_estimator.components.trainer.keras.watch import Watch
 from tfx_estimator.components.trainer.measuring import Meter
 from tfx_estimator.components.trainer.observers import Observer, Reporter
 from tfx_estimator.components.trainer.profiling.profiler import Profiler
-from tfx_estimator.components.trainer.protocol.events import Event
-from tfx_estimator.components.trainer.protocol.stop import StoppedByRequestError, is_over
+from tfx_estimator.components.trainer.protocol.events import Event, StoppedByRequestError, is_over
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN, EVALUATOR
-from tfx_estimator.components.trainer.protocol.traits import step_of
 from tfx_estimator.components.trainer.settings import KERAS
-from tfx_estimator.components.trainer.task.context import TaskContext
-from tfx_estimator.components.trainer.task.fn_args import make_fn_args
-from tfx_estimator.components.trainer.warm_start import tell, warm_start_of
+from tfx_estimator.components.trainer.task.user_code import make_fn_args, tell, warm_start_of
 from tfx_estimator.model_fn.optim.averaging import Averaging
 from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_keras_strategy
 from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier

@@ -18,10 +18,10 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.trackable.resource import CapturableResource
 
+from tfx_estimator.components.trainer.checkpoint import step_of
 from tfx_estimator.components.trainer.declared_input import DeclaredInput
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.protocol.task_spec import WORKER, TaskSpec
-from tfx_estimator.components.trainer.protocol.traits import step_of
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.data.preprocessing import decode_images
 from tfx_estimator.data.serving import EXAMPLES, IMAGES, encode_images

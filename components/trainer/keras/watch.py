@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.keras.saving import Saver
 from tfx_estimator.components.trainer.observers import Observer
-from tfx_estimator.components.trainer.protocol.stop import PeerLostError, asked_to_stop
+from tfx_estimator.components.trainer.protocol.events import PeerLostError, asked_to_stop
 from tfx_estimator.model_fn.optim.averaging import Averaging
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.config.trainer import TrainerSection

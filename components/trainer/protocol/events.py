@@ -1,7 +1,8 @@
-"""How a task tells the supervisor of its progress: one JSON object a line in a file, and each step in another."""
+"""How a task tells of its progress, one JSON object a line in a file, and each step in another; and is told to stop."""
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import mmap
@@ -12,8 +13,13 @@ import threading
 import time
 from typing import Any, Optional
 
+from tfx_estimator.pipeline.base.files import write_whole
+
 _BEAT_SECONDS = 1.0
 _STEP = struct.Struct("<q")
+# sysexits.h's EX_TEMPFAIL: the exit code of a task that stopped by request, at a checkpoint.
+STOPPED = 75
+_OVER = "over"
 
 
 class Event(str, enum.Enum):
@@ -164,3 +170,42 @@ def beat(path: str) -> None:
             time.sleep(_BEAT_SECONDS)
 
     threading.Thread(target=go_on, name="heartbeat", daemon=True).start()
+
+
+class StoppedByRequestError(Exception):
+    """Training stopped at the step that the supervisor asked for, and the checkpoint is written."""
+
+
+class PeerLostError(Exception):
+    """A task of the same cluster has gone; all are restarted."""
+
+
+def ask_to_stop(path: str, step: int, over: bool = False) -> None:
+    """Tells all tasks to stop at a global step. The first word counts: tasks may have several supervisors.
+
+    Args:
+        path: `TaskSpec.stop_file`.
+        step: After which a checkpoint is written and training ends.
+        over: Is training then over, and not to go on in the next run.
+    """
+    with contextlib.suppress(FileExistsError):
+        write_whole(path, f"{step} {_OVER}" if over else str(step), new=True)
+
+
+def asked_to_stop(path: str) -> Optional[int]:
+    """The step to stop at; None as long as nobody asked."""
+    words = _read(path)
+    return int(words[0]) if words else None
+
+
+def is_over(path: str) -> bool:
+    """Tells whether training is over at the step to stop at."""
+    return _OVER in _read(path)
+
+
+def _read(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().split()
+    except FileNotFoundError:
+        return []

@@ -88,6 +88,10 @@ class TaskSpec:
         return cls(**restored)
 
 
+def _file(suffix: str) -> Any:
+    return property(lambda files: os.path.join(files.folder, f"{files.task}.attempt-{files.attempt}.{suffix}"))
+
+
 @dataclasses.dataclass(frozen=True)
 class TaskFiles:
     """The files of one attempt of one task, in a local folder.
@@ -101,40 +105,10 @@ class TaskFiles:
     task: str
     attempt: int
 
-    def _path(self, suffix: str) -> str:
-        return os.path.join(self.folder, f"{self.task}.attempt-{self.attempt}.{suffix}")
-
-    @property
-    def log(self) -> str:
-        """All that the task printed."""
-        return self._path("log")
-
-    @property
-    def progress(self) -> str:
-        """The task's events."""
-        return self._path("progress.jsonl")
-
-    @property
-    def alive(self) -> str:
-        """Touched every second as long as the task's interpreter runs."""
-        return self._path("alive")
-
-    @property
-    def task_spec(self) -> str:
-        """What the task is told: see TaskSpec."""
-        return self._path("task.json")
-
-    @property
-    def error(self) -> str:
-        """The task's own error, if it had time to write it."""
-        return self._path("error.json")
-
-    @property
-    def ends(self) -> str:
-        """The stack of a task that ended without an error of its own."""
-        return self._path("ends")
-
-    @property
-    def stacks(self) -> str:
-        """The stack of a dry run, when it is asked for."""
-        return self._path("stacks")
+    log = _file("log")  # all that the task printed
+    progress = _file("progress.jsonl")  # its events
+    alive = _file("alive")  # touched every second as long as its interpreter runs
+    task_spec = _file("task.json")  # what it is told: see TaskSpec
+    error = _file("error.json")  # its own error, if it had time to write it
+    ends = _file("ends")  # the stack of one that ended without an error of its own
+    stacks = _file("stacks")  # the stack of a dry run, when it is asked for

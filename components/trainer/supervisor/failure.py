@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from tfx_estimator.components.trainer.protocol.stop import STOPPED
+from tfx_estimator.components.trainer.protocol.events import STOPPED
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.pipeline.base import errors
 
@@ -19,15 +19,15 @@ class Failure:
     Args:
         cause: What happened to it, in a few words.
         retryable: Can a restart help; not with an error of the user's code.
-        from_peer: Is it only the consequence of another task's end.
         error: To raise where there is no restart.
+        from_peer: Is it only the consequence of another task's end.
     """
 
     task: str
     cause: str
     retryable: bool
-    from_peer: bool
     error: errors.TfxEstimatorError
+    from_peer: bool = False
 
 
 def ended(process: TaskProcess, code: int) -> Failure:
@@ -39,7 +39,7 @@ def ended(process: TaskProcess, code: int) -> Failure:
             f"task {process.name} stopped at a checkpoint, as another task of its cluster asked for",
             todo="run the same again: training goes on from there",
         )
-        return Failure(process.name, "was asked to stop", retryable=False, from_peer=False, error=asked)
+        return Failure(process.name, "was asked to stop", retryable=False, error=asked)
     if code == 0:
         return _left(process)
     killed = code < 0 or code >= errors.SIGNALLED
@@ -49,7 +49,6 @@ def ended(process: TaskProcess, code: int) -> Failure:
         process.name,
         cause,
         retryable=killed,
-        from_peer=False,
         error=errors.TaskFailedError(
             f"task {process.name} {cause}; its log ends with:\n{process.tail()}",
             todo=f"see the whole log: {process.files.log}; {RESUMES}",
@@ -64,7 +63,6 @@ def stalled(process: TaskProcess, waited: float, limit: float, deadline: str) ->
         process.name,
         f"{what} for {waited:.0f} s",
         retryable=True,
-        from_peer=False,
         error=errors.TaskStalledError(
             f"task {process.name} {what} for {waited:.0f} s; its log ends with:\n{process.tail()}",
             expected=f"progress within {limit:g} s (trainer.{deadline})",
@@ -83,7 +81,7 @@ def _left(process: TaskProcess) -> Failure:
         expected="code that returns, or raises an error",
         todo=f"mend what calls `os._exit`, or see the whole log: {process.files.log}",
     )
-    return Failure(process.name, cause, retryable=False, from_peer=False, error=error)
+    return Failure(process.name, cause, retryable=False, error=error)
 
 
 def _raised(process: TaskProcess, said: dict) -> Failure:
@@ -98,7 +96,8 @@ def _raised(process: TaskProcess, said: dict) -> Failure:
             todo=f"{todo + ', or ' if todo else ''}see the whole log: {process.files.log}",
         )
     first_line = (said["what"].splitlines() or [""])[0][:120]
-    return Failure(process.name, f"failed: {said['type']}: {first_line}", said["peer"], said["peer"], error)
+    cause = f"failed: {said['type']}: {first_line}"
+    return Failure(process.name, cause, retryable=said["peer"], error=error, from_peer=said["peer"])
 
 
 def _signal_name(number: int) -> str:

@@ -1,32 +1,34 @@
-"""Ends a training at a checkpoint, where a signal or its evaluator says so: all tasks stop at one step."""
+"""Ends a training at a checkpoint, where a signal or its evaluator says so: all tasks stop at one step.
+
+SIGTERM, SIGINT and SIGHUP are noted while training is supervised, so that it ends in order.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
-import os
 import signal
+import threading
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn, Optional
+from types import FrameType
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Optional
 
-from tfx.dsl.io import fileio
-
-from tfx_estimator.components.files import write_whole
-from tfx_estimator.components.trainer.protocol.stop import ask_to_stop, asked_to_stop
-from tfx_estimator.components.trainer.protocol.traits import Checkpoints
+from tfx_estimator.components.trainer.protocol.events import ask_to_stop, asked_to_stop
 from tfx_estimator.components.trainer.supervisor.group import Group
 from tfx_estimator.components.trainer.supervisor.outcome import stopped
 from tfx_estimator.components.trainer.supervisor.report import Report
-from tfx_estimator.components.trainer.supervisor.signals import Signals
+from tfx_estimator.components.trainer.supervisor.stored import StoredStop
+from tfx_estimator.pipeline.base.ending import shared_status
+from tfx_estimator.pipeline.base.ending.signals import NUMBERS, note
 from tfx_estimator.pipeline.base.log import get_logger
+
+if TYPE_CHECKING:
+    from tfx_estimator.components.trainer.estimator.checkpoints import TrainingCheckpoints
 
 # Time from the chief's request to the step that it names, so that the others hear of it before.
 _STORED_NOTICE_SECONDS = 5.0
 # How long the others wait for the chief's request.
 _STORED_PATIENCE_SECONDS = 10.0
-_STORED_FILE = "stop.json"
 _POLL_SECONDS = 0.1
 # All tasks of a cluster must hear of a stop before the step that it names; they look ten times a second.
 _STOP_NOTICE_SECONDS = 1.0
@@ -42,12 +44,12 @@ class Stopping:
     """Asks the tasks of a training to stop, and sees them do it.
 
     Args:
-        stop_file: By which they are asked: see `protocol.stop`.
+        stop_file: By which they are asked: see `ask_to_stop`.
         synchronous: Whether they do each step together.
         checkpoints: In its training folder.
     """
 
-    def __init__(self, stop_file: str, synchronous: bool, report: Report, checkpoints: Checkpoints) -> None:
+    def __init__(self, stop_file: str, synchronous: bool, report: Report, checkpoints: TrainingCheckpoints) -> None:
         self._stop_file = stop_file
         self._synchronous = synchronous
         self._report = report
@@ -121,32 +123,53 @@ class Stopping:
         return group.step + max(2, math.ceil(pace * notice))
 
 
-class StoredStop:
-    """The chief's word, beside the checkpoints."""
+class Signals:
+    """Notes the first signal; a second one ends the process at once.
 
-    def __init__(self, training_dir: str, stop_file: str) -> None:
-        self._path = os.path.join(training_dir, _STORED_FILE)
-        self._stop_file = stop_file
-        # A request from before this moment belongs to an earlier training.
-        self._begun = time.time()
+    Python hands signals to the main thread alone: in another one, these are those of the main thread.
+    """
 
-    def ask(self, step: int, over: bool) -> None:
-        """Asks all tasks to stop, as `ask_to_stop` does."""
-        with contextlib.suppress(Exception):  # the store does not answer: this task stops, and the others lose it
-            write_whole(self._path, json.dumps({"step": step, "over": over, "at": time.time()}))
-        ask_to_stop(self._stop_file, step, over)
+    _main: ClassVar[Optional[Signals]] = None
 
-    def hear(self) -> bool:
-        """Asks this task to stop if the chief has said so; returns whether it has."""
-        said: dict[str, Any] = {}
-        with contextlib.suppress(Exception), fileio.open(self._path) as file:  # no request, or no answer
-            said = json.loads(file.read())
-        if said.get("at", 0.0) < self._begun:
-            return False
-        ask_to_stop(self._stop_file, said["step"], said["over"])
-        return True
+    def __init__(self) -> None:
+        self._received: Optional[int] = None
+        self._again = False
+        self._of = self
+        self._outer: Optional[Signals] = None
+        self._before: dict[int, Any] = {}
+        self._patience = shared_status.patient()
 
-    def forget(self) -> None:
-        """Removes the word: training begins, or is over."""
-        with contextlib.suppress(Exception):
-            fileio.remove(self._path)
+    @property
+    def received(self) -> Optional[int]:
+        """The first; None as long as there was none."""
+        return self._received if self._of is self else self._of.received
+
+    @property
+    def again(self) -> bool:
+        """Was there a second one."""
+        return self._again if self._of is self else self._of.again
+
+    def __enter__(self) -> Signals:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in NUMBERS}
+            self._outer, Signals._main = Signals._main, self
+        elif Signals._main is not None:
+            self._of = Signals._main
+        self._patience.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._patience.__exit__(None, None, None)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if Signals._main is self:
+            Signals._main = self._outer
+
+    def _note(self, number: int, frame: Optional[FrameType]) -> None:
+        note(number)
+        if self._received is not None:
+            self._again = True
+            if number != signal.SIGINT:
+                raise SystemExit(128 + number)
+            raise KeyboardInterrupt
+        self._received = number

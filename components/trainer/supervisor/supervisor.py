@@ -27,16 +27,16 @@ from tfx_estimator.components.trainer.cluster.tf_config import TfConfig, resolve
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, REPLICA_CHECK, TaskSpec
 from tfx_estimator.components.trainer.replica_check import verdict as replica_check
-from tfx_estimator.components.trainer.supervisor import evaluator_beat
-from tfx_estimator.components.trainer.supervisor.evaluator_beat import EvaluatorBeat
+from tfx_estimator.components.trainer.supervisor import stored
 from tfx_estimator.components.trainer.supervisor.failure import Failure
 from tfx_estimator.components.trainer.supervisor.group import Group
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart, stopped
 from tfx_estimator.components.trainer.supervisor.process import TaskProcess
 from tfx_estimator.components.trainer.supervisor.report import Report
-from tfx_estimator.components.trainer.supervisor.signals import Signals
-from tfx_estimator.components.trainer.supervisor.stopping import Stopping
+from tfx_estimator.components.trainer.supervisor.stopping import Signals, Stopping
+from tfx_estimator.components.trainer.supervisor.stored import EvaluatorBeat
 from tfx_estimator.components.trainer.task import paths
+from tfx_estimator.pipeline.base.errors import ExportError
 from tfx_estimator.pipeline.base.log import STAYS, get_logger
 from tfx_estimator.pipeline.config.paths import is_address
 
@@ -110,7 +110,7 @@ class Supervisor:
                 raise stopped(signals.received, "training is done, and the model is published by the next run")
         if self._report.publishes:
             self._checkpoints.tidy()
-            evaluator_beat.forget(self._job.training_dir)
+            stored.forget(self._job.training_dir)
             self._stopping.forget()
         return self._report.outcome()
 
@@ -249,7 +249,7 @@ class Supervisor:
             Whether it has; it leaves that to an exporter once it finds that training is over early, and may find so
             when all steps are done.
         """
-        timeout, told = self._settings.stall_timeout, evaluator_beat.read(self._job.training_dir)
+        timeout, told = self._settings.stall_timeout, stored.read(self._job.training_dir)
         deadline = time.monotonic() + timeout
         while not self._has_export():
             if self._is_over_early():
@@ -259,9 +259,14 @@ class Supervisor:
             if time.monotonic() > deadline:
                 # The last evaluation may take longer than this deadline, as long as the evaluator's file keeps
                 # changing.
-                before, told = told, evaluator_beat.read(self._job.training_dir)
+                before, told = told, stored.read(self._job.training_dir)
                 if told == before:
-                    raise evaluator_beat.missing(path_utils.serving_model_dir(self._job.exports_dir), timeout)
+                    raise ExportError(
+                        f"the evaluator of this cluster left no model in {self._job.exports_dir}",
+                        expected="one after training, and until then a sign of progress within "
+                        f"{timeout:g} s (trainer.stall_timeout)",
+                        todo="see the evaluator's log, or set trainer.distribution.evaluator to false",
+                    )
                 deadline = time.monotonic() + timeout
             time.sleep(poll_seconds(self._job.training_dir, _POLL_SECONDS))
         return True

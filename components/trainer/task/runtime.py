@@ -5,7 +5,6 @@ What TensorFlow reads from the environment is there already: see `TrainerSection
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -31,10 +30,7 @@ def allow_ops(workers: int) -> None:
     import tensorflow as tf
 
     least, said = workers + 1, os.environ.get(_INTER_OP_THREADS)
-    told = 0
-    with contextlib.suppress(ValueError):
-        told = int(said or 0)
-    if told < least:
+    if int(said or 0) < least:
         os.environ[_INTER_OP_THREADS] = str(least)
         if said:
             sys.stdout.write(

@@ -9,16 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import sys
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, Optional
+from typing import TYPE_CHECKING, NoReturn, Optional
 
-from tfx_estimator.components.trainer.cluster.gpus import VISIBLE_GPUS, visible_gpus
+from tfx_estimator.components.trainer.cluster.plan import VISIBLE_GPUS, visible_gpus
 from tfx_estimator.components.trainer.job import Job
-from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter, beat
-from tfx_estimator.components.trainer.protocol.stop import STOPPED, StoppedByRequestError
+from tfx_estimator.components.trainer.protocol.events import STOPPED, Event, ProgressWriter, StoppedByRequestError, beat
 from tfx_estimator.components.trainer.protocol.task_spec import COSTS, DRY_RUN, TaskFiles, TaskSpec
 from tfx_estimator.pipeline.base.cpus import available_cpus, cpu_quota
 from tfx_estimator.pipeline.base.ending.keeper import keep
@@ -30,12 +28,8 @@ from tfx_estimator.pipeline.user_source.faults import note_ends, note_stacks
 from tfx_estimator.pipeline.user_source.frames import unwrapped, user_lines, without_stacks
 
 if TYPE_CHECKING:
-    from tfx_estimator.components.trainer.task.context import TaskContext
+    from tfx_estimator.components.trainer.job import TaskContext
 
-_NO_NAME = re.compile(
-    r"module '(?:tensorflow|(?:tf_)?keras|tensorflow_estimator)\b(?:\.[\w.]*)?' has no attribute '(\w+)'"
-)
-_MODULE = re.compile(r"module '(?:[\w.]*\.)?(\w+)'")
 # What TensorFlow raises if another task has gone, or a port was taken.
 _PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "PeerLostError")
 _PEER_WORDS = (
@@ -132,8 +126,8 @@ def _load(job_path: str, task: TaskSpec, files: TaskFiles) -> tuple[TaskContext,
     from tfx_estimator.components.trainer.task import light_imports
 
     light_imports.apply()
+    from tfx_estimator.components.trainer.job import TaskContext
     from tfx_estimator.components.trainer.task import paths, runtime
-    from tfx_estimator.components.trainer.task.context import TaskContext
     from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 
     # Before the user's code, on each path: it may say `tf.estimator` in a run_fn as well.
@@ -192,8 +186,7 @@ def _write_error(path: str, error: BaseException) -> None:
     lines = [] if ours else user_lines(error)
     kind, inner = unwrapped(text) if not ours and not peer else ("", "")
     name, text = kind or name, without_stacks(inner or text)
-    todo = (_of_tensorflow_1(text) or "mend the code above") if lines else ""
-    foreign = {"type": name, "what": text, "expected": "", "todo": todo}
+    foreign = {"type": name, "what": text, "expected": "", "todo": "mend the code above" if lines else ""}
     said = {
         **(to_json(error) if isinstance(error, TfxEstimatorError) else foreign),
         # Where it was all the same, if no code of the user's took part.
@@ -201,20 +194,3 @@ def _write_error(path: str, error: BaseException) -> None:
         "peer": peer,
     }
     write_json(path, said)
-
-
-def _of_tensorflow_1(text: str) -> str:
-    """What to write in place of a name that only TensorFlow 1 has; empty where the error is of none."""
-    if not (found := _NO_NAME.search(text)) or not (module := _MODULE.search(text)):
-        return ""
-    import tensorflow as tf
-
-    # By the last name of its module: TensorFlow's own lie in packages of many names.
-    path = [*([] if module[1] == "tensorflow" else [module[1]]), found[1]]
-    holder: Any = tf.compat.v1
-    for name in path:
-        holder = getattr(holder, name, None)
-    if holder is None:
-        return ""
-    name = ".".join(path)
-    return f"write `tf.compat.v1.{name}` for `tf.{name}`, which is a name of TensorFlow 1"

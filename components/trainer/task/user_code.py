@@ -1,4 +1,4 @@
-"""Finds the functions that the user names."""
+"""What a training takes of the user: functions, TFX's arguments for them, and the weights that it begins with."""
 
 from __future__ import annotations
 
@@ -10,15 +10,23 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Optional
 
 from absl import flags
+from tfx.components.trainer import executor as tfx_executor
+from tfx.components.trainer import fn_args_utils
 from tfx.components.util import udf_utils
+from tfx.types import artifact_utils
 from tfx.types.standard_component_specs import MODULE_PATH_KEY
-from tfx.utils import io_utils
+from tfx.utils import io_utils, path_utils
 
+from tfx_estimator.components.trainer.job import Job, TaskContext
+from tfx_estimator.components.trainer.protocol.events import Event
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN
+from tfx_estimator.model_fn.user_models.warm_start import Matched
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.builtin import expand
+from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.user_source import functions, loader
 
 
@@ -108,3 +116,46 @@ def _unpack(wheel: str) -> None:
 def is_model_fn(function: Callable) -> bool:
     """Tells a whole Estimator model_fn, which takes features, labels and mode, from a network function."""
     return functions.is_model_fn(inspect.signature(function).parameters)
+
+
+def make_fn_args(job: Job) -> fn_args_utils.FnArgs:
+    """Returns what TFX's own executor would give to the function, but for the folders."""
+    inputs = artifact_utils.parse_artifact_dict(job.inputs)
+    outputs = artifact_utils.parse_artifact_dict(job.outputs)
+    fn_args = tfx_executor.GenericExecutor()._GetFnArgs(inputs, outputs, job.exec_properties)
+    fn_args.model_run_dir = job.training_dir
+    fn_args.serving_model_dir = path_utils.serving_model_dir(job.training_dir)
+    fn_args.eval_model_dir = path_utils.eval_model_dir(job.training_dir)
+    return fn_args
+
+
+def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
+    """Returns what is declared, or else TFX's `base_model`; a module file finds that in its `fn_args`."""
+    section, task = context.settings.trainer, context.task
+    if not (task.trains or task.type == DRY_RUN):
+        return None
+    begins = context.settings.section.warm_start
+    if begins is not None and not begins.prefix:
+        raise UserCodeError(
+            f"trainer.warm_start: no weights are in {begins.checkpoint or begins.model}",
+            expected="what was there when the pipeline was made, in a place that the training reaches",
+            todo="copy it there again, or name another",
+        )
+    if begins is not None or section is None or section.module_file is not None or task.type == DRY_RUN:
+        return begins
+    base_model = make_fn_args(context.job).base_model
+    if base_model and context.distribution.train.variable_partitioner is not None:
+        raise UserCodeError(
+            "base_model: the weights of variables that are cut into parts are not read",
+            expected="no trainer.distribution.train.variable_partitioner",
+            todo="remove one of the two",
+        )
+    return WarmStart(model=base_model) if base_model else None
+
+
+def tell(context: TaskContext, matched: Matched) -> None:
+    """Reports what training begins with."""
+    if context.task.type == CHIEF:
+        context.progress.write(Event.WARMED, text=matched.said)
+        if matched.left:
+            context.progress.write(Event.NOTICED, text=f"trainer.warm_start left out {matched.left}")

@@ -20,7 +20,7 @@ from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome, stopped
 from tfx_estimator.components.trainer.supervisor.report import Report
-from tfx_estimator.components.trainer.supervisor.signals import Signals
+from tfx_estimator.components.trainer.supervisor.stopping import Signals
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.tfjob import following, pod, progress
 from tfx_estimator.components.trainer.tfjob.api import Kube, Object, end_of, notes_of, state_of

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
-from tfx_estimator.components.trainer.cluster.gpus import VISIBLE_GPUS
+from tfx_estimator.components.trainer.cluster.plan import VISIBLE_GPUS
 from tfx_estimator.components.trainer.jobs import supervise
 from tfx_estimator.components.trainer.protocol.measurement import MEASURE, TaskMeasurement, Window
 from tfx_estimator.components.trainer.supervisor.failure import RESUMES

@@ -245,6 +245,17 @@ def training(tmp_path: Path, digits: dict[str, list[Any]]) -> Training:
     return Training(tmp_path / "Trainer", digits)
 
 
+@pytest.fixture
+def train(training: Training, settings: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Trains by a path, a model of `user/` too; returns the folder of the model, and the model_run."""
+    monkeypatch.syspath_prepend(str(Path(__file__).with_name("user")))
+
+    def run(path: str = "estimator", steps: int = 60, **section: Any) -> tuple[Path, Any]:
+        return training.run(settings({"path": path, "train_steps": steps, **section}, path=path), steps)
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def settings(declaration: Callable[..., dict[str, Any]]) -> Callable[..., Any]:
     """Makes Settings around a declaration; `trainer` replaces its entries."""

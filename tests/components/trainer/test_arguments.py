@@ -16,10 +16,8 @@ from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.components.tuner import Tuner
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 pytestmark = pytest.mark.unit
 
@@ -31,15 +29,6 @@ RUNTIME: dict[str, Any] = {
     "onednn": False,
     "profile": {"start_step": 4},
 }
-# Of the built-in step: what to do in place of each.
-TECHNIQUES: dict[str, tuple[Any, str]] = {
-    "gradient_accumulation": (4, "remove it, and accumulate in your own step"),
-    "precision": ("mixed_bfloat16", "call tf.keras.mixed_precision.set_global_policy in your code"),
-    "xla": (True, "wrap the step in tf.function(jit_compile=True) in your code"),
-    "sync_every": (4, "average the weights in your own loop"),
-    "model_parallel": ({"devices": ["cpu:0", "cpu:1"], "layers": {"a": 1}}, "write `with tf.device(…)` around the"),
-    "pipeline_parallel": ({"stages": 2, "microbatches": 2}, "write `with tf.device(…)` around the layers"),
-}
 RUN_ESTIMATOR = """
 import tensorflow as tf
 def make(fn_args, schema): return {"estimator": tf.estimator.Estimator(1), "train_spec": 2, "eval_spec": 3}
@@ -47,7 +36,6 @@ def run_fn(fn_args): tf.estimator.train_and_evaluate(**make(fn_args, None))
 """
 BOTH = RUN + "def trainer_fn(fn_args, schema): ...\n"
 GIVEN = Settings(arguments={"onednn": False})
-DECLARED = Settings(declaration={"trainer": {"model": "mnist_cnn", "train_steps": 1}})
 
 
 def properties(component: type = Trainer, **given: Any) -> dict[str, Any]:
@@ -145,13 +133,6 @@ def test_the_weights_are_part_of_the_key_and_their_content_is(checkpoint, tmp_pa
         ),
         ({"settings": Settings(start_timeout="5 min")}, "start_timeout: 5 min"),
         ({"settings": Settings(stall_timeout=float("inf"))}, "Trainer(settings=Settings(stall_timeout=…))"),
-        ({"settings": {"start_timeout": 3}}, "from tfx_estimator import Settings"),
-        ({"train_steps": 10, "xla": True}, "say train_args=trainer_pb2.TrainArgs(num_steps=…)"),
-        ({"optimizer": {"name": "sgd"}}, "the function that is called decides it by itself"),
-        ({"stall_timeout": 5}, "settings=Settings(stall_timeout=…)"),
-        ({"gradient_accumulation": 0}, "out of range"),
-        ({"augment": object()}, "Trainer(augment=…): augment is an object, builtins.object"),
-        ({"xla": True, "settings": DECLARED}, "in one place"),
     ],
 )
 def test_what_is_wrong_is_refused_in_pythons_words(checkpoint, given, told):
@@ -169,25 +150,6 @@ def test_numbers_of_numpy_are_plain_ones_and_a_declaration_travels_whole():
         assert made(component, settings=None).stall_timeout == 600.0
     declared = load("digits").declaration
     assert made(settings=Settings(declaration=declared.dict(), path="estimator")).trainer == declared.trainer
-
-
-@pytest.mark.parametrize("name", TECHNIQUES)
-@pytest.mark.parametrize("function", ["trainer_fn", "run_fn"])
-def test_a_technique_of_the_built_in_step_is_refused_with_the_reason_and_what_to_do(name, function):
-    value, todo = TECHNIQUES[name]
-    with pytest.raises(DeclarationError, match=re.escape(f"Trainer({name}=…) has 1 problem")) as found:
-        properties(**{"trainer_fn": None, function: "no_such.function", name: value})
-    assert "a module file's trainer_fn or run_fn " in str(found.value)
-    assert todo in str(found.value)
-
-
-def test_each_entry_of_the_section_is_known_and_its_default_asks_for_nothing():
-    # Others are parameters.
-    own = ("module_file", "warm_start", "threads", "gpu", "onednn", "profile", "distribution")
-    defaults = {name: field.get_default() for name, field in TrainerSection.__fields__.items() if name not in own}
-    assert properties(**defaults) == properties()
-    with pytest.raises(TypeError, match=re.escape("Trainer.__init__() got an unexpected keyword argument 'exampels'")):
-        properties(exampels=None)
 
 
 @pytest.mark.parametrize(
@@ -215,24 +177,6 @@ def test_what_a_run_fn_cannot_be_given_is_refused_when_the_pipeline_is_built(tmp
         with pytest.raises(DeclarationError, match=re.escape(told)):
             properties(**given)
         properties(**{**given, "distribution": {"max_restarts": 1}})
-
-
-def test_of_a_module_with_both_functions_the_one_that_is_named_is_distributed(tmp_path, monkeypatch):
-    from tfx.components.trainer import executor as tfx_executor
-    from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
-
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "dist_module.py").write_text(BOTH)
-    file = {"module_file": str(tmp_path / "dist_module.py")}
-    named = [
-        ("estimator", {"trainer_fn": "dist_module.trainer_fn"}),
-        ("run_fn", {"run_fn": "dist_module.run_fn"}),
-        ("run_fn", {**file, "custom_executor_spec": ExecutorClassSpec(tfx_executor.GenericExecutor)}),
-    ]
-    if stacks.current().has_trainer_fn_executor:
-        named.append(("estimator", {**file, "custom_executor_spec": ExecutorClassSpec(tfx_executor.Executor)}))
-    for path, how in named:
-        assert made(**{"trainer_fn": None, "distribution": {"train": WORKERS}, **how}).path == path
 
 
 def execute(folder: Path, arguments: dict[str, Any], **functions: str) -> None:

@@ -123,11 +123,6 @@ def test_it_is_trained_by_its_own_loss_and_that_is_said(train, alone):
     np.testing.assert_allclose(answers["probabilities"].sum(axis=1), 1, rtol=0, atol=CLOSE)
 
 
-def test_an_estimator_refuses_it(train):
-    with pytest.raises(TfxEstimatorError, match="the function returns a compiled Keras model"):
-        train("functional")
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("optimizer", ["new", "legacy"])
@@ -163,19 +158,6 @@ def test_a_train_step_of_its_own_is_the_one_that_trains(train, alone, path, stra
     if strategy == "one_device":
         np.testing.assert_allclose(_losses(run), losses, rtol=0, atol=CLOSE)
     np.testing.assert_allclose(_metrics(run), metrics, rtol=0, atol=1e-4)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("model", ["subclassed", "adamw"])
-def test_any_class_and_optimizer_is_trained(train, model):
-    assert _steps(train(model, path="keras")[1]) == [0, STEPS]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("path", ["estimator", "keras"])
-def test_a_function_that_returns_nothing_is_refused(train, path):
-    with pytest.raises(TfxEstimatorError, match="NoneType"):
-        train("nothing", path=path)
 
 
 @pytest.mark.long

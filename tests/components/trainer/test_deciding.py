@@ -7,109 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.components.trainer.conftest import Training, served_accuracy
+from tests.components.trainer.conftest import served_accuracy
 from tfx_estimator.components.trainer.best.decision import Record
 from tfx_estimator.pipeline.base import errors
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
-# From a step on it unlearns, faster than it learned.
-MODEL_FN = """
-import os, signal
-import tensorflow as tf
-
-class Kill(tf.compat.v1.train.SessionRunHook):
-    def __init__(self, params):
-        self.params = params
-
-    def after_run(self, context, values):
-        step = context.session.run(tf.compat.v1.train.get_global_step())
-        if step == self.params["kill_at"] and not os.path.exists(self.params["marker"]):
-            open(self.params["marker"], "w").close()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-def model_fn(features, labels, mode, params):
-    images = tf.reshape(features["image"], [-1, 784])
-    logits = tf.compat.v1.layers.dense(images, params["num_classes"], name="linear")
-    outputs = {"probabilities": tf.nn.softmax(logits)}
-    if mode == tf.estimator.ModeKeys.PREDICT:
-        return tf.estimator.EstimatorSpec(mode, predictions=outputs, export_outputs={
-            "serving_default": tf.estimator.export.PredictOutput(outputs)})
-    loss = tf.compat.v1.losses.sparse_softmax_cross_entropy(labels, logits)
-    step = tf.compat.v1.train.get_global_step()
-    rate = tf.where(step < params["ruin_at"], 0.01, -0.2)
-    train_op = tf.compat.v1.train.GradientDescentOptimizer(rate).minimize(loss, step)
-    accuracy = tf.compat.v1.metrics.accuracy(labels, tf.argmax(logits, -1))
-    hooks = [Kill(params)] if params["kill_at"] else []
-    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op, eval_metric_ops={"accuracy": accuracy},
-                                      training_hooks=hooks)
-"""
-NETWORK = """
-import os, signal
-import tensorflow as tf
-
-class Kill(tf.keras.layers.Layer):
-    def __init__(self, at, marker):
-        super().__init__()
-        self.at, self.marker, self.steps = at, marker, 0
-
-    def call(self, inputs, training=None):
-        if training:
-            tf.py_function(self.count, [], [])
-        return inputs
-
-    def count(self):
-        self.steps += 1
-        if self.steps == self.at and not os.path.exists(self.marker):
-            open(self.marker, "w").close()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-def network(num_classes, kill_at, marker):
-    layers = tf.keras.layers
-    return tf.keras.Sequential([layers.Flatten(), Kill(kill_at, marker), layers.Dense(num_classes)])
-
-class Recovers(tf.keras.layers.Layer):
-    def build(self, shape):
-        first = tf.VariableAggregation.ONLY_FIRST_REPLICA
-        self.seen = self.add_weight("seen", shape=(), trainable=False, aggregation=first)
-
-    def call(self, inputs, training=None):
-        if training:
-            self.seen.assign_add(1.0)
-            return inputs
-        return tf.where(self.seen < 30.0, float("nan"), inputs)
-
-def recovering(num_classes):
-    layers = tf.keras.layers
-    return tf.keras.Sequential([layers.Flatten(), layers.Dense(num_classes), Recovers()])
-"""
 # It counts as better to know less: so the first checkpoint is the best, and the last one is worse.
 WORST = {"metric": "average_loss", "mode": "max"}
-USER = str(Path(__file__).with_name("user"))
 WORKERS = {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}
 COMPILED = "compiled_models:functional"
 
 
 @pytest.fixture
-def run(tmp_path, digits, settings, monkeypatch):
+def run(tmp_path, train):
     """Trains 100 steps of a model of the user's, with these entries of the trainer."""
-    (tmp_path / "ruined_model.py").write_text(MODEL_FN)
-    (tmp_path / "killed_network.py").write_text(NETWORK)
-    for folder in (str(tmp_path), USER):
-        monkeypatch.syspath_prepend(folder)
-    training = Training(tmp_path / "Trainer", digits)
 
     def run(path: str = "estimator", kill_at: int = 0, steps: int = 100, **section):
-        marker = {"kill_at": kill_at, "marker": str(tmp_path / "marker")}
-        own = {"model": "killed_network:network", "params": marker}
+        params = {"kill_at": kill_at, "marker": str(tmp_path / "marker")}
+        own = {"model": "killed:network", "params": params}
         if path == "estimator":
-            own = {"model": "ruined_model:model_fn", "params": {"ruin_at": 40, **marker}}
-        if section.get("model"):
-            own = {}
-        values = {"path": path, "train_steps": steps, "save_checkpoints_steps": 20, "keep_checkpoint_max": 1, **own}
-        return training.run(settings({**values, **section}, path=path), steps=steps)
+            own = {"model": "killed:model_fn", "params": {"ruin_at": 40, **params}}
+        values = {"save_checkpoints_steps": 20, "keep_checkpoint_max": 1, **({} if "model" in section else own)}
+        return train(path, steps, **{**values, **section})
 
-    run.root = training.root
     return run
 
 
@@ -177,32 +98,23 @@ def test_a_longer_training_knows_what_was_best_before(run):
     assert list(recorded(model_run)) == [20, 40, 60, 80, 100, 120]
 
 
-@pytest.mark.long
-def test_without_keep_best_the_model_is_the_last_checkpoint(run, digits):
-    model, model_run = run(early_stopping={"metric": "accuracy", "patience": 2})
-    assert model_run.get_float_custom_property("last_step") == 80
-    last = recorded(model_run)[80]["accuracy"]
-    assert served_accuracy(model, digits["examples"][0].uri) == pytest.approx(last, abs=1e-6)
-    assert model_run.get_float_custom_property("eval_accuracy") == last
-
-
 @pytest.mark.parametrize(
     ("path", "section", "those"),
     [
         ("estimator", {}, "accuracy, loss"),
         pytest.param("estimator", {"distribution": {"eval": "mirrored:2"}}, "accuracy, loss", marks=pytest.mark.long),
         # Those of compile, which are there once something was evaluated, are among them.
-        ("keras", {"model": COMPILED}, "accuracy, average_loss, loss, top2"),
-        pytest.param(
-            "keras_custom_loop", {"model": COMPILED}, "accuracy, average_loss, loss, top2", marks=pytest.mark.long
+        *(
+            pytest.param(path, {"model": COMPILED}, "accuracy, average_loss, loss, top2", marks=pytest.mark.long)
+            for path in ("keras", "keras_custom_loop")
         ),
     ],
 )
-def test_a_metric_that_the_model_does_not_report_is_told_before_the_first_step(run, path, section, those):
+def test_a_metric_that_the_model_does_not_report_is_told_before_the_first_step(run, training, path, section, those):
     with pytest.raises(errors.UserCodeError, match="the evaluation reports no `auc`") as caught:
         run(path, keep_best="auc", **section)
     assert f"one of {those}" in str(caught.value)
-    assert not list(run.root.rglob("model.ckpt-*"))
+    assert not list(training.root.rglob("model.ckpt-*"))
 
 
 @pytest.mark.long
@@ -244,7 +156,7 @@ def test_the_evaluator_of_a_cluster_stops_all_its_tasks_and_the_best_checkpoint_
 @pytest.mark.long
 @pytest.mark.parametrize("distribution", [{}, WORKERS])
 def test_an_evaluation_that_is_not_a_number_ends_nothing_and_is_never_best(run, digits, distribution):
-    section = {"model": "killed_network:recovering", "keep_best": "loss", "keep_checkpoint_max": 5}
+    section = {"model": "killed:recovering", "keep_best": "loss", "keep_checkpoint_max": 5}
     model, model_run = run("keras", distribution={**distribution, "throttle_secs": 1}, **section)
     record = {step: metrics["loss"] for step, metrics in recorded(model_run).items()}
     assert record[100] > 0
@@ -256,11 +168,9 @@ def test_an_evaluation_that_is_not_a_number_ends_nothing_and_is_never_best(run, 
 
 
 @pytest.mark.long
-def test_looking_for_the_metrics_changes_nothing_of_the_training(tmp_path, digits, settings, monkeypatch):
-    monkeypatch.syspath_prepend(USER)
-    section = {"path": "keras", "model": "compiled_models:softmax", "deterministic": True}
-    plain = Training(tmp_path / "plain", digits).run(settings(section, path="keras"))[1]
-    section["early_stopping"] = {"metric": "top2", "patience": 100}
-    watched = Training(tmp_path / "watched", digits).run(settings(section, path="keras"))[1]
+def test_looking_for_the_metrics_changes_nothing_of_the_training(train):
+    section = {"model": "compiled_models:softmax", "deterministic": True}
+    early = {"early_stopping": {"metric": "top2", "patience": 100}}
+    plain, watched = (train("keras", **section, **each)[1] for each in ({}, early))
     for name in ("eval_loss", "eval_top2"):
         assert watched.get_float_custom_property(name) == plain.get_float_custom_property(name) > 0

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import textwrap
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.components.trainer.conftest import Training
-from tests.waiting import wait_until
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.stack import stacks
@@ -121,59 +115,24 @@ def test_images_and_examples_are_served_alike_and_as_evaluated(trained, digits):
     assert accuracy == pytest.approx(model_run.get_float_custom_property("eval_accuracy"), abs=1e-6)
 
 
-def test_the_next_job_of_a_service_goes_on_in_the_training_root_that_all_share(tmp_path, digits, settings, own_model):
-    values = own_model('raise ValueError("killed")')
-    jobs = [Training(tmp_path / "root" / f"job-{number}" / "Trainer", digits) for number in (1, 2)]
-    shared = settings(**values, training_root=str(tmp_path / "trainings"))
-    with pytest.raises(errors.TaskFailedError, match="ValueError: killed"):
-        jobs[0].run(shared)
-    model, model_run = jobs[1].run(shared)
-    # Interrupted at step 30; the last checkpoint is that of step 20.
-    assert model_run.get_float_custom_property("first_step") == 20
-    assert model_run.get_float_custom_property("last_step") == 60
-    assert (model / "Format-Serving" / "saved_model.pb").exists()
-    assert not list((tmp_path / "root").rglob("training"))
-    assert not list((tmp_path / "trainings").glob("*.claim*"))
-
-
-@pytest.mark.long  # tests/equivalence has more of it
-def test_two_logical_devices_train_to_the_same_weights_as_one(training, settings):
-    import numpy as np
-    import tensorflow as tf
-
-    weights = []
-    for strategy in ({"strategy": "one_device"}, {"strategy": "mirrored", "devices": {"cpu": 2}}):
-        trainer = {"distribution": {"train": strategy}, "train_steps": 20}
-        _, model_run = training.run(settings(trainer))
-        checkpoint = tf.train.load_checkpoint(model_run.uri)
-        weights.append({name: checkpoint.get_tensor(name) for name in checkpoint.get_variable_to_shape_map()})
-    assert sorted(weights[0]) == sorted(weights[1])
-    for name, value in weights[0].items():
-        np.testing.assert_allclose(value, weights[1][name], atol=1e-5, err_msg=name)
-
-
-def test_an_error_of_the_users_code_is_told_with_its_line_not_tried_again_and_the_next_run_resumes(
-    training, settings, own_model
+def test_an_error_of_the_users_code_is_told_with_its_line_not_tried_again_and_the_next_job_of_a_service_resumes(
+    tmp_path, digits, settings, own_model
 ):
-    values = own_model('raise ValueError("bad pixel")', restarts=3)
+    jobs = [Training(tmp_path / "root" / f"job-{number}" / "Trainer", digits) for number in (1, 2)]
+    made = settings(**own_model('raise ValueError("bad pixel")', restarts=3), training_root=str(tmp_path / "trainings"))
     with scratch.used():
         with pytest.raises(errors.TaskFailedError, match="ValueError: bad pixel") as told:
-            training.run(settings(**values, source="one"))
+            jobs[0].run(made)
         # For the summary of the run.
-        noted = scratch.noted(scratch.of_this_run(), scratch.TRAINING_FOLDER)
-    assert noted == training.folder(settings(**values, source="one"))
+        noted = Path(scratch.noted(scratch.of_this_run(), scratch.TRAINING_FOLDER))
+    assert noted.parent == tmp_path / "trainings"
     assert "my_model.py" in str(told.value)
     assert "chief-0.attempt-1.log" in str(told.value)
-    assert not (training.root / "model" / "1" / "Format-Serving").exists()
+    assert not (jobs[0].root / "model" / "1" / "Format-Serving").exists()
     # Three restarts were left, which would not help.
-    assert len(list(training.root.rglob("chief-0.*.log"))) == 1
-
-    # Another source is another training, which begins at its own step 0.
-    _, model_run = training.run(settings(**values, source="two"))
-    assert model_run.get_float_custom_property("first_step") == 0
-
+    assert len(list(noted.rglob("chief-0.*.log"))) == 1
     with scratch.used():
-        model, model_run = training.run(settings(**values, source="one"))
+        model, model_run = jobs[1].run(made)
         assert scratch.noted(scratch.of_this_run(), scratch.TRAINING_FOLDER) == ""
     # Interrupted at step 30; the last checkpoint is that of step 20.
     assert model_run.get_float_custom_property("first_step") == 20
@@ -181,6 +140,8 @@ def test_an_error_of_the_users_code_is_told_with_its_line_not_tried_again_and_th
     assert (model / "Format-Serving" / "saved_model.pb").exists()
     logs = sorted(path.name for path in (Path(model_run.uri) / "logs").glob("*.log"))
     assert logs == ["chief-0.attempt-1.log", "chief-0.attempt-2.log"]
+    assert not list((tmp_path / "root").rglob("training"))
+    assert not list((tmp_path / "trainings").glob("*.claim*"))
 
 
 @pytest.mark.long
@@ -226,13 +187,6 @@ def test_a_task_that_never_starts_is_ended_after_start_timeout(training, setting
         training.run(settings(start_timeout=0.5))
 
 
-def test_a_missing_function_is_an_error_of_the_users_code(training, settings, own_model):
-    values = own_model("pass")
-    values["trainer"]["model"] = "my_model:modelfn"
-    with pytest.raises(errors.UserCodeError, match="has no function 'modelfn'"):
-        training.run(settings(**values))
-
-
 def test_a_killed_task_is_told_by_its_signal_and_what_it_had_not_exported_is_finished(training, settings, own_model):
     # The last step's hook runs before the export.
     values = own_model("os.kill(os.getpid(), 9)", at=60)
@@ -246,79 +200,3 @@ def test_a_killed_task_is_told_by_its_signal_and_what_it_had_not_exported_is_fin
     assert model_run.get_float_custom_property("last_step") == 60
     assert model_run.get_float_custom_property("eval_accuracy") > 0.7
     assert (model / "Format-Serving" / "saved_model.pb").exists()
-
-
-@pytest.mark.long
-def test_a_training_that_was_not_published_is_not_done_again(training, settings):
-    made = settings()
-    _, lost = training.run(made)
-    (note,) = (training.root / "training").iterdir()
-    # As the driver tells where ML Metadata knows of no such model.
-    note.write_text(json.dumps({**json.loads(note.read_text()), "unpublished": True}))
-    model, model_run = training.run(made)
-    assert model_run.get_float_custom_property("first_step") == 60
-    assert model_run.get_float_custom_property("last_step") == 60
-    assert model_run.get_float_custom_property("eval_accuracy") == lost.get_float_custom_property("eval_accuracy")
-    assert (model / "Format-Serving" / "saved_model.pb").exists()
-    assert (Path(model_run.uri) / "logs" / "chief-0.attempt-2.log").exists()
-    # A published one is: whoever runs it again wants another.
-    model, model_run = training.run(made)
-    assert model_run.get_float_custom_property("first_step") == 0
-
-
-def test_a_supervisor_that_is_killed_leaves_no_task(training, settings, own_model, digits, tmp_path):
-    values = own_model("time.sleep(600)", at=2)
-    script = tmp_path / "supervise.py"
-    script.write_text(
-        textwrap.dedent(
-            f"""
-            import sys
-            sys.path[:] = {[path or os.getcwd() for path in sys.path]!r}
-            from tfx_estimator.components.trainer.job import Job
-            from tfx_estimator.components.trainer.jobs import supervise
-            supervise(Job.load(sys.argv[1]), sys.argv[2])
-            """
-        )
-    )
-    from tfx.types import artifact_utils, standard_artifacts
-
-    from tests.components.trainer.conftest import TRAINER_FN
-    from tfx_estimator.components.trainer.job import Job
-
-    outputs = {"model": [standard_artifacts.Model()], "model_run": [standard_artifacts.ModelRun()]}
-    properties = {
-        "train_args": "{}",
-        "eval_args": "{}",
-        "trainer_fn": TRAINER_FN,
-    }
-    (tmp_path / "training").mkdir()
-    (tmp_path / "logs").mkdir()
-    job = Job(
-        artifact_utils.jsonify_artifact_dict(digits),
-        artifact_utils.jsonify_artifact_dict(outputs),
-        properties,
-        str(tmp_path / "training"),
-        settings(**values),
-        "estimator",
-    )
-    job.save(str(tmp_path / "job.json"))
-    command = [sys.executable, str(script), str(tmp_path / "job.json"), str(tmp_path / "logs")]
-    supervisor = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-
-        def find_tasks() -> list[psutil.Process]:
-            assert supervisor.poll() is None, "the supervisor has ended"
-            return psutil.Process(supervisor.pid).children() if _step_reported(tmp_path / "logs") else []
-
-        task = wait_until(find_tasks, "a task that reports a step", 90, every=0.1)[0]
-        supervisor.send_signal(signal.SIGKILL)
-        supervisor.wait()
-        gone = f"the end of the task {task.pid}"
-        wait_until(lambda: not task.is_running() or task.status() == psutil.STATUS_ZOMBIE, gone, 10, every=0.1)
-    finally:
-        supervisor.kill()
-        supervisor.wait()
-
-
-def _step_reported(logs: Path) -> bool:
-    return any('"step"' in path.read_text() for path in logs.glob("*.progress.jsonl"))

@@ -11,15 +11,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-from tfx_estimator.components.trainer.folder_lock import locked
-from tfx_estimator.components.trainer.training_claim import only_job
-from tfx_estimator.pipeline.base import lock
-from tfx_estimator.pipeline.base.errors import RETRYABLE, PipelineError, TrainingError, exit_code_of
+from tfx_estimator.components.trainer.training_claim import locked, only_job
+from tfx_estimator.pipeline.base.errors import RETRYABLE, TrainingError
 
 pytestmark = pytest.mark.unit
 
@@ -60,14 +57,6 @@ def test_the_second_run_is_told_who_has_the_folder_until_that_is_killed(tmp_path
     assert list((tmp_path / "training").iterdir()) == []
 
 
-def test_it_is_given_back_after_an_error(tmp_path):
-    folder = str(tmp_path / "training" / "abc")
-    with pytest.raises(ZeroDivisionError), locked(folder):
-        raise ZeroDivisionError
-    with locked(folder):
-        pass
-
-
 @pytest.mark.parametrize("code", [errno.EBUSY, errno.ESTALE, errno.EACCES])
 def test_what_was_done_under_it_is_done_where_its_file_cannot_be_removed(tmp_path, monkeypatch, code):
     def remove(path: str) -> None:
@@ -102,49 +91,6 @@ def test_of_another_machine_no_process_is_to_be_killed_here(tmp_path, monkeypatc
     assert "kill" not in told.value.todo
     assert f"lost stays on NFS 3: then remove {path}" in told.value.todo
     assert told.value.retryable
-
-
-def test_a_task_that_is_started_again_waits_for_the_lock_of_a_lost_machine(tmp_path, monkeypatch, caplog):
-    caplog.set_level("INFO", "absl.tfx_estimator")
-    monkeypatch.setenv(RETRYABLE, "138")
-    monkeypatch.setattr(lock, "_LOST_POLL_SECONDS", 0.05)
-    path = tmp_path / "training" / "abc.lock"
-    folder = str(path)[: -len(".lock")]
-    with _held_elsewhere(path) as file:
-        monkeypatch.setattr(lock, "_LOST_SECONDS", 0.2)
-        with pytest.raises(TrainingError) as told, locked(folder):
-            raise AssertionError
-        assert exit_code_of(told.value) == 138
-        monkeypatch.setattr(lock, "_LOST_SECONDS", 30.0)
-        caplog.clear()
-        threading.Timer(0.3, fcntl.flock, (file, fcntl.LOCK_UN)).start()
-        with locked(folder):
-            assert json.loads(path.read_text())["pid"] == os.getpid()
-    assert caplog.messages == [f"waiting at most 30 s for the run that has locked {path}"]
-
-
-@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
-def test_a_lock_that_cannot_be_had_is_no_other_run(tmp_path, monkeypatch, code):
-    def flock(fd: int, operation: int) -> None:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    refused = pytest.raises(PipelineError, match=f"abc.lock cannot be locked: {os.strerror(code)}")
-    with refused as told, locked(str(tmp_path / "training" / "abc")):
-        raise AssertionError
-    assert told.value.retryable
-
-
-def test_where_there_are_no_locks_nobody_is_kept_out(tmp_path, monkeypatch, caplog):
-    def flock(fd: int, operation: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(lock.fcntl, "flock", flock)
-    folder = str(tmp_path / "training" / "abc")
-    with locked(folder), locked(folder):
-        pass
-    assert list((tmp_path / "training").iterdir()) == []
-    assert "abc.lock has no locks: see that no other run uses" in caplog.text
 
 
 def test_of_the_tasks_of_a_cluster_the_chief_has_it(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ OPERATIONAL = {
     "tfx_estimator.components.unkeyed",
     TRAINER,
     f"{TRAINER}.best",
-    f"{TRAINER}.damage",
+    f"{TRAINER}.checkpoint",
     f"{TRAINER}.estimator",
     f"{TRAINER}.estimator.checkpoints",
     f"{TRAINER}.estimator.hooks",
@@ -45,7 +46,6 @@ OPERATIONAL = {
     f"{TRAINER}.keras",
     f"{TRAINER}.keras.curves",
     f"{TRAINER}.measuring",
-    f"{TRAINER}.module_text",
     f"{TRAINER}.observers",
     f"{TRAINER}.settings",
     f"{TRAINER}.user_input",
@@ -54,9 +54,7 @@ OPERATIONAL = {
 OPERATIONAL_ROOMS = tuple(
     f"{TRAINER}.{room}." for room in ("cluster", "dry_run", "profiling", "protocol", "replica_check", "supervisor")
 )
-OPERATIONAL_TASK = {
-    f"{TRAINER}.task.{name}" for name in ("context", "light_imports", "paths", "runtime", "start", "user_code")
-}
+OPERATIONAL_TASK = {f"{TRAINER}.task.{name}" for name in ("light_imports", "paths", "runtime", "start")}
 
 
 @pytest.fixture(scope="module")
@@ -116,22 +114,9 @@ def test_what_changes_the_settings_before_the_training_process_is_in_the_key(gra
     assert f"{TRAINER}.settling" in changing
     covered = set(collect_sources(declared_code(TrainerSection(model="mnist_cnn"))))
     left = {name for name in changing - covered if not name.startswith(OPERATIONAL_ROOMS)}
-    # What the first returns is itself in the key, as it is called when a pipeline is made; the second says where
-    # training folders lie.
-    left -= {f"{TRAINER}.arguments", f"{TRAINER}.training_root"}
+    # What it returns is itself in the key, as it is called when a pipeline is made.
+    left -= {f"{TRAINER}.arguments"}
     assert not left, "list each in components/trainer/source.py, or here if it decides nothing of a model"
-
-
-@pytest.mark.parametrize("section", [{"model": "mnist_cnn"}, {"model": "mnist_cnn", "path": KERAS}], ids=str)
-def test_another_formula_of_balanced_weights_is_no_cached_model(project, section):
-    def fingerprint_of_declared() -> str:
-        return fingerprint_source(declared_code(TrainerSection.parse_obj(section)))
-
-    before, file = fingerprint_of_declared(), project / "components" / "trainer" / "settling.py"
-    text = file.read_text()
-    assert "share / counts[label]" in text
-    file.write_text(text.replace("share / counts[label]", "(share / counts[label]) ** 0.5"))
-    assert fingerprint_of_declared() != before
 
 
 @pytest.mark.parametrize("path", ["", ESTIMATOR, KERAS, KERAS_LOOP, RUN_FN])
@@ -140,62 +125,78 @@ def test_every_listed_module_is_there(path):
         assert modules.find_module(name), name
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch) -> Path:
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Iterator[Path]:
     """A copy of this project's sources, found in place of it."""
-    home = tmp_path / "src" / "tfx_estimator"
+    home = tmp_path_factory.mktemp("project") / "tfx_estimator"
     for folder in ("components", "data", "model_fn", "pipeline"):
         shutil.copytree(ROOT / folder, home / folder, ignore=shutil.ignore_patterns("__pycache__"))
     (home / "__init__.py").write_text("")
-    for module in (fingerprint, modules):
-        monkeypatch.setattr(module, "package_parent", lambda: tmp_path / "src", raising=False)
-    return home
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (fingerprint, modules):
+            patch.setattr(module, "package_parent", lambda: home.parent, raising=False)
+        yield home
 
 
-def key() -> str:
-    return fingerprint_source([*deciding_code(ESTIMATOR, built_in=True), "tfx_estimator.model_fn.networks:mnist_cnn"])
+@pytest.fixture(scope="module")
+def is_other(project):
+    """Tells whether the key is another one with another text of a file."""
+
+    def key(path: str) -> str:
+        return fingerprint_source(declared_code(TrainerSection(model="mnist_cnn", path=path)))
+
+    keys = {path: key(path) for path in (ESTIMATOR, KERAS)}
+
+    def look(name: str, other: Callable[[str], str], path: str) -> bool:
+        file = project / name
+        text = file.read_text()
+        file.write_text(other(text))
+        try:
+            return key(path) != keys[path]
+        finally:
+            file.write_text(text)
+
+    return look
+
+
+def reworded(text: str) -> str:
+    end = text.index('"""', 3)
+    return f'"""Other words.\n{text[end:]}\n# A comment.\n\n\n'
+
+
+def extended(text: str) -> str:
+    return f"{text}\n_X = 1\n"
+
+
+def rerated(text: str) -> str:
+    assert "share / counts[label]" in text
+    return text.replace("share / counts[label]", "(share / counts[label]) ** 0.5")
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "other", "path", "counts"),
     [
-        "components/trainer/estimator/path.py",
-        "components/trainer/estimator/evaluation.py",
-        "components/trainer/estimator/trainer_fn.py",
-        "components/trainer/estimator/patches.py",
-        "components/trainer/user_input/rows.py",
-        "data/sharding.py",
-        "model_fn/step/classifier.py",
-        "model_fn/parallel/strategies.py",
+        ("components/trainer/settling.py", rerated, ESTIMATOR, True),
+        ("components/trainer/settling.py", rerated, KERAS, True),
+        ("components/trainer/estimator/path.py", extended, ESTIMATOR, True),
+        ("components/trainer/estimator/path.py", reworded, ESTIMATOR, False),
+        ("components/trainer/estimator/evaluation.py", extended, ESTIMATOR, True),
+        ("components/trainer/estimator/trainer_fn.py", extended, ESTIMATOR, True),
+        ("components/trainer/estimator/patches.py", extended, ESTIMATOR, True),
+        ("components/trainer/user_input/rows.py", extended, ESTIMATOR, True),
+        ("data/sharding.py", extended, ESTIMATOR, True),
+        ("model_fn/step/classifier.py", extended, ESTIMATOR, True),
+        ("model_fn/parallel/strategies.py", extended, ESTIMATOR, True),
+        ("components/trainer/cluster/private_network.py", extended, ESTIMATOR, False),
+        ("components/trainer/supervisor/supervisor.py", extended, ESTIMATOR, False),
+        ("components/trainer/estimator/hooks.py", extended, ESTIMATOR, False),
+        ("components/trainer/component.py", extended, ESTIMATOR, False),
+        ("data/sources/cifar.py", extended, ESTIMATOR, False),
+        ("pipeline/base/errors.py", extended, ESTIMATOR, False),
     ],
 )
-def test_a_change_of_what_decides_the_model_retrains_and_another_wording_does_not(project, name):
-    before = key()
-    file = project / name
-    text = file.read_text()
-    first = text.index('"""', 3)
-    file.write_text(f'"""Other words.\n{text[first:]}\n# A comment.\n\n\n')
-    assert key() == before
-    file.write_text(f"{text}\n_X = 1\n")
-    assert key() != before
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "components/trainer/cluster/private_network.py",
-        "components/trainer/supervisor/supervisor.py",
-        "components/trainer/estimator/hooks.py",
-        "components/trainer/component.py",
-        "data/sources/cifar.py",
-        "pipeline/base/errors.py",
-    ],
-)
-def test_a_change_of_what_does_not_decide_the_model_keeps_the_key(project, name):
-    before = key()
-    with open(project / name, "a") as file:
-        file.write("\n_X = 1\n")
-    assert key() == before
+def test_a_change_of_what_decides_the_model_retrains_and_another_does_not(is_other, name, other, path, counts):
+    assert is_other(name, other, path) is counts
 
 
 def test_another_path_is_keyed_by_its_own_code():

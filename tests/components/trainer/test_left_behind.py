@@ -7,14 +7,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.components.trainer.test_module_file import EXPORTER, TRAINER_FN
-from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.job import Job, TaskContext
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN, WORKER, TaskSpec
 from tfx_estimator.components.trainer.settings import ESTIMATOR, KERAS, Settings
 from tfx_estimator.components.trainer.settings import RUN_FN as RUN_FN_PATH
 from tfx_estimator.components.trainer.task import start
-from tfx_estimator.components.trainer.task.context import TaskContext
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -63,21 +61,3 @@ def test_what_a_run_fn_leaves_has_longer(tmp_path, path, kind, seconds):
     job = Job("{}", "{}", {}, str(tmp_path), settings, path)
     context = TaskContext(job, TaskSpec(kind, 0, 1), ProgressWriter(str(tmp_path / "progress")))
     assert start._seconds_to_exit(context) == seconds
-
-
-@pytest.mark.long
-def test_a_trainer_fn_that_leaves_a_thread(training, tmp_path):
-    module = tmp_path / "own_module.py"
-    left = "    threading.Thread(target=time.sleep, args=(600,), name='sender').start()\n    graph = "
-    text = TRAINER_FN.replace("EXPORTERS", EXPORTER).replace("    graph = ", left, 1)
-    module.write_text(text.replace("import tensorflow as tf\n", "import threading, time\nimport tensorflow as tf\n", 1))
-    assert "sender" in module.read_text().split("def trainer_fn")[1]
-    model, model_run = training.run(SETTINGS, steps=40, module_file=str(module))
-    number = model_run.get_float_custom_property
-    assert (number("first_step"), number("last_step"), number("restarts")) == (0, 40, 0)
-    assert (model / "Format-Serving" / "saved_model.pb").exists()
-    (log,) = (Path(model_run.uri) / "logs").glob("chief-0.*.log")
-    assert "not waited for after 10 s: the thread 'sender'\n" in log.read_text()
-    # What it writes last is there.
-    (events,) = Path(model_run.uri).rglob("eval_own/events.out.tfevents.*")
-    assert events.stat().st_size > 100

@@ -83,65 +83,30 @@ def test_a_task_measures_the_window_and_trains_to_the_end(tmp_path, monkeypatch)
     assert 0 < found.wall < time.monotonic() - before
     assert 0 < found.cpu < time.process_time() - cpu
     assert 100 << 20 < found.pss <= found.peak_rss
+    assert found.examples == 25 * 2
     assert (folder / "begin").exists()
     assert (folder / "end").exists()
-
-
-class Late(tf.compat.v1.train.SessionRunHook):
-    """Has another worker do its first step beside this one's 20th, and notes the step after which the window begins."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._step = 0
-        self.begun = 0
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        if not self.begun and (self._folder / "begin").exists():
-            self.begun = self._step
-        self._step += 1
-        if self._step == 20:
-            Window(str(self._folder), 1, 1, (0,)).tell_started("worker-0")
-
-
-def test_the_warm_up_begins_with_the_first_step_of_the_task_that_comes_last(tmp_path, monkeypatch):
-    folder = ask(monkeypatch, tmp_path, warmup=5, steps=10, trainers=2)
-    late = Late(folder)
-    train(batches, tmp_path, hooks=[late])
-    assert late.begun == 25
-    (found,) = TaskMeasurement.load_all(str(folder))
-    assert (found.steps, found.own_steps) == (10, 10)
-
-
-def test_nothing_is_measured_while_a_worker_is_missing(tmp_path, monkeypatch):
-    folder = ask(monkeypatch, tmp_path, trainers=2)
-    train(batches, tmp_path)
-    assert [path.name for path in folder.iterdir()] == ["chief-0.started"]
+    # No checkpoint is written while it is measured, whatever the RunConfig says.
+    saved = tf.train.get_checkpoint_state(str(tmp_path / "model")).all_model_checkpoint_paths
+    assert [path.rpartition("-")[2] for path in saved] == ["0", "40"]
 
 
 @pytest.mark.parametrize(
     ("input_fn", "examples"),
     [
-        (batches, 25 * 2),
         (lambda: batches({"batch_size": 8}, "train").unbatch().batch(3, drop_remainder=True), 25 * 3),
         (tensors, 25 * 1),
         # The window is from the end of step 11 to that of step 36.
         (growing, sum(range(12, 37))),
         (weighted, 25 * 4),
     ],
-    ids=["changing", "fixed", "tensors", "growing", "weighted"],
+    ids=["fixed", "tensors", "growing", "weighted"],
 )
 def test_the_examples_are_those_that_the_model_was_fed(tmp_path, monkeypatch, input_fn, examples):
     folder = ask(monkeypatch, tmp_path)
     train(input_fn, tmp_path)
     (found,) = TaskMeasurement.load_all(str(folder))
     assert found.examples == examples
-
-
-def test_no_checkpoint_is_written_while_it_is_measured_whatever_the_run_config_says(tmp_path, monkeypatch):
-    ask(monkeypatch, tmp_path)
-    train(batches, tmp_path)
-    saved = tf.train.get_checkpoint_state(str(tmp_path / "model")).all_model_checkpoint_paths
-    assert [path.rpartition("-")[2] for path in saved] == ["0", "40"]
 
 
 def test_a_constant_batch_takes_the_place_of_the_data_set(tmp_path, monkeypatch):
@@ -182,14 +147,6 @@ def test_nothing_changes_unless_it_is_asked_for(tmp_path, monkeypatch):
     assert measured(spec, TaskSpec(CHIEF, 0, 1)) is spec
     ask(monkeypatch, tmp_path)
     assert measured(spec, TaskSpec(EVALUATOR, 0, 1)) is spec
-
-
-def test_nothing_is_measured_unasked_nor_in_a_task_without_steps(monkeypatch, tmp_path):
-    monkeypatch.delenv(MEASURE, raising=False)
-    assert Meter.of_environment(TaskSpec(CHIEF, 0, 1), 32) is None
-    monkeypatch.setenv(MEASURE, Window(str(tmp_path), 10, 50, [0]).to_environment())
-    assert Meter.of_environment(TaskSpec(PS, 0, 1), 32) is None
-    assert Meter.of_environment(TaskSpec(CHIEF, 0, 1), 32) is not None
 
 
 def test_the_window_begins_once_all_have_begun_and_holds_whole_executions(tmp_path):

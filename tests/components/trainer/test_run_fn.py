@@ -16,11 +16,10 @@ from tfx.utils import path_utils
 
 from tests.root import ROOT
 from tfx_estimator.components.trainer import run_fn as module
-from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.job import Job, TaskContext
 from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.components.trainer.task.context import TaskContext
 from tfx_estimator.pipeline.base.errors import ExportError
 from tfx_estimator.pipeline.base.stack import stacks
 

@@ -121,33 +121,6 @@ def test_kubeflow_v2_hands_them_to_the_container(pipeline, tmp_path):
 
 
 @pytest.mark.unit
-@pytest.mark.parametrize(
-    ("root", "is_compiled", "said"),
-    [(None, True, True), ("gs://bucket/trainings", True, False), (None, False, False)],
-)
-def test_a_trainer_that_is_compiled_for_jobs_says_where_the_next_one_goes_on(
-    pipeline, tmp_path, caplog, root, is_compiled, said
-):
-    from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
-
-    def compile_it():
-        made = pipeline("two", training_root=root)
-        kubeflow_v2_dag_runner.KubeflowV2DagRunner(
-            kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig(default_image="image"),
-            output_filename=str(tmp_path / "pipeline.json"),
-        ).run(made)
-        return made
-
-    made = compile_it() if is_compiled else pipeline("one", training_root=root)
-    (trainer,) = (each for each in made.components if each.id == "Trainer")
-    settings = Settings.of(trainer.exec_properties)
-    assert settings.training_root == (root or "")
-    assert ("Trainer(training_root=...)" in caplog.text) is said
-    # No part of the key.
-    assert "trainings" not in trainer.exec_properties[SETTINGS_KEY]
-
-
-@pytest.mark.unit
 @needs_argo
 def test_kubeflow_v1_hands_them_to_the_container(pipeline, tmp_path):
     from google.protobuf import json_format
@@ -191,14 +164,14 @@ def test_what_decides_nothing_is_found_in_tfxs_cache_and_each_pipeline_has_its_o
         assert json.loads(file.read_text()) == [{"add": 2.0}, None]
     assert told == {"one": (55.0, 1), "two": (66.0, 3)}
 
-    # Another deadline and other restarts; then another number, which decides.
-    LocalDagRunner().run(pipeline("one", distribution={"max_restarts": 7, "network": "host"}))
-    LocalDagRunner().run(pipeline("one", custom_config={"add": 3.0}))
+    # Another deadline, other restarts and another place.
+    other = {"distribution": {"max_restarts": 7, "network": "host"}, "training_root": str(tmp_path / "trainings")}
+    LocalDagRunner().run(pipeline("one", **other))
     connection = metadata.sqlite_metadata_connection_config(str(tmp_path / "metadata.sqlite"))
     with metadata.Metadata(connection) as store:
         executions = store.store.get_executions_by_type("tfx_estimator.components.trainer.component.Trainer")
         states = [each.last_known_state for each in executions]
-    assert states == [proto.Execution.COMPLETE] * 2 + [proto.Execution.CACHED, proto.Execution.COMPLETE]
+    assert states == [proto.Execution.COMPLETE] * 2 + [proto.Execution.CACHED]
     assert json.loads(executions[0].custom_properties[SETTINGS_KEY].string_value)["path"] == "run_fn"
 
 
@@ -229,8 +202,3 @@ def test_a_training_of_which_ml_metadata_was_not_told_is_taken_over_by_the_next_
     assert attempts() == [[first]]
     LocalDagRunner().run(pipeline())
     assert attempts() == [[first], [first, second]]
-    # That one was published: its pipeline, run without TFX's cache, trains anew.
-    anew = pipeline()
-    anew.enable_cache = False
-    LocalDagRunner().run(anew)
-    assert attempts() == [[first], [first, second], [first]]

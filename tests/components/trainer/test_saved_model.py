@@ -46,13 +46,23 @@ def test_adopting_a_model_replaces_an_earlier_half_one(tmp_path):
     assert [path.name for path in target.parent.iterdir()] == ["target"]
 
 
-def test_alternative_signatures_get_the_names_of_their_inputs(tmp_path):
+@pytest.mark.parametrize(
+    ("exported", "named"),
+    [
+        (["images:serving_default", "serving_default"], ["images", "serving_default"]),
+        # A head's: its default signature classifies serialized examples alone.
+        (["images:predict", "predict", "serving_default"], ["images", "predict", "serving_default"]),
+        (["images:predict", "images:serving_default"], ["images", "images:predict"]),
+    ],
+)
+def test_the_images_have_a_signature_of_their_name(tmp_path, exported, named):
     proto = saved_model_pb2.SavedModel()
     signatures = proto.meta_graphs.add().signature_def
-    signatures["serving_default"].method_name = "a"
-    signatures["images:serving_default"].method_name = "b"
+    for name in exported:
+        signatures[name].method_name = name
     (tmp_path / "saved_model.pb").write_bytes(proto.SerializeToString())
     export.rename_signatures(str(tmp_path))
     proto.ParseFromString((tmp_path / "saved_model.pb").read_bytes())
     renamed = proto.meta_graphs[0].signature_def
-    assert {name: renamed[name].method_name for name in renamed} == {"serving_default": "a", "images": "b"}
+    assert sorted(renamed) == named
+    assert renamed["images"].method_name == next(each for each in sorted(exported, reverse=True) if ":" in each)

@@ -15,17 +15,17 @@ HERE = Path(__file__).resolve().parent
 PROCESS = HERE / "seeds_process.py"
 
 
-def train(seed: int) -> dict[str, list[str]]:
+def digests(seed: int) -> dict[str, list[str]]:
     command = [sys.executable, str(PROCESS), str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=170, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    return {name: digests for name, *digests in map(json.loads, done.stdout.splitlines())}
+    return {name: twice for name, *twice in map(json.loads, done.stdout.splitlines())}
 
 
 @pytest.mark.cluster
 @pytest.mark.timeout(180)
 def test_each_training_of_a_process_comes_to_the_same_bits():
-    found = train(1)
+    found = digests(1)
     assert sorted(found) == [
         f"{strategy} {by}" for strategy in ("mirrored", "one_device") for by in ("by_keras", "by_model_fn")
     ]
@@ -38,7 +38,7 @@ def test_each_training_of_a_process_comes_to_the_same_bits():
 @pytest.mark.cluster
 @pytest.mark.timeout(360)
 def test_so_does_another_process_with_the_seed_and_none_with_another():
-    one, again, other = (train(seed) for seed in (1, 1, 2))
+    one, again, other = (digests(seed) for seed in (1, 1, 2))
     assert one == again
     assert not {digest for each in one.values() for digest in each} & {
         digest for each in other.values() for digest in each
@@ -50,19 +50,11 @@ def test_so_does_another_process_with_the_seed_and_none_with_another():
 @pytest.mark.parametrize(
     "path", ["estimator", *(pytest.param(path, marks=pytest.mark.long) for path in ("keras", "keras_custom_loop"))]
 )
-def test_a_training_that_goes_on_draws_nothing_twice(training, settings, tmp_path, monkeypatch, path):
-    monkeypatch.syspath_prepend(str(HERE / "user"))
+def test_a_training_that_goes_on_draws_nothing_twice(train, tmp_path, path):
     file = tmp_path / "drawn"
+    section = {"model": "drawing:network", "params": {"file": str(file)}, "distribution": {"max_restarts": 0}}
     for steps in (3, 6):
-        section = {
-            "path": path,
-            "model": "drawing:network",
-            "params": {"file": str(file)},
-            "train_steps": steps,
-            "save_checkpoints_steps": 3,
-            "distribution": {"max_restarts": 0},
-        }
-        _, run = training.run(settings(trainer=section, path=path), steps)
+        _, run = train(path, steps, save_checkpoints_steps=3, **section)
         assert run.get_float_custom_property("first_step") == steps - 3
         # Each layer, in each step.
         drawn = file.read_text().split()
@@ -73,7 +65,7 @@ def test_a_training_that_goes_on_draws_nothing_twice(training, settings, tmp_pat
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("path", "train", "steps"),
+    ("path", "strategy", "steps"),
     [
         *((path, "multi_worker_mirrored:2", 6) for path in ("estimator", "keras", "keras_custom_loop")),
         # Each ends the step that it is in.
@@ -81,17 +73,10 @@ def test_a_training_that_goes_on_draws_nothing_twice(training, settings, tmp_pat
     ],
     ids=["estimator", "keras", "keras_custom_loop", "parameter_server"],
 )
-def test_two_workers_draw_nothing_alike(training, settings, tmp_path, monkeypatch, path, train, steps):
-    monkeypatch.syspath_prepend(str(HERE / "user"))
+def test_two_workers_draw_nothing_alike(train, tmp_path, path, strategy, steps):
     file = tmp_path / "drawn"
-    section = {
-        "path": path,
-        "model": "drawing:network",
-        "params": {"file": str(file)},
-        "train_steps": 3 if steps else 200,
-        "distribution": {"train": train, "max_restarts": 0},
-    }
-    training.run(settings(trainer=section, path=path), section["train_steps"])
+    distribution = {"train": strategy, "max_restarts": 0}
+    train(path, 3 if steps else 200, model="drawing:network", params={"file": str(file)}, distribution=distribution)
     # Each layer, in each step, in both.
     drawn = file.read_text().split()
     assert len(drawn) == len(set(drawn))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from tfx.orchestration.data_types import RuntimeParameter
 from tfx.types import Channel, standard_artifacts
 
 from tfx_estimator.components.trainer import Trainer
+from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY, Settings
-from tfx_estimator.components.tuner import Tuner
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config import Declaration
@@ -134,6 +133,9 @@ def test_an_operational_value_changes_the_blanked_property_alone(name):
         ({"train": {**WORKERS, "timeout_seconds": 9.0}}, False),
         ({"train": {**WORKERS, "workers": 3}}, True),
         ({"evaluator": True}, True),
+        # A BestExporter chooses among what was evaluated.
+        ({"throttle_secs": 9}, True),
+        ({"start_delay_secs": 9}, True),
     ],
 )
 def test_the_parameters_distribution_is_keyed_as_a_declarations(distribution, keyed):
@@ -145,51 +147,16 @@ def test_the_parameters_distribution_is_keyed_as_a_declarations(distribution, ke
     assert (key({}) != key(distribution)) is keyed
 
 
-@pytest.mark.parametrize("name", ["throttle_secs", "start_delay_secs"])
-def test_the_evaluators_pace_is_keyed_because_a_best_exporter_chooses_among_what_was_evaluated(name):
-    sections: list[dict[str, Any]] = [{"evaluator": True}, {"evaluator": True, name: 9}]
-    one, other = (Settings(arguments={"distribution": section}).to_properties()[SETTINGS_KEY] for section in sections)
-    assert one != other
-
-
-def test_custom_config_is_the_users_alone():
-    def trainer(config: Any) -> Any:
-        return Trainer(
-            **channels(), run_fn="no_such.run_fn", custom_config=config, settings=Settings(stall_timeout=9.0)
-        ).exec_properties
-
-    assert json.loads(trainer({"own": 1})["custom_config"]) == {"own": 1}
-    assert trainer(None)["custom_config"] == "null"
-    parameter = RuntimeParameter(name="config", ptype=str, default="{}")
-    properties = trainer(parameter)
-    assert properties["custom_config"] is parameter
-    assert Settings.of(properties).stall_timeout == 9.0
-
-
 def test_every_parameter_that_tfx_takes_at_run_time_may_be_one():
     def parameter(name: str) -> RuntimeParameter:
         return RuntimeParameter(name=name, ptype=str)
 
-    both = {name: parameter(name) for name in ("train_args", "eval_args")}
+    both = {name: parameter(name) for name in ("train_args", "eval_args", "custom_config")}
     for name, path in (("module_file", ""), ("run_fn", "run_fn"), ("trainer_fn", "estimator")):
         trainer = Trainer(**channels(), **{name: parameter(name)}, **both)
         assert trainer.exec_properties[name].name == name
-        assert trainer.exec_properties["train_args"].name == "train_args"
+        assert all(trainer.exec_properties[each].name == each for each in both)
         assert Settings.of(trainer.exec_properties).path == path
-
-
-@pytest.mark.parametrize("given", ["a:b", "models/own.train", "ab", "a.", "a.1", "taxi_utils.py", channels])
-def test_a_function_is_named_by_a_dotted_path(given):
-    for component, name in ((Trainer, "run_fn"), (Trainer, "trainer_fn"), (Tuner, "trainer_fn")):
-        tune = {"tune": {"ranges": {"units": [1, 2]}}} if component is Tuner else {}
-        with pytest.raises(DeclarationError, match="dotted path") as refused:
-            component(**channels(), **{name: given}, **tune)
-        assert str(refused.value).startswith(f"{component.__name__}({name}=…) is ")
-
-
-def test_a_module_may_have_a_name_that_is_no_word_of_python():
-    for name in ("my-module.run_fn", "package.2nd.run_fn", "módulo.año"):
-        assert Trainer(**channels(), run_fn=name).exec_properties["run_fn"] == name
 
 
 RUN = "def run_fn(fn_args): pass\n"
@@ -224,25 +191,8 @@ def test_the_function_is_the_one_that_tfx_would_call(tmp_path: Path, text, named
     file = tmp_path / "module.py"
     file.write_text(text)
     trainer = Trainer(**channels(), module_file=str(file), custom_executor_spec=executor(named))
+    assert trainer.executor_spec.executor_class is Executor
     assert Settings.of(trainer.exec_properties).path == path
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ({"module_file": RUN, "custom_executor_spec": "Executor"}, "which calls a trainer_fn, and the module file"),
-        ({"module_file": TRAIN, "custom_executor_spec": "GenericExecutor"}, "defines trainer_fn only"),
-        ({"run_fn": "m.f", "custom_executor_spec": "Executor"}, "and the Trainer is given a run_fn"),
-        ({"module_file": "x = 1\n"}, "defines neither run_fn nor trainer_fn"),
-    ],
-)
-def test_an_executor_that_calls_what_is_not_there_is_refused(tmp_path: Path, arguments, told):
-    if text := arguments.get("module_file"):
-        (tmp_path / "module.py").write_text(text)
-        arguments = {**arguments, "module_file": str(tmp_path / "module.py")}
-    arguments = {**arguments, "custom_executor_spec": executor(arguments.get("custom_executor_spec"))}
-    with pytest.raises(DeclarationError, match=re.escape(told)):
-        Trainer(**channels(), **arguments)
 
 
 def test_a_trainer_fn_is_what_the_executor_is_given_and_stands_alone():
@@ -251,6 +201,12 @@ def test_a_trainer_fn_is_what_the_executor_is_given_and_stands_alone():
     assert not trainer.exec_properties.get("run_fn")
     with pytest.raises(DeclarationError, match="given a run_fn and a trainer_fn"):
         Trainer(**channels(), run_fn="m.g", trainer_fn="m.f")
+
+
+def test_a_module_file_without_either_function_is_refused(tmp_path: Path):
+    (tmp_path / "module.py").write_text("x = 1\n")
+    with pytest.raises(DeclarationError, match="defines neither run_fn nor trainer_fn"):
+        Trainer(**channels(), module_file=str(tmp_path / "module.py"))
 
 
 def test_a_dotted_function_that_is_not_here_is_no_error_and_not_in_the_key(tmp_path, monkeypatch):
@@ -274,3 +230,12 @@ def test_an_execution_without_the_operational_part_is_refused():
         Settings.of({**properties, OPERATION_KEY: ""})
     with pytest.raises(PipelineError, match="have runtime, which this release does not know"):
         Settings.of({**properties, OPERATION_KEY: '{"runtime": {}}'})
+
+
+def test_an_executor_of_somebody_elses_is_refused():
+    from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
+    from tfx.extensions.google_cloud_ai_platform.trainer import executor as cloud_executor
+
+    spec = ExecutorClassSpec(cloud_executor.GenericExecutor)
+    with pytest.raises(DeclarationError, match="this Trainer's own executor supervises the training"):
+        Trainer(**channels(), run_fn="a.b", custom_executor_spec=spec)

@@ -1,4 +1,4 @@
-"""Two jobs of one pipeline do not train in one folder."""
+"""Two jobs of one pipeline do not train in one folder, of a mounted disk or of a bucket."""
 
 from __future__ import annotations
 
@@ -10,130 +10,269 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, Optional
 
 import pytest
 
 from tests.components.trainer.conftest import at_once
+from tests.store.bucket import BUCKET, Bucket, serving_bucket
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer import training_claim
-from tfx_estimator.components.trainer.folder_lock import process
-from tfx_estimator.components.trainer.training_claim import claimed
+from tfx_estimator.components.trainer.training_claim import _Claim, claimed, process
 from tfx_estimator.pipeline.base.ending import signals
 from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TrainingError
 
 pytestmark = pytest.mark.unit
 
-BEAT, PATIENCE = 0.05, 0.6
+BEAT, PATIENCE = 0.1, 1.0
+FOLDER, CLAIM = f"gs://{BUCKET}/training/abc-600", "training/abc-600.claim"
 
 
 @pytest.fixture
-def claim(tmp_path):
-    """Writes the claim of somebody else."""
-    path = tmp_path / "training" / "abc-600.claim"
-    path.parent.mkdir()
-
-    def claim(beat: int = 0, **process) -> None:
-        draft = path.with_suffix(".draft")
-        process = {"host": "elsewhere", "space": "other", "pid": 1, **process}
-        draft.write_text(json.dumps({"owner": "other", **process, "beat": beat}))
-        draft.replace(path)
-
-    claim.path = path
-    return claim
+def bucket(monkeypatch) -> Iterator[Bucket]:
+    """The store."""
+    with serving_bucket() as bucket:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.address)
+        yield bucket
 
 
-def _take(claim) -> None:
-    folder = str(claim.path)[: -len(".claim")]
-    with claimed(folder, BEAT, PATIENCE):
-        first = json.loads(claim.path.read_text())
+@pytest.fixture
+def elsewhere(monkeypatch) -> None:
+    """Each claim is as of another machine, whose processes nobody sees."""
+    alone = {"host": "elsewhere", "pid": 1}
+    monkeypatch.setattr(training_claim, "process", lambda: {**alone, "space": uuid.uuid4().hex})
+
+
+class Place:
+    """A folder that jobs come to; what somebody else has claimed of it is written and read here."""
+
+    def __init__(self, root: Any, bucket: Optional[Bucket]) -> None:
+        self._path, self._bucket = root / "training" / "abc-600.claim", bucket
+        self._path.parent.mkdir()
+        self.folder = FOLDER if bucket else str(self._path).removesuffix(".claim")
+
+    def write(self, beat: int = 0, **process: Any) -> None:
+        text = json.dumps({"owner": "other", "host": "node-7", "space": "b", "pid": 1, **process, "beat": beat})
+        if self._bucket:
+            self._bucket.do("POST", CLAIM, None, {"metadata": {"claim": text}})
+            return
+        draft = self._path.with_suffix(".draft")
+        draft.write_text(text)
+        draft.replace(self._path)
+
+    def damage(self) -> None:
+        if self._bucket:
+            self._bucket.do("POST", CLAIM, None, {"metadata": {"any": "other"}})
+        else:
+            self._path.write_text('{"owner": "oth')
+
+    def read(self) -> dict[str, Any]:
+        if self._bucket:
+            return json.loads(self._bucket.objects[CLAIM]["metadata"]["claim"])
+        return json.loads(self._path.read_text())
+
+    def is_empty(self) -> bool:
+        return not (self._bucket.objects if self._bucket else list(self._path.parent.iterdir()))
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def place(request, tmp_path) -> Place:
+    return Place(tmp_path, request.getfixturevalue("bucket") if request.param == "bucket" else None)
+
+
+def take(place: Place) -> float:
+    """Takes the folder, lives there and gives it back; returns for how long it waited."""
+    begun = time.monotonic()
+    with claimed(place.folder, BEAT, PATIENCE) as check:
+        waited, first = time.monotonic() - begun, place.read()
         assert first["pid"] == os.getpid()
-        wait_until(lambda: json.loads(claim.path.read_text()) != first, f"a beat after {first}", 10, every=0.01)
-    assert list(claim.path.parent.iterdir()) == []
+        wait_until(lambda: place.read() != first, f"a beat after {first}", 10, every=0.01)
+        check()
+    assert place.is_empty()
+    return waited
 
 
-def test_a_folder_that_nobody_has_is_claimed_and_given_back(claim):
-    _take(claim)
-
-
-def test_a_living_job_is_not_disturbed(claim):
-    claim()
+def test_a_living_job_is_not_disturbed(place):
+    place.write()
     ended = threading.Event()
 
     def live() -> None:
         beat = 0
         while not ended.wait(BEAT):
-            claim(beat := beat + 1)
+            place.write(beat := beat + 1)
 
     (other := threading.Thread(target=live)).start()
     try:
-        with pytest.raises(TrainingError, match=r"another job trains in .*abc-600, on elsewhere"):
-            _take(claim)
+        with pytest.raises(TrainingError, match=r"another job trains in .*abc-600, on node-7"):
+            take(place)
     finally:
         ended.set()
         other.join()
-    assert json.loads(claim.path.read_text())["owner"] == "other"
+    assert place.read()["owner"] == "other"
 
 
-def test_what_a_killed_job_left_is_taken_over_after_a_while(claim):
-    claim()
-    started = time.monotonic()
-    _take(claim)
-    assert time.monotonic() - started >= PATIENCE
-
-
-def test_what_a_killed_process_of_this_machine_left_is_taken_over_at_once(claim):
+def test_what_a_killed_process_left_is_taken_over_at_once_on_its_machine_and_else_after_a_while(place):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    claim(**{**process(), "pid": ended.pid})
-    started = time.monotonic()
-    with claimed(str(claim.path)[: -len(".claim")], BEAT, patience=60):
-        pass
-    assert time.monotonic() - started < 30
+    place.write(**{**process(), "pid": ended.pid})
+    assert take(place) < PATIENCE
+    # The number of a process of another container tells nothing.
+    place.write(host=socket.gethostname(), pid=ended.pid)
+    assert take(place) >= PATIENCE
 
 
-def test_the_number_of_a_process_of_another_container_tells_nothing(claim):
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    claim(host=socket.gethostname(), pid=ended.pid)
-    started = time.monotonic()
-    _take(claim)
-    assert time.monotonic() - started >= PATIENCE
-
-
-def test_of_those_that_come_at_once_one_goes_on(claim):
-    def come(train: Callable[[], None]) -> None:
-        with claimed(str(claim.path)[: -len(".claim")], 2.0, PATIENCE):
-            train()
-
-    # They wait for what a killed job left, and find at the same time that it may be taken over.
-    claim()
-    assert sorted("trains in" in each for each in at_once(come)) == [False, True, True, True]
-
-
-def test_a_claim_that_was_taken_over_ends_the_job_and_is_left_alone(claim):
-    folder = str(claim.path)[: -len(".claim")]
-    taken_over = pytest.raises(StoppedError, match=r"on elsewhere has taken over .*abc-600")
-    with signals.handled(), taken_over as caught, claimed(folder, BEAT, PATIENCE) as check:
-        claim(beat=7)
+def test_a_claim_that_was_taken_over_ends_the_job_and_is_left_alone(place):
+    taken_over = pytest.raises(StoppedError, match=r"on node-7 has taken over .*abc-600")
+    with signals.handled(), taken_over as caught, claimed(place.folder, BEAT, PATIENCE) as check:
+        place.write(beat=7)
         with contextlib.suppress(signals.SignalledError):
             time.sleep(30)
         check()
     assert caught.value.exit_code == 143
-    assert json.loads(claim.path.read_text())["beat"] == 7
+    assert place.read()["beat"] == 7
 
 
-def test_a_claim_that_cannot_be_read_is_not_taken_for_none(claim, monkeypatch):
+def test_a_claim_that_cannot_be_read_is_not_taken_for_none(place, monkeypatch):
     monkeypatch.setattr(training_claim, "RETRY_SECONDS", (0.01, 0.01))
-    claim.path.write_text('{"owner": "oth')
-    with pytest.raises(PipelineError, match=r"abc-600.claim cannot be read"):
-        _take(claim)
-    assert claim.path.read_text() == '{"owner": "oth'
+    place.damage()
+    with pytest.raises(PipelineError, match=r"abc-600.claim cannot be read or written"), claimed(place.folder):
+        raise AssertionError
+    assert not place.is_empty()
 
 
-def test_a_claim_that_is_being_written_is_read_once_it_is(claim, monkeypatch):
+def test_a_claim_that_is_being_written_is_read_once_it_is(tmp_path, monkeypatch):
     monkeypatch.setattr(training_claim, "RETRY_SECONDS", (0.1,) * 50)
-    claim.path.write_text('{"owner": "oth')
-    (later := threading.Timer(0.3, claim, kwargs={"beat": 3})).start()
-    assert training_claim.ClaimFile(str(claim.path)).read()["beat"] == 3
+    place = Place(tmp_path, None)
+    place.damage()
+    (later := threading.Timer(0.3, place.write, kwargs={"beat": 3})).start()
+    assert training_claim.ClaimFile(f"{place.folder}.claim").read()["beat"] == 3
     later.join()
+
+
+def test_of_those_that_come_to_a_folder_at_once_one_goes_on(tmp_path):
+    place = Place(tmp_path, None)
+
+    def come(train: Callable[[], None]) -> None:
+        with claimed(place.folder, 2.0, PATIENCE):
+            train()
+
+    # They wait for what a killed job left, and find at the same time that it may be taken over.
+    place.write()
+    assert sorted("trains in" in each for each in at_once(come)) == [False, True, True, True]
+
+
+def said(bucket: Bucket) -> dict[str, Any]:
+    return json.loads(bucket.objects[CLAIM]["metadata"]["claim"])
+
+
+def taken() -> _Claim:
+    """Takes it, and gives no sign of life, as a job that was killed or sleeps."""
+    claim = _Claim(FOLDER)
+    claim.take(0, PATIENCE)
+    return claim
+
+
+def meanwhile(bucket: Bucket, verb: str, then: Callable[[], Any]) -> None:
+    """Has the next request of a verb arrive at the store after something else has happened."""
+    left = [then]
+
+    def before(each: str) -> None:
+        if each == verb and left:
+            left.pop()()
+
+    bucket.before = before
+
+
+def lose(bucket: Bucket, verb: str) -> list[str]:
+    """Has the store's next answer to a verb be lost; returns what becomes empty then."""
+    left = [verb]
+    bucket.after = lambda each: bool(each == verb and left and left.pop())
+    return left
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.usefixtures("elsewhere")
+def test_of_eight_that_come_at_once_one_goes_on(bucket, left):
+    if left:
+        # They wait for a killed job's, and find at the same time that it may be taken over.
+        taken()
+    begun, first, written = time.monotonic(), iter(range(8)), threading.Barrier(8)
+
+    def before(verb: str) -> None:
+        if verb == "POST" and next(first, None) is not None:
+            # All have seen the same when the first write is done, and each looks before the next one is.
+            time.sleep(0.1 * written.wait(30))
+
+    bucket.before = before
+
+    def come(train: Callable[[], None]) -> None:
+        with claimed(FOLDER, BEAT, PATIENCE) as check:
+            assert not left or time.monotonic() - begun >= PATIENCE
+            train()
+            check()
+
+    assert sorted("another job trains in" in each for each in at_once(come, 8)) == [False] + [True] * 7
+    assert bucket.objects == {}
+
+
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.usefixtures("elsewhere")
+def test_one_that_slept_and_was_taken_over_finds_that_whenever_its_sign_of_life_arrives(bucket, ended):
+    slept, other = taken(), _Claim(FOLDER)
+
+    def take_over() -> None:
+        other.take(0, PATIENCE)
+        if ended:
+            other.give_back()
+
+    now = slept.look()
+    # On its way to the store while the other one takes it, and perhaps ends.
+    meanwhile(bucket, "POST", take_over)
+    slept._file.write(slept._mine, now)
+    assert bucket.objects == {} if ended else said(bucket)["owner"] == other._mine["owner"]
+    with pytest.raises(StoppedError, match=r"has taken over .*abc-600"):
+        slept.look()
+    slept.give_back()
+    if not ended:
+        other.look()
+        other.give_back()
+    assert bucket.objects == {}
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_what_was_taken_over_is_not_removed_by_who_had_it(bucket):
+    slept, other = taken(), _Claim(FOLDER)
+    meanwhile(bucket, "DELETE", lambda: other.take(0, PATIENCE))
+    slept.give_back()
+    other.look()
+    assert said(bucket)["owner"] == other._mine["owner"]
+
+
+def test_whose_answer_was_lost_has_the_folder_all_the_same(bucket):
+    left = lose(bucket, "POST")
+    with claimed(FOLDER, BEAT, 600) as check:
+        assert not left
+        left = lose(bucket, "POST")
+        wait_until(lambda: not left, "a beat", 10, every=0.01)
+        beat = said(bucket)["beat"]
+        wait_until(lambda: said(bucket)["beat"] > beat, "another one", 20, every=0.01)
+        check()
+        left = lose(bucket, "DELETE")
+    assert not left
+    assert bucket.objects == {}
+
+
+def test_a_store_that_is_away_is_no_other_job(bucket, caplog):
+    caplog.set_level("INFO", "absl.tfx_estimator")
+    with pytest.raises(PipelineError, match="cannot be read or written"), claimed("gs://no-such-bucket/training/abc"):
+        raise AssertionError
+    with claimed(FOLDER, BEAT, PATIENCE) as check:
+        bucket.before = lambda verb: 403
+        wait_until(lambda: "the claim cannot be renewed" in caplog.text, "a beat that fails", 20, every=0.01)
+        with pytest.raises(PipelineError, match=r"abc-600.claim cannot be read or written: .*told to refuse"):
+            check()
+        bucket.before = lambda verb: None
+        check()
+    assert bucket.objects == {}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 from tfx.types import standard_artifacts
 
-from tests.components.conftest import DIED
+from tests.components.conftest import until_it_lives
 from tfx_estimator.components.trainer import training_folder
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.executor import _prepare as prepare_and_tell
@@ -138,90 +137,74 @@ def test_a_finished_training_made_longer_is_copied(tmp_path):
         assert (place / "Format-Serving" / "model.ckpt-10.index").exists()
 
 
-@pytest.mark.parametrize("finished", [False, True])
-def test_a_take_over_in_a_bucket_that_dies_at_any_operation_is_done_by_the_next_run(
-    bucket, tmp_path, monkeypatch, finished
-):
+@pytest.fixture
+def stored(bucket, tmp_path, monkeypatch):
+    """Makes folders of a bucket that hold a training of 10 steps, and nothing else."""
     # TensorFlow does not know this store.
     monkeypatch.setattr(checkpoints, "last_step", lambda uri: len(list((tmp_path / uri[8:]).glob("*.index"))) or None)
-    place = tmp_path / "bucket" / "training"
-    one, other = (training_folder.TrainingFolder(f"store://bucket/training/k-{n}", "k", n) for n in (10, 20))
-    source = tmp_path / "bucket" / "Trainer" / "model_run" / "1" if finished else place / "k-10"
     files = {f"model.ckpt-{step}.{part}" for step in range(3) for part in ("index", "data-00000-of-00001")}
 
-    def prepare(folder: training_folder.TrainingFolder) -> None:
-        training_folder.prepare(folder, "store://bucket/Trainer/model_run/2", f"{folder.uri}/exported", True)
-
-    def is_whole(folder: Path) -> bool:
-        return {path.name for path in folder.glob("*")} == {*files, "training.json"}
-
-    code, operations = DIED, 0
-    while code == DIED:
+    def make(source: Path) -> None:
         shutil.rmtree(tmp_path / "bucket", ignore_errors=True)
         source.mkdir(parents=True)
-        place.mkdir(exist_ok=True)
+        (tmp_path / "bucket" / "training").mkdir(exist_ok=True)
         for name in files:
             (source / name).write_text("")
         (source / "training.json").write_text(json.dumps({"key": "k", "steps": 10}))
-        pid = os.fork()
-        if not pid:
-            bucket.left = operations
-            try:
-                prepare(other)
-                os._exit(0)
-            finally:
-                os._exit(1)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    make.files = {*files, "training.json"}
+    return make
+
+
+def _of_bucket(steps: int) -> training_folder.TrainingFolder:
+    return training_folder.TrainingFolder(f"store://bucket/training/k-{steps}", "k", steps)
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob("*")}
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_take_over_in_a_bucket_that_dies_at_any_operation_is_done_by_the_next_run(bucket, tmp_path, stored, finished):
+    place = tmp_path / "bucket" / "training"
+    source = tmp_path / "bucket" / "Trainer" / "model_run" / "1" if finished else place / "k-10"
+
+    def prepare(steps: int) -> None:
+        uri = "store://bucket/Trainer/model_run/2"
+        training_folder.prepare(_of_bucket(steps), uri, f"{_of_bucket(steps).uri}/exported", True)
+
+    operations = 0
+    for _ in until_it_lives(bucket, lambda: prepare(20), lambda: stored(source)):
         for folder in (source, place / "k-20"):
-            assert is_whole(folder) or not (folder / "training.json").exists()
+            assert _names(folder) == stored.files or not (folder / "training.json").exists()
         # The next run is the same, or one that is as short as the first again.
-        last = other if finished or operations % 2 else one
+        last = 20 if finished or operations % 2 else 10
         prepare(last)
-        assert is_whole(place / f"k-{last.steps}")
+        assert _names(place / f"k-{last}") == stored.files
         operations += 1
-    assert code == 0
-    assert operations > len(files) * (1 if finished else 2)
+    assert operations >= len(stored.files) * (1 if finished else 2)
 
 
-def test_a_publication_in_a_bucket_that_dies_at_any_operation_is_done_by_the_next_run(bucket, tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "last_step", lambda uri: len(list((tmp_path / uri[8:]).glob("*.index"))) or None)
-    folder = training_folder.TrainingFolder("store://bucket/training/k-10", "k", 10)
-    uri, another = (f"store://bucket/Trainer/model_run/{number}" for number in (1, 2))
+def test_a_publication_in_a_bucket_that_dies_at_any_operation_is_done_by_the_next_run(bucket, tmp_path, stored):
+    folder, (uri, another) = _of_bucket(10), (f"store://bucket/Trainer/model_run/{number}" for number in (1, 2))
     source, run = tmp_path / "bucket" / "training" / "k-10", tmp_path / "bucket" / "Trainer" / "model_run" / "1"
-    files = {f"model.ckpt-{step}.{part}" for step in range(3) for part in ("index", "data-00000-of-00001")}
 
     def prepare(model_run: str) -> set[str]:
         training_folder.prepare(folder, model_run, f"{folder.uri}/exported", False)
-        return {path.name for path in source.iterdir()}
+        return _names(source)
 
-    code, operations = DIED, 0
-    while code == DIED:
-        shutil.rmtree(tmp_path / "bucket", ignore_errors=True)
-        source.mkdir(parents=True)
-        for name in files:
-            (source / name).write_text("")
-        (source / "training.json").write_text(json.dumps({"key": "k", "steps": 10}))
-        pid = os.fork()
-        if not pid:
-            bucket.left = operations
-            try:
-                training_folder.publish(folder, uri)
-                os._exit(0)
-            finally:
-                os._exit(1)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        if code == DIED:
-            # Also by a run whose driver asked nobody.
-            assert prepare(another) == {*files, "training.json"}
+    operations = 0
+    for died in until_it_lives(bucket, lambda: training_folder.publish(folder, uri), lambda: stored(source)):
+        # Also by a run whose driver asked nobody.
+        assert not died or prepare(another) == stored.files
         operations += 1
-    assert code == 0
-    assert operations > 2 * len(files)
+    assert operations > 2 * (len(stored.files) - 1)
     assert not source.exists()
     # As far as anybody knows here it was published; but not if it is this execution that goes on.
     assert prepare(another) == {"training.json"}
     shutil.rmtree(source)
     training_folder.published.note(folder.uri, uri)
-    assert {path.name for path in run.iterdir()} == prepare(uri) == {*files, "training.json"}
+    assert _names(run) == prepare(uri) == stored.files
     assert not source.with_name("k-10.moved").exists()
 
 
@@ -282,18 +265,12 @@ def test_a_checkpoint_beyond_the_end_is_not_used_and_not_lost(tmp_path):
         (
             4,
             {"model": None, "module_file": "user.py"},
-            [
-                "training goes on from there",
-                "a learning rate that your code makes of the number of steps is cut at step 4",
-            ],
+            ["training goes on from there", "that your code makes of the number of steps is cut at step 4"],
         ),
         (
             4,
             {"model": "compiled_models:functional", "path": "keras"},
-            [
-                "training goes on from there",
-                "a learning rate that your code makes of the number of steps is cut at step 4",
-            ],
+            ["training goes on from there", "that your code makes of the number of steps is cut at step 4"],
         ),
         (24, {}, ["has come to step 24, which is beyond the 20 that are wanted now: training starts at step 0"]),
     ],

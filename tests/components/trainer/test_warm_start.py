@@ -12,13 +12,12 @@ from tfx.types import standard_artifacts
 from tests.components.trainer.conftest import SHAPE, Training
 from tests.equivalence.conftest import read_weights
 from tfx_estimator.components.trainer.estimator.distribute import begin_with
-from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.job import Job, TaskContext
 from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.settings import Settings, built_in_function
 from tfx_estimator.components.trainer.supervisor.report import Report
-from tfx_estimator.components.trainer.task.context import TaskContext
-from tfx_estimator.components.trainer.warm_start import tell
+from tfx_estimator.components.trainer.task.user_code import tell, warm_start_of
 from tfx_estimator.model_fn.user_models.warm_start import match, warm_keras
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.warm_start import WarmStart
@@ -181,6 +180,13 @@ def test_a_model_fn_of_ones_own_begins_with_weights_and_without_slots(warm, tmp_
     np.testing.assert_allclose(other["beta1_power"], 0.9**3, rtol=1e-5)
 
 
+def test_weights_that_are_gone_are_told_with_their_place(tmp_path):
+    settings = Settings(arguments={"warm_start": {"checkpoint": str(tmp_path / "model.ckpt-3")}})
+    job = Job("{}", "{}", {}, str(tmp_path), settings)
+    with pytest.raises(UserCodeError, match=r"no weights are in .*model\.ckpt-3"):
+        warm_start_of(TaskContext(job, TaskSpec(CHIEF, 0, 1), ProgressWriter(str(tmp_path / "progress"))))
+
+
 def test_weights_that_fit_nothing_are_refused_with_the_names_of_both(tmp_path):
     model = tf.keras.Sequential([tf.keras.layers.Dense(2, name="there")])
     model.build((None, 3))
@@ -226,21 +232,6 @@ def test_variables_of_one_name_are_left_out_and_told(tmp_path):
     assert matched.left == "hidden/kernel, as 2 variables of the model are called"
 
 
-class Logged:
-    """What a chief tells of its warm start, as its supervisor logs it."""
-
-    def __init__(self, folder: Path) -> None:
-        file = str(folder / "progress")
-        self.context = TaskContext(Job("{}", "{}", {}, str(folder)), TaskSpec(CHIEF, 0, 1), ProgressWriter(file))
-        self._reader = ProgressReader(file)
-
-    def write(self) -> None:
-        """Logs it."""
-        report = Report(None, None)
-        for event in self._reader.read():
-            report.hear(self.context.task, event)
-
-
 WORDS = ("red", "green", "blue", "black")
 
 
@@ -267,10 +258,11 @@ def _words():
 @pytest.mark.parametrize("kind", ["tf1", "tf2"])
 def test_an_estimators_vocabulary_of_another_size_begins_anew_and_the_log_says_so(kind, tmp_path, caplog):
     caplog.set_level("INFO", "absl.tfx_estimator")
-    before, after, logged = tmp_path / "before", tmp_path / "after", Logged(tmp_path)
+    before, after, file = tmp_path / "before", tmp_path / "after", str(tmp_path / "progress")
+    context = TaskContext(Job("{}", "{}", {}, str(tmp_path)), TaskSpec(CHIEF, 0, 1), ProgressWriter(file))
     _classifier(kind, before, WORDS[:3]).train(_words, steps=1)
     begun = _classifier(kind, after, WORDS)
-    begin_with(begun, WarmStart(checkpoint=str(before)), lambda matched: tell(logged.context, matched))
+    begin_with(begun, WarmStart(checkpoint=str(before)), lambda matched: tell(context, matched))
     # The weights before the first step.
     first: dict[str, np.ndarray] = {}
     begun.train(_words, hooks=[_first_values(first)], steps=1)
@@ -283,7 +275,9 @@ def test_an_estimators_vocabulary_of_another_size_begins_anew_and_the_log_says_s
     for name in taken - left:
         np.testing.assert_array_equal(first[name], there[name], err_msg=name)
     assert np.abs(there["dnn/hiddenlayer_0/kernel"]).sum() > 0
-    logged.write()
+    report = Report(None, None)
+    for event in ProgressReader(file).read():
+        report.hear(context.task, event)
     assert "training begins with 5 of 7 variables" in caplog.text
     assert f"trainer.warm_start left out {embedding}, which is [4, 3] here and [3, 3] there; " in caplog.text
     assert f"{linear}, which is [4, 1] here and [3, 1] there" in caplog.text
@@ -334,25 +328,60 @@ def test_a_variable_in_parts_begins_with_one_that_was_cut_elsewhere(tmp_path):
     assert [each.left for each in told] == ["", "", "words/table, which is [9, 3] here and [6, 3] there"]
 
 
-def test_an_embedding_of_another_size_begins_anew_and_the_log_says_so(tmp_path, caplog):
-    def network(words: int) -> tf.keras.Model:
-        layers = tf.keras.layers
-        chain = [
-            layers.Embedding(words, 3, input_length=2, name="words"),
-            layers.Flatten(),
-            layers.Dense(2, name="head"),
-        ]
-        model = tf.keras.Sequential(chain)
-        model.build((None, 2))
-        return model
+@pytest.fixture
+def stored(tmp_path):
+    """A checkpoint of Keras, its variables and their shapes."""
+    model = tf.keras.Sequential([tf.keras.layers.Dense(64, name="hidden"), tf.keras.layers.Dense(4, name="logits")])
+    model.build((None, 32))
+    prefix = tf.train.Checkpoint(model=model).save(str(tmp_path / "model.ckpt"))
+    return prefix, {weight.name.partition(":")[0]: weight.shape.as_list() for weight in model.weights}
 
-    caplog.set_level("INFO", "absl.tfx_estimator")
-    before, begun = network(3), network(4)
-    prefix = tf.train.Checkpoint(model=before).save(str(tmp_path / "model.ckpt"))
-    anew, logged = begun.layers[0].get_weights()[0], Logged(tmp_path)
-    tell(logged.context, warm_keras(begun, prefix, ()))
-    np.testing.assert_array_equal(begun.layers[0].get_weights()[0], anew)
-    np.testing.assert_array_equal(begun.layers[2].get_weights()[0], before.layers[2].get_weights()[0])
-    logged.write()
-    assert f"training begins with 2 of 3 variables from {prefix}" in caplog.text
-    assert "trainer.warm_start left out words/embeddings, which is [4, 3] here and [3, 3] there" in caplog.text
+
+@pytest.mark.parametrize("kind", ["Keras", "V1"])
+@pytest.mark.parametrize("damage", ["no data", "cut data", "no index"])
+def test_damaged_weights_are_told_with_their_path(stored, tmp_path, kind, damage):
+    prefix, shapes = stored
+    if kind == "V1":
+        prefix = str(tmp_path / "graph.ckpt")
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            for name, shape in shapes.items():
+                tf.compat.v1.get_variable(name, shape)
+            session.run(tf.compat.v1.global_variables_initializer())
+            tf.compat.v1.train.Saver().save(session, prefix)
+    assert len(match(prefix, shapes, ()).keys) == 4
+    data, index = Path(f"{prefix}.data-00000-of-00001"), Path(f"{prefix}.index")
+    if damage == "no data":
+        data.unlink()
+    elif damage == "cut data":
+        data.write_bytes(data.read_bytes()[:100])
+    else:
+        index.write_bytes(b"no table")
+    with pytest.raises(UserCodeError) as caught:
+        match(prefix, shapes, ())
+    assert f"trainer.warm_start: the checkpoint {prefix} is damaged or incomplete: " in str(caught.value)
+    assert caught.value.todo == "copy them again from where they come, or name another checkpoint"
+
+
+@pytest.mark.parametrize("scope", ["", "classifier/"])
+def test_a_pattern_takes_out_the_same_with_the_models_own_name_and_without(stored, scope):
+    prefix, shapes = stored
+    shapes = {f"{scope}{name}": shape for name, shape in shapes.items()}
+
+    def taken(*exclude: str) -> list[str]:
+        return sorted(name.removeprefix(scope) for name in match(prefix, shapes, exclude).keys)
+
+    assert taken("logits/*") == taken(f"{scope}logits/*") == ["hidden/bias", "hidden/kernel"]
+    assert taken("*/bias") == ["hidden/kernel", "logits/kernel"]
+    # Of the checkpoint, and not of this model: it would not be taken either way.
+    assert len(taken("save_counter")) == 4
+    # On Keras it took out each bias, and in an Estimator none.
+    for pattern in ("bias", "logit/*", "[x]", "", "Logits/*"):
+        with pytest.raises(UserCodeError) as caught:
+            taken(pattern)
+        assert f"trainer.warm_start.exclude: no variable of the model fits `{pattern}`" in str(caught.value)
+        assert "hidden/bias, hidden/kernel, logits/bias, logits/kernel" in caught.value.expected
+        if pattern == "logit/*":
+            assert caught.value.todo == "did you mean `logits/*`?"
+    with pytest.raises(UserCodeError) as caught:
+        taken("*")
+    assert "trainer.warm_start.exclude: * leaves nothing of the weights in" in str(caught.value)

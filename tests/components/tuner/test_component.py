@@ -8,13 +8,8 @@ import pytest
 
 from tests.components.trainer.conftest import declaration, settings  # noqa: F401
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
-from tfx_estimator.components.tuner.argument import (
-    TUNE_KEY,
-    TUNE_OPERATION_KEY,
-    of_properties,
-    read_tune,
-    to_properties,
-)
+from tfx_estimator.components.tuner.component import read_tune
+from tfx_estimator.components.tuner.executor import TUNE_KEY, TUNE_OPERATION_KEY, of_properties, to_properties
 from tfx_estimator.pipeline.base.errors import DeclarationError
 
 pytestmark = pytest.mark.unit
@@ -67,11 +62,8 @@ TWICE = Settings(arguments={"onednn": False})
         ({"tune": {"ranges": {"a": object()}}}, "Tuner(tune=…): ranges.a is an object", "a is an object"),
         ({"tune": {"ranges": {"trainer.seed": [1, 2]}}}, "Tuner(tune=…) varies trainer.seed", "no declaration"),
         ({"trainer_fn": "own.trainer_fn"}, "Tuner is given", "none, or several, of module_file, run_fn and trainer_fn"),
-        ({"distribution": {"train": "mirored"}}, "Tuner(distribution=…) has 1 problem", "did you mean `mirrored`?"),
-        ({"distribution": {}, "settings": TWICE}, "Tuner(distribution=…) is given settings", "remove one of the two"),
         ({"threads": {"intra": 2}}, "Tuner(threads=…) has 1 problem", "did you mean `intra_op`?"),
         ({"onednn": True, "settings": TWICE}, "Tuner(onednn=…) is given settings", "them in one place"),
-        ({"warm_start": {"checkpoint": 1}}, "Tuner(warm_start=…) has 1 problem", "warm_start.checkpoint"),
     ],
 )
 def test_what_is_wrong_is_refused_in_python_and_its_own_name(module, values, begin, said):

@@ -11,7 +11,8 @@ import pytest
 from tests.components.trainer.conftest import declaration, digits, settings  # noqa: F401
 from tests.components.trainer.test_module_file import EXPORTER, TRAINER_FN
 from tfx_estimator.components.trainer.settings import BUILT_IN_RUN_FN
-from tfx_estimator.components.tuner.argument import read_tune, to_properties
+from tfx_estimator.components.tuner.component import read_tune
+from tfx_estimator.components.tuner.executor import to_properties
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 

@@ -9,9 +9,8 @@ import pytest
 
 from tests.waiting import wait_until
 from tfx_estimator.components.tuner.executor import lines
-from tfx_estimator.components.tuner.proposals import Proposals
 from tfx_estimator.components.tuner.search import Search
-from tfx_estimator.components.tuner.trials import COMPLETED, FAILED, Result, Trial, best_of
+from tfx_estimator.components.tuner.trials import COMPLETED, FAILED, Proposals, Result, Trial, best_of
 from tfx_estimator.pipeline.base.errors import TrainingError, UserCodeError
 from tfx_estimator.pipeline.config.tune import TuneSection
 

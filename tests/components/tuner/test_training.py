@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from tests.components.conftest import DIED
+from tests.components.conftest import until_it_lives
 
 pytestmark = pytest.mark.unit
 
@@ -48,28 +48,23 @@ def test_the_removal_of_a_trial_of_other_values_dies_at_any_operation(bucket, tm
     from tfx_estimator.components.tuner.training import _remove
     from tfx_estimator.components.tuner.trials import BEGUN, Result
 
-    place, code, operations = tmp_path / "trials" / "0002", DIED, 0
-    while code == DIED:
+    place = tmp_path / "trials" / "0002"
+
+    def begin() -> None:
+        shutil.rmtree(place, ignore_errors=True)
         for name in ("hyperparameters/best_hyperparameters.txt", "training/checkpoint", "training/model.ckpt-9.index"):
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_text("of the old values")
         (place / "training.copied").touch()
         (place / "trial.json").write_text("{}")
         (place / BEGUN).write_text(json.dumps(Result(2, {"rate": 0.1}, "", parent=parent).to_dict()))
-        pid = os.fork()
-        if not pid:
-            try:
-                bucket.left = operations
-                _remove("store://trials/0002")
-                os._exit(0)
-            finally:
-                os._exit(1)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    operations = 0
+    for _ in until_it_lives(bucket, lambda: _remove("store://trials/0002"), begin):
         # The notes outlive what they tell of: the next run removes the rest.
         assert (place / BEGUN).exists() or not any((place / name).exists() for name in ("training", "training.copied"))
-        shutil.rmtree(place, ignore_errors=True)
         operations += 1
-    assert (code, operations) == (0, 7)
+    assert operations == 7
 
 
 def test_values_of_any_kind_are_beside_the_curves(tmp_path):

@@ -234,7 +234,7 @@ def test_what_trains_reads_all_that_was_declared(compiled, local, target, step):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_tuner_reads_what_is_to_be_tried_and_the_trainer_what_was_best(compiled, target):
-    from tfx_estimator.components.tuner.argument import TUNE_KEY, TUNE_OPERATION_KEY, of_properties
+    from tfx_estimator.components.tuner.executor import TUNE_KEY, TUNE_OPERATION_KEY, of_properties
 
     steps = read_steps(compiled[target], target)
     told = steps["Tuner"].properties

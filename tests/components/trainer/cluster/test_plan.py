@@ -1,14 +1,16 @@
-"""The GPUs that each task of a cluster sees."""
+"""Which tasks there are, where they listen, and what each may use of this machine."""
 
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
 from tfx_estimator.components.trainer.cluster import plan
-from tfx_estimator.components.trainer.cluster.gpus import visible_gpus
+from tfx_estimator.components.trainer.cluster.plan import visible_gpus
 from tfx_estimator.components.trainer.cluster.tf_config import read
+from tfx_estimator.pipeline.base import cpus
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import runtime
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
@@ -99,14 +101,12 @@ def test_a_list_is_no_way_to_share_gpus_out(train, evaluate, which):
     ("gpus", "allotted", "expected"),
     [
         (0, None, [None, None, None]),
-        (1, None, [(), (), ()]),
         (4, None, [(0,), (1,), (2,)]),
         (8, None, [(0, 1), (2, 3), (4, 5)]),
         # An allotment decides, whatever the machine has.
         (8, "4,5,6", [(0,), (1,), (2,)]),
         (8, "GPU-8932f937, MIG-1c2e,6", [(0,), (1,), (2,)]),
         (8, "4,5,-1,6", [(), (), ()]),
-        (8, "", [None, None, None]),
         (8, "NoDevFiles", [None, None, None]),
     ],
 )
@@ -176,9 +176,7 @@ def test_in_a_cluster_of_others_each_process_takes_the_declared_gpus_of_its_mach
         ((), None, ""),
         ((2, 3), "4,5,6,7", "6,7"),
         ((1, 0), "GPU-a, MIG-b", "MIG-b,GPU-a"),
-        ((1, 2), "4,5", "5"),
         ((0, 1), "4,-1,5", "4"),
-        ((0,), "", ""),
         ((), "4,5", ""),
     ],
 )
@@ -218,3 +216,49 @@ def test_how_many_tasks_train_is_read_from_the_cluster_that_is_there(train, clus
     # A declaration of its own, that says the same again.
     again = Distribution.parse_obj(json.loads(resolved.json()))
     assert plan.resolve_distribution(again, place) == resolved
+
+
+@pytest.mark.parametrize(
+    ("cores", "quota", "workers", "shares"),
+    [
+        (4, None, 2, [((0, 1), None), ((2, 3), None)]),
+        (4, None, 5, [((), 1)] * 5),
+        # A container may use the time of a few among many.
+        (64, 7.5, 2, [((), 4)] * 2),
+        (64, 7.5, 9, [((), 1)] * 9),
+    ],
+)
+def test_processes_that_train_share_cores_or_a_containers_quota(monkeypatch, cores, quota, workers, shares):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr(cpus, "cpu_quota", lambda: quota)
+    distribution = Distribution.parse_obj({"train": {**MWMS, "workers": workers}, "evaluator": True})
+    tasks = [(each.cpus, each.threads) for each in plan.local_cluster(distribution, 1)]
+    assert tasks == [*shares, ((), 1)]
+
+
+def test_the_addresses_of_a_cluster_are_loopback_and_fresh():
+    distribution = Distribution.parse_obj({"train": {**SERVED, "workers": 3, "ps": 2}})
+    first, second = (plan.local_cluster(distribution, attempt) for attempt in (1, 2))
+    assert [task_spec.name for task_spec in first] == ["chief-0", "worker-0", "worker-1", "ps-0", "ps-1"]
+    addresses = []
+    for specs in (first, second):
+        cluster = json.loads(specs[0].tf_config)["cluster"]
+        addresses.append({address for each in cluster.values() for address in each})
+    assert all(address.startswith("localhost:") for address in addresses[0])
+    assert len(addresses[0] | addresses[1]) == 10
+
+
+@pytest.mark.parametrize(
+    ("train", "evaluator", "task", "word"),
+    [
+        ({"strategy": "one_device"}, False, "worker", "strategy is one_device"),
+        (SERVED, False, "worker", "0 parameter servers"),
+        ({**MWMS, "workers": 3}, False, "worker", "workers is 3, and the cluster trains with 2"),
+        (MWMS, False, "evaluator", "evaluator is false"),
+    ],
+)
+def test_a_cluster_that_is_not_the_declared_one_is_refused(train, evaluator, task, word):
+    config = read(json.dumps({"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": task, "index": 0}}))
+    distribution = Distribution.parse_obj({"train": train, "evaluator": evaluator})
+    with pytest.raises(DeclarationError, match=word):
+        plan.own_place(config, distribution, 1)

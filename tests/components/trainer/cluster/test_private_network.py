@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import socket
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -18,19 +16,16 @@ import pytest
 
 from tests.components.trainer.cluster.private_users import (
     CLIENT,
-    ENTER,
     FILES,
     FILTERED,
-    NEWNET,
     NEWUSER,
     SERVER,
     WAITER,
     supervised,
 )
-from tests.root import ROOT
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.cluster import private_network
-from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork, enter
+from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
 
 pytestmark = pytest.mark.cluster
 
@@ -177,77 +172,3 @@ def test_the_reason_is_told_where_the_interpreter_does_not_answer(tmp_path, monk
     with pytest.raises(NoPrivateNetworkError, match=reason), PrivateNetwork():
         pass
     assert set(os.listdir("/proc/self/fd")) == before
-
-
-def test_a_process_with_threads_may_not_enter():
-    # Half of it would stay outside.
-    stop = threading.Event()
-    thread = threading.Thread(target=stop.wait)
-    thread.start()
-    try:
-        with open("/proc/self/ns/net", "rb") as own, pytest.raises(RuntimeError, match="before the process starts"):
-            enter((own.fileno(),))
-        enter(())
-    finally:
-        stop.set()
-        thread.join()
-
-
-TENSORFLOW = (
-    f"import json, os, sys; sys.path[0] = {str(ROOT)!r}"
-    + """
-# As the trainer's tasks do.
-from tfx_estimator.components.trainer.task import start
-from tfx_estimator.components.trainer.cluster.private_network import enter
-enter(json.loads(sys.argv[2]))
-import tensorflow as tf
-address = f"localhost:{sys.argv[3]}"
-server = tf.distribute.Server({"worker": [address]}, job_name="worker", task_index=0)
-print("listening", flush=True)
-sys.stdin.read()
-os._exit(0)
-"""
-)
-# HTTP/2's connection preface and an empty SETTINGS frame. A gRPC server answers with its own: a frame of type 4.
-GRPC = (
-    ENTER
-    + """
-with socket.create_connection(("localhost", int(sys.argv[3])), 10) as server:
-    server.sendall(b"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
-    print(server.recv(9)[3])
-"""
-)
-
-
-@pytest.fixture
-def network() -> Iterator[PrivateNetwork]:
-    """A private network of this very process, threads and all."""
-    flags = NEWNET if os.geteuid() == 0 else NEWNET | NEWUSER
-    probe = f"import ctypes, sys; sys.exit(ctypes.CDLL(None).unshare({flags}) != 0)"
-    if subprocess.run([sys.executable, "-c", probe], check=False).returncode:
-        pytest.skip("this machine gives this user no network namespace")
-    with PrivateNetwork() as made:
-        yield made
-
-
-def test_a_tensorflow_server_is_reached_from_inside_only(network):
-    with socket.create_server(("", 0)) as any_port:
-        port = any_port.getsockname()[1]
-
-    start = functools.partial(_start, network.fds, port)
-    with start(TENSORFLOW) as server:
-        try:
-            assert server.stdout.readline() == "listening\n"
-            assert _reached(port) == {}
-            with start(GRPC) as client:
-                assert client.stdout.read() == "4\n"
-            with _listening_outside(port):
-                assert _reached(port) == dict.fromkeys(_addresses(), "outside")
-        finally:
-            server.kill()
-
-
-def _start(fds: Sequence[int], port: int, program: str) -> subprocess.Popen:
-    # With site-packages, as the trainer's tasks: no thread may come from there.
-    command = [sys.executable, "-c", program, private_network.__file__, json.dumps(fds), str(port)]
-    return subprocess.Popen(command, pass_fds=fds, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -7,8 +7,7 @@ import pytest
 from tests.components.trainer.noting import Noting
 from tfx_estimator.components.trainer.estimator.hooks import ObserverHook, ObserverListener, StopRequest, UnmovedStep
 from tfx_estimator.components.trainer.observers import Observer, Reporter
-from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
-from tfx_estimator.components.trainer.protocol.stop import ask_to_stop
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter, ask_to_stop
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 

@@ -29,7 +29,7 @@ def main(index: str, addresses: str, folder: str, rounds: str) -> None:
     import tensorflow as tf
 
     from tfx_estimator.components.trainer.keras.watch import Watch
-    from tfx_estimator.components.trainer.protocol.stop import ask_to_stop
+    from tfx_estimator.components.trainer.protocol.events import ask_to_stop
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()

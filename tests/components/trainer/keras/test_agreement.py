@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.root import ROOT
-from tfx_estimator.components.trainer.cluster.ports import free_ports
+from tfx_estimator.components.trainer.cluster.plan import free_ports
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 

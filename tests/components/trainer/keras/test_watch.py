@@ -10,8 +10,13 @@ from tests.components.trainer.noting import Noting
 from tfx_estimator.components.trainer.keras import watch as module
 from tfx_estimator.components.trainer.keras.watch import Watch
 from tfx_estimator.components.trainer.observers import Reporter
-from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
-from tfx_estimator.components.trainer.protocol.stop import PeerLostError, ask_to_stop
+from tfx_estimator.components.trainer.protocol.events import (
+    Event,
+    PeerLostError,
+    ProgressReader,
+    ProgressWriter,
+    ask_to_stop,
+)
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 

@@ -80,7 +80,7 @@ Task.log = "the log"  # type: ignore[attr-defined]
 
 
 def start(
-    *kinds: str, stall_timeout: float = STALL, serving: frozenset[str] = frozenset({"ps"})
+    *kinds: str, stall_timeout: float = STALL, serving: frozenset[str] = frozenset({"ps"}), say: str = ""
 ) -> tuple[Group, dict[str, Task]]:
     tasks: dict[str, Task] = {}
 
@@ -89,6 +89,8 @@ def start(
 
     made = Group(run, 10.0, stall_timeout, lambda task_spec, event: None, serving)  # type: ignore[arg-type]
     made.start([TaskSpec(kind, kinds[:index].count(kind), 1) for index, kind in enumerate(kinds)])
+    for task in tasks.values() if say else ():
+        task.say(say)
     return made, tasks
 
 
@@ -99,17 +101,9 @@ def failed(group: Group) -> Failure:
 
 
 def test_a_parameter_server_alone_serves_until_it_is_ended():
-    group, tasks = start("ps")
-    tasks["ps-0"].say("serving")
+    group, _ = start("ps", say="serving")
     assert group.look() is None
     assert not group.done()
-
-
-def test_a_cluster_is_done_without_its_parameter_servers():
-    group, tasks = start("chief", "worker", "ps")
-    tasks["chief-0"].code = tasks["worker-0"].code = 0
-    assert group.look() is None
-    assert group.done()
 
 
 def test_a_cluster_whose_workers_serve_as_well_is_done_with_its_chief():
@@ -218,9 +212,7 @@ def test_one_that_exports_is_waited_for(clock):
 
 
 def test_steps_done_again_after_a_step_back_are_progress(clock):
-    group, tasks = start("chief", "worker", "ps")
-    for task in tasks.values():
-        task.say("step")
+    group, tasks = start("chief", "worker", "ps", say="step")
     for step in (100, 10, 11, 12, 13):
         tasks["chief-0"].done = tasks["worker-0"].done = step
         for _ in range(2):
@@ -257,30 +249,9 @@ def test_what_becomes_of_the_others_after_a_finished_training_is_no_failure(kind
     assert group.done()
 
 
-def test_an_evaluator_that_is_killed_after_the_chief_leaves_its_work_to_an_exporter():
-    group, tasks = start("chief", "worker", "evaluator")
-    for task in tasks.values():
-        task.code = 0
-    tasks["evaluator-0"].code = -9
-    assert group.look() is None
-    assert group.done()
-
-
-def test_an_evaluators_own_error_stays_one():
-    group, tasks = start("chief", "worker", "evaluator")
-    for task in tasks.values():
-        task.code = 0
-    tasks["evaluator-0"].code = 1
-    failure = failed(group)
-    assert (failure.task, failure.retryable) == ("evaluator-0", False)
-    assert not group.done()
-
-
 @pytest.mark.parametrize("name", ["chief-0", "worker-0"])
 def test_one_that_leaves_as_if_its_work_were_done_is_the_users_fault(name):
-    group, tasks = start("chief", "worker")
-    for task in tasks.values():
-        task.say("step")
+    group, tasks = start("chief", "worker", say="step")
     tasks[name].code, tasks[name].gone = 0, True
     assert not group.done()
     failure = failed(group)
@@ -288,21 +259,6 @@ def test_one_that_leaves_as_if_its_work_were_done_is_the_users_fault(name):
     assert isinstance(failure.error, UserCodeError)
     assert "line 5, in model_fn" in failure.error.what
     assert not group.done()
-
-
-def test_an_evaluator_that_leaves_long_after_the_chief_is_the_users_fault_too(clock):
-    group, tasks = start("chief", "worker", "evaluator")
-    for name, task in tasks.items():
-        task.say("evaluating" if name == "evaluator-0" else "step")
-    tasks["chief-0"].code = tasks["worker-0"].code = 0
-    assert group.look() is None
-    clock.now += 50
-    assert group.look() is None
-    assert not group.done()
-    tasks["evaluator-0"].code, tasks["evaluator-0"].gone = 0, True
-    assert not group.done()
-    failure = failed(group)
-    assert (failure.task, failure.retryable) == ("evaluator-0", False)
 
 
 def test_what_leaves_after_the_chief_or_out_of_a_run_fn_is_no_failure():
@@ -314,8 +270,7 @@ def test_what_leaves_after_the_chief_or_out_of_a_run_fn_is_no_failure():
     assert group.look() is None
     assert group.done()
     # It may have saved its model; whether it has is looked at in the end.
-    group, tasks = start("chief")
-    tasks["chief-0"].say("running")
+    group, tasks = start("chief", say="running")
     tasks["chief-0"].code, tasks["chief-0"].gone = 0, True
     assert group.look() is None
     assert group.done()
@@ -332,9 +287,7 @@ def test_a_worker_that_stands_still_after_the_chief_is_not_late(clock):
 
 
 def test_code_that_reports_nothing_stalls_only_where_it_computes_nothing_either(clock):
-    group, tasks = start("chief", "worker")
-    for task in tasks.values():
-        task.say("running")
+    group, tasks = start("chief", "worker", say="running")
     # The worker waits for the chief, which holds its interpreter.
     for _ in range(10):
         clock.now += STALL / 4
@@ -373,9 +326,7 @@ def test_code_that_computes_without_a_word_stalls_after_six_times_as_long(clock)
 
 
 def test_a_stopped_task_is_to_blame_although_it_has_computed_just_before(clock, monkeypatch):
-    group, tasks = start("chief", "worker")
-    for task in tasks.values():
-        task.say("running")
+    group, tasks = start("chief", "worker", say="running")
     tasks["worker-0"].cpu = 1e12
     group.look()
     tasks["worker-0"].quiet = 6.0
@@ -387,17 +338,6 @@ def test_a_stopped_task_is_to_blame_although_it_has_computed_just_before(clock, 
     assert group.look() is None
     clock.now += 1
     assert failed(group).task == "worker-0"
-
-
-def test_what_computes_and_reports_of_its_own_stalls_without_progress(clock):
-    group, tasks = start("chief")
-    tasks["chief-0"].say("step")
-    group.look()
-    clock.now += STALL
-    tasks["chief-0"].cpu = 100.0
-    assert group.look() is None
-    clock.now += 1
-    assert failed(group).cause.startswith("made no progress")
 
 
 def test_a_task_that_does_not_start_is_said_not_to_have(clock):
@@ -417,3 +357,14 @@ def test_an_evaluator_that_waits_is_not_at_work(clock):
         clock.now += 1
         group.look()
         assert group.worked == (clock.now if works else 0.0)
+
+
+def test_an_evaluator_that_is_killed_after_the_chief_leaves_its_work_to_an_exporter_and_its_own_error_stays_one():
+    for code, is_failure in ((-9, False), (1, True)):
+        group, tasks = start("chief", "worker", "evaluator")
+        tasks["chief-0"].code = tasks["worker-0"].code = 0
+        tasks["evaluator-0"].code = code
+        failure = group.look()
+        assert (failure is not None) is is_failure
+        assert failure is None or (failure.task, failure.retryable) == ("evaluator-0", False)
+        assert group.done() is not is_failure

@@ -57,7 +57,7 @@ def test_only_an_estimator_is_tried_under_replicas():
 def test_the_supervisor_imports_no_tensorflow():
     code = (
         "import sys\n"
-        "from tfx_estimator.components.trainer.supervisor import group, process, failure, report, outcome, signals\n"
+        "from tfx_estimator.components.trainer.supervisor import group, process, failure, report, outcome\n"
         "print('tensorflow' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

@@ -67,15 +67,10 @@ SAID = (
 @pytest.mark.parametrize(
     ("exported", "declared", "lines"),
     [
-        (None, 0, ["4 0"]),
         ("1", 0, [SAID.format("1"), "4 0"]),
-        # None, for TensorFlow.
-        ("many", 0, [SAID.format("many"), "4 0"]),
-        ("4", 0, ["4 0"]),
         ("16", 0, ["16 0"]),
         # For fewer workers than a cluster of somebody else's has.
         ("3", 3, [SAID.format("3"), "4 4"]),
-        ("8", 8, ["8 8"]),
     ],
 )
 def test_parameter_servers_have_the_threads_that_they_need(codes, exported, declared, lines):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
+from tfx.proto import trainer_pb2
+from tfx.types import artifact_utils, channel_utils, standard_artifacts
+
+from tfx_estimator.components.trainer import Trainer
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.task.user_code import call_network, function_of, make_fn_args
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(180)]
 
@@ -87,8 +94,6 @@ def test_the_users_modules_hide_no_installed_one_and_relative_imports_are_refuse
 
 
 def test_a_module_that_fails_when_it_is_imported_says_so_itself(tmp_path: Path):
-    from tfx_estimator.components.trainer.task.user_code import function_of
-
     (tmp_path / "mine.py").write_text("import os\nos.nothing\ndef run_fn(fn_args): pass\n")
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         function_of({"module_file": str(tmp_path / "mine.py")}, "run_fn")
@@ -110,8 +115,6 @@ def test_a_module_that_fails_when_it_is_imported_says_so_itself(tmp_path: Path):
     ],
 )
 def test_a_network_function_is_given_the_number_of_classes_if_it_takes_it(function, params, given):
-    from tfx_estimator.components.trainer.task.user_code import call_network
-
     assert call_network(function, 10, params) == given
 
 
@@ -145,3 +148,34 @@ def test_flags_of_absl_are_what_their_definitions_say(codes, tmp_path: Path, req
     else:
         assert "flag --data_dir=None: Flag --data_dir must have a value other than None" in codes.said
         assert "trainer.params" in codes.said
+
+
+@pytest.mark.parametrize("own", [{}, {"layers": [3, 2]}])
+def test_custom_config_is_the_users_alone(tmp_path, own):
+    given = {"examples": standard_artifacts.Examples(), "schema": standard_artifacts.Schema()}
+    made = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
+    for name, artifact in {**given, **made}.items():
+        artifact.uri = str(tmp_path / name)
+    given["examples"].split_names = json.dumps(["train", "eval"])
+    (tmp_path / "schema").mkdir()
+    (tmp_path / "schema" / "schema.pbtxt").write_text("")
+    properties = Trainer(
+        examples=channel_utils.as_channel([given["examples"]]),
+        run_fn="mine.run_fn",
+        train_args=trainer_pb2.TrainArgs(num_steps=7),
+        eval_args=trainer_pb2.EvalArgs(),
+        custom_config=own,
+        distribution={"max_restarts": 1},
+    ).exec_properties
+    inputs, outputs = (
+        artifact_utils.jsonify_artifact_dict({name: [artifact] for name, artifact in each.items()})
+        for each in (given, made)
+    )
+    fn_args = make_fn_args(Job(inputs, outputs, properties, str(tmp_path / "training")))
+    # The user's alone: a function may count on it.
+    assert (fn_args.custom_config or {}) == own
+    assert fn_args.train_steps == 7
+    # What outlives one execution.
+    assert fn_args.model_run_dir == str(tmp_path / "training")
+    assert fn_args.serving_model_dir == str(tmp_path / "training" / "Format-Serving")
+    assert fn_args.eval_model_dir == str(tmp_path / "training" / "Format-TFMA")

@@ -18,7 +18,7 @@ import yaml
 
 from tests.root import ROOT
 from tests.waiting import wait_until
-from tfx_estimator.components.trainer.cluster.ports import free_ports
+from tfx_estimator.components.trainer.cluster.plan import free_ports
 
 # Tools and data for tests that are no part of the project: see docs/developing.md.
 SHARED = ROOT.parent / "shared"

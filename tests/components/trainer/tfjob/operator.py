@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from tests.components.trainer.tfjob.api_server import NAMESPACE, ApiServer, RefusedError
-from tfx_estimator.components.trainer.cluster.ports import free_ports
+from tfx_estimator.components.trainer.cluster.plan import free_ports
 
 _JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

@@ -61,29 +61,6 @@ def pair(num_classes):
     return _compile(Pair(num_classes))
 
 
-def adamw(num_classes):
-    """With an optimizer that tf.keras.optimizers.legacy has not."""
-    model = tf.keras.Sequential([layers.Flatten(), layers.Dense(num_classes)])
-    model.compile(tf.keras.optimizers.AdamW(0.001), "sparse_categorical_crossentropy")
-    return model
-
-
-class Own(tf.keras.Model):
-    """A model of a class of its own."""
-
-    def __init__(self, units):
-        super().__init__()
-        self.flatten, self.dense = layers.Flatten(), layers.Dense(units)
-
-    def call(self, images):
-        return self.dense(self.flatten(images))
-
-
-def subclassed(num_classes):
-    """Compiled."""
-    return _compile(Own(num_classes))
-
-
 class OwnStep(tf.keras.Model):
     """Doubles its gradients."""
 
@@ -100,7 +77,3 @@ def own_step(num_classes):
     """Comes to the weights of `functional`, at half of its learning rate."""
     model = functional(num_classes)
     return _compile(OwnStep(model.inputs, model.outputs[0]), learning_rate=0.025)
-
-
-def nothing(num_classes):
-    """Forgets to return."""

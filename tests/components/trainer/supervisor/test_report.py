@@ -1,0 +1,187 @@
+"""What the supervisor sums up of the events of a training, and what a step costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, PS, WORKER, TaskSpec
+from tfx_estimator.components.trainer.supervisor.outcome import Outcome, Restart
+from tfx_estimator.components.trainer.supervisor.process import cpu_seconds
+from tfx_estimator.components.trainer.supervisor.report import Cost, Report
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize("batch_size", [8, None])
+@pytest.mark.parametrize(("last", "extra"), [(49, 0), (50, 0), (52, 2)])
+def test_steps_beyond_the_declared_ones_are_counted(batch_size, last, extra):
+    report = Report(batch_size, total_steps=50)
+    for step in (0, last):
+        report.hear(TaskSpec("chief", 0, 1), {"event": Event.STEP, "step": step, "time": float(step)})
+    properties = report.outcome().properties()
+    assert (properties["last_step"], properties["extra_steps"]) == (last, extra)
+    assert properties.get("examples_per_second") == (batch_size and pytest.approx(batch_size))
+
+
+def test_steps_that_were_done_twice_are_counted_and_end_with_the_checkpoint_that_they_were_not_in():
+    report = Report(batch_size=8, total_steps=50)
+    for moment, (step, extra) in enumerate([(0, 0), (20, 2), (10, 1), (50, 1)]):
+        told = {"event": Event.STEP, "step": step, "extra_steps": extra, "time": float(moment)}
+        report.hear(TaskSpec("chief", 0, 1), told)
+    assert report.outcome().properties()["extra_steps"] == 1
+
+
+def test_what_is_not_known_of_a_training_is_not_told():
+    chief = TaskSpec("chief", 0, 1)
+    # A run_fn reports no step.
+    run_fn = Report(batch_size=None, total_steps=50)
+    run_fn.hear(chief, {"event": Event.RUNNING})
+    assert set(run_fn.outcome().properties()) == {"train_seconds", "restarts", "lost_steps"}
+    # Nobody said how many steps to train.
+    endless = Report(batch_size=8, total_steps=None)
+    for step in (0, 10):
+        endless.hear(chief, {"event": Event.STEP, "step": step, "time": float(step)})
+    assert "extra_steps" not in endless.outcome().properties()
+    # The pace is that of all of an attempt: 999 steps in 499.5 s, and 1,000 in 100 s.
+    long, moment = Report(batch_size=8, total_steps=10_000), 0.0
+    for step in range(1, 2001):
+        long.hear(chief, {"event": Event.STEP, "step": step, "time": moment})
+        moment += 0.5 if step < 1000 else 0.1
+    assert long.steps_per_second() == pytest.approx(10)
+    assert long.outcome().properties()["examples_per_second"] == pytest.approx(8 * 1999 / 599.5)
+    # One report is none.
+    short = Report(batch_size=8, total_steps=1)
+    short.hear(chief, {"event": Event.STEP, "step": 1, "time": 1.0})
+    properties = short.outcome().properties()
+    assert properties["last_step"] == 1
+    assert "examples_per_second" not in properties
+
+
+def test_what_a_failure_cost_is_known_also_when_the_restart_failed_too():
+    report, chief = Report(batch_size=8, total_steps=100), TaskSpec("chief", 0, 1)
+    report.hear(chief, {"event": Event.STEP, "step": 78, "time": 1.0})
+    report.restarted(Restart("worker-0 was killed", "all tasks were started again", 80))
+    report.restarted(Restart("chief-0 was killed", "all tasks were started again", -1))
+    report.hear(chief, {"event": Event.STEP, "step": 50, "time": 2.0})
+    report.hear(chief, {"event": Event.STEP, "step": 100, "time": 3.0})
+    # One at the very end costs no step.
+    report.restarted(Restart("evaluator-0 was killed", "evaluator-0 was started again", 100))
+    outcome = report.outcome()
+    assert [each.lost_steps for each in outcome.restarts] == [None, 30, 0]
+    assert outcome.restarts[1].seconds is not None
+    assert outcome.properties()["lost_steps"] == 30
+
+
+def test_a_restart_that_follows_from_another_counts_with_it():
+    restarts = (
+        Restart("ps-0 was killed", "ps-0 was started again", 30),
+        Restart("chief-0 failed", "chief-0 was started again", 32, follows=True, lost_steps=7, seconds=9.0),
+    )
+    outcome = Outcome(0, 50, 60.0, 100.0, {}, restarts)
+    assert outcome.properties()["restarts"] == 1
+    assert outcome.properties()["lost_steps"] == 7
+    assert [each["cause"] for each in json.loads(outcome.history())] == ["ps-0 was killed", "chief-0 failed"]
+
+
+BATCH = 10
+
+
+def task(kind: str = CHIEF, index: int = 0) -> TaskSpec:
+    return TaskSpec(kind, index, 1, supervisor_pid=os.getpid())
+
+
+def step(number: int, time: float, cpu: float, peak_rss: float = 100) -> dict[str, Any]:
+    return {"event": Event.STEP, "step": number, "time": time, "cpu": cpu, "peak_rss": peak_rss}
+
+
+def hear(cost: Cost, spec: TaskSpec, *events: dict[str, Any]) -> Cost:
+    for event in events:
+        cost.hear(spec, event)
+    return cost
+
+
+def test_the_first_step_and_evaluations_do_not_count():
+    events = [
+        {"event": Event.STARTED},
+        step(0, 0, 0),
+        step(1, 50, 50),  # builds
+        step(11, 52, 53),
+        step(21, 54, 56),
+        {"event": Event.EVALUATING},
+        {"event": Event.EVALUATED},
+        step(21, 90, 90),  # a new session
+        step(22, 95, 95),
+        step(32, 97, 98, peak_rss=300),
+    ]
+    found = hear(Cost(), task(), *events).properties(BATCH)
+    assert found == {
+        "steady_seconds": 6.0,
+        "steady_examples_per_second": 30 * BATCH / 6,
+        "cpu_micros_per_example": pytest.approx(1e6 * 9 / (30 * BATCH)),
+        "peak_rss": 300,
+    }
+
+
+def test_workers_add_up_and_a_restart_begins_anew():
+    cost = Cost()
+    for spec in (task(), task(WORKER)):
+        hear(cost, spec, step(0, 0, 0), step(1, 1, 1), step(5, 2, 3), {"event": Event.STARTED})
+        # Another process: its clock is at 0 again.
+        hear(cost, spec, step(5, 9, 0), step(6, 10, 1), step(10, 11, 3))
+    hear(cost, task(EVALUATOR), step(0, 0, 0), step(1, 1, 100), step(9, 2, 900))
+    found = cost.properties(BATCH)
+    assert found["cpu_micros_per_example"] == pytest.approx(2 * 1e6 * 4 / (8 * BATCH))
+    assert found["steady_examples_per_second"] == pytest.approx(8 * BATCH / 2)
+    assert found["peak_rss"] == 200
+
+
+def test_what_is_not_known_is_not_told():
+    assert Cost().properties(BATCH) == {}
+    short = hear(Cost(), task(), step(0, 0, 0), step(1, 1, 1))
+    assert short.properties(BATCH) == {}
+    steps = [step(0, 0, 0), step(1, 1, 1), step(5, 2, 3)]
+    assert hear(Cost(), task(), *steps).properties(None) == {"peak_rss": 100}
+    with_server = hear(Cost(), task(PS), {"event": Event.SERVING})
+    assert set(hear(with_server, task(), *steps).properties(BATCH)) == {"steady_seconds", "steady_examples_per_second"}
+
+
+def test_a_task_tells_what_it_has_used(tmp_path):
+    path = str(tmp_path / "progress.jsonl")
+    ProgressWriter(path).write(Event.STEP, step=3)
+    ProgressWriter(path).write(Event.TRAINED)
+    first, last = ProgressReader(path).read()
+    assert first["cpu"] > 0
+    assert 1 << 20 < first["peak_rss"] < 1 << 40
+    assert "cpu" not in last
+
+
+# A child that computes, then one that has ended; the name of the process may hold anything.
+COMPUTES = """
+import subprocess, sys
+with open("/proc/self/comm", "w") as file:
+    file.write("a) b (c d")
+spin = "import time\\nwhile time.process_time() < 0.6: pass\\n"
+child = subprocess.Popen([sys.executable, "-c", spin + "time.sleep(60)"], start_new_session=True)
+subprocess.run([sys.executable, "-c", spin])
+sys.stdin.read()
+child.kill()
+"""
+
+
+def test_what_a_process_and_all_below_it_have_used_is_counted():
+    before = cpu_seconds(os.getpid())
+    with subprocess.Popen([sys.executable, "-c", COMPUTES], stdin=subprocess.PIPE) as process:
+        while (found := cpu_seconds(process.pid)) < 1.0:
+            assert process.poll() is None
+            time.sleep(0.05)
+        assert found < 5
+        assert cpu_seconds(os.getpid()) - before >= 1.0
+    assert cpu_seconds(process.pid) == 0
