@@ -11,8 +11,7 @@ from typing import Any, Optional
 from absl import logging
 from tfx.proto import trainer_pb2
 
-from tfx_estimator.components.in_python import TRAINER, Argument, parse, plain, read_section
-from tfx_estimator.components.messages import read_message
+from tfx_estimator.components.in_python import TRAINER, Argument, parse, plain, read_message, read_section
 from tfx_estimator.components.trainer.contract import Contract
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings
 from tfx_estimator.components.trainer.source import deciding_code

@@ -16,6 +16,7 @@ from tfx.proto import trainer_pb2
 from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, standard_component_specs
 
+from tfx_estimator.components.execution import UnkeyedDriver
 from tfx_estimator.components.files import read_json, write_whole
 from tfx_estimator.components.trainer import published, training_folder
 from tfx_estimator.components.trainer.arguments import check_lengths, check_settings, read_arguments, refuse_entries
@@ -23,7 +24,6 @@ from tfx_estimator.components.trainer.contract import find_contract
 from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.components.trainer.training_root import with_training_root
-from tfx_estimator.components.unkeyed import UnkeyedDriver
 from tfx_estimator.pipeline.base.log import STAYS, get_logger
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.distribution import Distribution

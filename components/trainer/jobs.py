@@ -16,6 +16,7 @@ from tfx import types
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 
+from tfx_estimator.components.execution import unkeyed_property
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.arguments import check_function
 from tfx_estimator.components.trainer.best.keeper import is_declared
@@ -29,7 +30,6 @@ from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, SET
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
 from tfx_estimator.components.trainer.task import paths
-from tfx_estimator.components.unkeyed import unkeyed_property
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.errors import DeclarationError, TfxEstimatorError
 from tfx_estimator.pipeline.base.log import get_logger

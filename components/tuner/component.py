@@ -12,13 +12,13 @@ from tfx.proto import trainer_pb2
 from tfx.types import standard_artifacts, standard_component_specs
 from tfx.utils import json_utils
 
+from tfx_estimator.components.execution import UnkeyedDriver
 from tfx_estimator.components.in_python import TUNER
 from tfx_estimator.components.trainer.arguments import check_lengths, check_settings, read_arguments, refuse_entries
 from tfx_estimator.components.trainer.contract import find_contract
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
 from tfx_estimator.components.tuner.argument import TUNE_OPERATION_KEY, read_tune, refuse_declared, to_properties
 from tfx_estimator.components.tuner.executor import Executor
-from tfx_estimator.components.unkeyed import UnkeyedDriver
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.tune import TuneSection

@@ -13,9 +13,8 @@ from tensorflow.python.trackable.resource import CapturableResource
 from tfx_estimator.components.trainer.declared_input import DeclaredInput
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.keras.saver import restore_weights
-from tfx_estimator.data.features import IMAGE
-from tfx_estimator.data.preprocessing import decode_images
-from tfx_estimator.data.serving import EXAMPLES, IMAGES, encode_images
+from tfx_estimator.data.features import EXAMPLES, IMAGE, IMAGES
+from tfx_estimator.data.preprocessing import decode_images, encode_images
 
 # Of a compiled model, with variables that no answer depends on.
 _OPTIMIZERS = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
