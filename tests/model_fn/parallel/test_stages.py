@@ -145,13 +145,3 @@ def test_the_losses_that_layers_list_are_those_of_the_whole_network():
         found.append([*map(float, values.values()), *(each.numpy() for each in model.trainable_variables)])
     for whole, divided in zip(*found):
         np.testing.assert_allclose(divided, whole, atol=1e-6)
-
-
-def test_a_layer_may_take_what_the_one_before_puts_out_twice():
-    inputs = tf.keras.Input((4,))
-    inner = tf.keras.layers.Dense(4)(inputs)
-    network = tf.keras.Model(inputs, tf.keras.layers.Dense(2)(tf.keras.layers.Multiply()([inner, inner])))
-    data = given = tf.reshape(tf.range(12.0), [3, 4])
-    for link in chain_of(network):
-        given = link(given, True)
-    assert float(tf.reduce_max(tf.abs(given - network(data)))) == 0.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 from tests.components.trainer.user import weights_given
 from tests.model_fn.batch import PARAMS, input_fn
@@ -40,57 +39,12 @@ def test_a_part_that_is_loaded_is_what_an_estimator_trains(tmp_path, way):
         np.testing.assert_array_equal(found[name], given, err_msg=name)
 
 
-def test_two_weights_of_a_layer_may_have_one_name(tmp_path):
-    class Twice(tf.keras.layers.Layer):
-        def build(self, shape):
-            self.parts = [self.add_weight("w", [shape[-1], 4]) for _ in range(2)]
-
-        def call(self, inputs):
-            return inputs @ self.parts[0] - inputs @ self.parts[1]
-
-    rng = np.random.default_rng(1)
-    given = [rng.normal(size=shape).astype(np.float32) for shape in [(784, 4), (784, 4), (4, 3), (3,)]]
-
-    def network(num_classes):
-        layers = tf.keras.layers
-        twice = Twice(name="twice", trainable=False)
-        network = tf.keras.Sequential(
-            [tf.keras.Input([28, 28, 1], name="image"), layers.Flatten(), twice, layers.Dense(num_classes)]
-        )
-        network.layers[1].set_weights(given[:2])
-        return network
-
-    first, found = trained(network, tmp_path)
-    assert first.given.places == (0, 1)
-    for name, value in zip(["twice/w", "twice/w_1"], given):
-        np.testing.assert_array_equal(found[name], value)
-
-
 def test_a_network_that_is_given_nothing_begins_by_its_seed_alone(tmp_path):
     def plain(num_classes):
         return weights_given.network(num_classes, way="none", frozen=False)
 
     first, _ = trained(plain, tmp_path)
     assert first.given is None
-
-
-def test_outside_of_the_graph_no_gpu_is_used_where_a_cpu_will_do(tmp_path):
-    seen = []
-
-    class Seeing(tf.keras.layers.Layer):
-        def call(self, inputs):
-            if tf.executing_eagerly():
-                seen.append(context.context().device_name)
-            return inputs
-
-    def network(num_classes):
-        seen.append(context.context().device_name)
-        made = weights_given.network(num_classes, way="set")
-        return tf.keras.Sequential([made, Seeing()])
-
-    assert find(network).given
-    assert len(seen) == 2
-    assert all(each.endswith("/device:CPU:0") for each in seen)
 
 
 def test_a_function_that_loads_in_a_graph_alone_is_refused(tmp_path):
