@@ -53,10 +53,6 @@ def read_json(path: str, waits: tuple[float, ...] = ()) -> Any:
 
     Returns:
         What it holds; None if there is none.
-
-    Raises:
-        ValueError: It is no JSON.
-        Exception: The store's own; it is away.
     """
     for seconds in (*(RETRY_SECONDS if is_address(path) else waits), None):
         try:
@@ -72,12 +68,7 @@ def read_json(path: str, waits: tuple[float, ...] = ()) -> Any:
 
 
 def poll_seconds(path: str, here: float) -> float:
-    """Returns how long to wait between two looks at what another process writes.
-
-    Args:
-        path: Where it does.
-        here: Of a file system of this machine.
-    """
+    """Returns how long to wait between two looks at what another process writes."""
     return STORE_POLL_SECONDS if is_address(path) else here
 
 

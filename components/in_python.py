@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import numbers
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Optional, TypeVar
 
+from google.protobuf import json_format
+from google.protobuf.message import Message
 from pydantic.v1 import ValidationError
 
 from tfx_estimator.pipeline.base.errors import DeclarationError, TfxEstimatorError
@@ -45,6 +48,7 @@ _AS_A_CALL = (
 )
 
 Typed = TypeVar("Typed", bound=Section)
+Kind = TypeVar("Kind", bound=Message)
 TRAINER, TUNER = "Trainer", "Tuner"
 
 
@@ -73,11 +77,7 @@ class Argument:
         return f"{self.component}({f'{self.inside}({given})' if self.inside else given})"
 
     def not_plain(self, value: Any, path: str = "") -> DeclarationError:
-        """Returns the error of a value that no YAML file could hold.
-
-        Args:
-            path: Where in the argument, dotted.
-        """
+        """Returns the error of a value that no YAML file could hold."""
         what = f"{self.call}{f': {path}' if path else ''} is {name_kind(value)}"
         return DeclarationError(what, expected=self.form, todo=self.todo)
 
@@ -90,11 +90,7 @@ class Argument:
         )
 
     def refusal(self, problems: Sequence[Problem]) -> DeclarationError:
-        """Returns the error that lists the problems.
-
-        Args:
-            problems: Written for a declaration.
-        """
+        """Returns the error that lists the problems."""
         count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
         text = "\n\n".join(f"  {_in_python(problem)}".replace("\n", "\n  ") for problem in problems)
         return DeclarationError(f"{self.call} has {count}\n\n{text}")
@@ -105,11 +101,6 @@ def plain(value: Any, argument: Argument, path: str = "") -> Any:
 
     Args:
         value: Of the caller; sections of this project and NumPy's numbers too.
-        argument: That it is, or a part of.
-        path: Where in the argument it stands, dotted.
-
-    Raises:
-        DeclarationError: There is something in it that YAML cannot say.
     """
     if isinstance(value, Section):
         return value.dict()
@@ -131,14 +122,7 @@ def read_section(
     argument: Argument,
     longer: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> Typed:
-    """Types a section that was given as an argument.
-
-    Args:
-        given: As in YAML, or typed.
-
-    Raises:
-        DeclarationError: Something is wrong; the message lists everything that is.
-    """
+    """Types a section that was given as an argument."""
     if isinstance(given, kind):
         return given
     if not isinstance(given, Mapping):
@@ -147,14 +131,7 @@ def read_section(
 
 
 def parse(values: dict[str, Any], kind: type[Typed], path: Sequence[str], argument: Argument) -> Typed:
-    """Types the values of a section.
-
-    Args:
-        values: As of `plain`.
-
-    Raises:
-        DeclarationError: Something is wrong; the message lists everything that is.
-    """
+    """Types the values of a section."""
     try:
         return kind.parse_obj(values)
     except ValidationError as error:
@@ -165,6 +142,48 @@ def parse(values: dict[str, Any], kind: type[Typed], path: Sequence[str], argume
         raise argument.refusal([explain(item, whole, lambda path: "") for item in items]) from None
 
 
+def read_message(given: Any, kind: type[Kind], argument: Argument) -> Optional[Kind]:
+    """Reads a parameter of TFX's that is a protocol buffer: a message, a dict of its fields, or JSON.
+
+    TFX takes a dict with a field that it does not know, and leaves that out; of other text it tells a line of JSON.
+
+    Returns:
+        The message; None where nothing is given, or a value is known at run time only.
+    """
+    if given is None or _is_late(given):
+        return None
+    if isinstance(given, kind):
+        return given
+    values = _of_json(given) if isinstance(given, str) else given
+    if not isinstance(values, Mapping):
+        raise argument.not_plain(given)
+    try:
+        return json_format.ParseDict(dict(values), kind())
+    except json_format.ParseError as error:
+        what = f"{argument.call}: {' '.join(str(error).split())}"
+        raise DeclarationError(what, expected=argument.form, todo=argument.todo) from None
+
+
+def _of_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _is_late(given: Any) -> bool:
+    """Tells whether a value in it is known at run time only."""
+    # Who trains reads this module, and needs no TFX.
+    from tfx.dsl.placeholder.placeholder import Placeholder
+    from tfx.orchestration.data_types import RuntimeParameter
+
+    if isinstance(given, Mapping):
+        return any(map(_is_late, given.values()))
+    if isinstance(given, (list, tuple)):
+        return any(map(_is_late, given))
+    return isinstance(given, (RuntimeParameter, Placeholder))
+
+
 def name_kind(value: Any) -> str:
     """Says what was given in place of a section."""
     kind = type(value)
@@ -172,11 +191,7 @@ def name_kind(value: Any) -> str:
 
 
 def reword(error: TfxEstimatorError, component: str = TRAINER) -> None:
-    """Tells a caller of `Trainer(…)`, or of `Tuner(…)`, which of its arguments an error of a training is about.
-
-    Args:
-        error: Written for a declaration; its texts are changed.
-    """
+    """Tells a caller of `Trainer(…)`, or of `Tuner(…)`, which of its arguments an error of a training is about."""
     for pattern, call in _AS_A_CALL:
         words = call.replace("{component}", component)
         error.what, error.expected, error.todo = (

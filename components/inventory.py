@@ -15,10 +15,10 @@ from ml_metadata.proto import metadata_store_pb2
 from tfx import types
 from tfx.dsl.io import fileio
 
-from tfx_estimator.components.artifacts import Artifacts
+from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.pusher.object_store import GONE, StoredTree, size_of
 from tfx_estimator.components.tfds_example_gen.properties import DATASET
-from tfx_estimator.data.sources.damage import damaged
+from tfx_estimator.data.sources.files import damaged
 from tfx_estimator.pipeline.base.errors import DamagedDataError
 from tfx_estimator.pipeline.user_source.frames import causes
 
@@ -71,11 +71,7 @@ def _size(path: str) -> Optional[int]:
 
 @contextlib.contextmanager
 def whole(inputs: Artifacts) -> Iterator[None]:
-    """Names the file of the inputs that is damaged: before they are read, and where reading them failed.
-
-    Raises:
-        DamagedDataError: There is one.
-    """
+    """Names the file of the inputs that is damaged: before they are read, and where reading them failed."""
     artifacts = [artifact for channel in inputs.values() for artifact in channel]
     for artifact in artifacts:
         path, what = damage(artifact)

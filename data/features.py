@@ -1,4 +1,4 @@
-"""The features of a tf.Example, by name."""
+"""The features of a tf.Example, by name, and what a served model is asked with: these, or images as they are."""
 
 from __future__ import annotations
 
@@ -6,3 +6,6 @@ from __future__ import annotations
 IMAGE = "image"
 # int64, 0 <= label < number of classes.
 LABEL = "label"
+# Names of the serving inputs, and of their signatures.
+EXAMPLES = "examples"
+IMAGES = "images"

@@ -22,7 +22,6 @@ from tfx_estimator.data.sharding import (
     pipeline_count,
     replicas_of_pipeline,
 )
-from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.augment import Operation
 
@@ -62,28 +61,19 @@ class ExampleReader:
     Evaluation always shares by element, and its last batches are smaller where its data do not divide evenly.
 
     Args:
-        train_files: TFRecord files of the training split.
-        eval_files: TFRecord files of the evaluation split.
-        feature_spec: What to parse, name to `tf.io.FixedLenFeature` and the like.
         transform: Applies the Transform graph to a batch of parsed features.
         train_batch_size: Global batch size, in examples.
-        eval_batch_size: Global batch size of evaluation, in examples.
         shuffle_buffer: In examples; for training files that are not kept in memory. Half of it is shuffled and handed
             out while the other half is read, in blocks from all over the files. 1 keeps the order within a block.
         resident_bytes: Training files of up to this size together are kept in memory, and shuffled as a whole.
-        seed: Of the order of files and examples.
         start_step: Returns the global step that training starts from, so that a resumed run goes on in the data where
             it stopped: a checkpoint does not hold the input's position. An int64 scalar of a graph where that is run
             again to go on.
-        label: Name of the label among the transformed features.
         sharding: `element` or `file`.
         index_folder: Keeps where the records of the training files lie; None finds out at each start.
         augment: How the images of training are varied, after `transform`: by chance that depends on the seed and the
             example's position alone, so that it is the same in every sharing by element, batch size and resume.
             Evaluation's are not.
-
-    Raises:
-        DeclarationError: There is no such sharding.
     """
 
     train_files: Sequence[str]
@@ -101,14 +91,6 @@ class ExampleReader:
     index_folder: Optional[str] = None
     augment: Sequence[Operation] = ()
 
-    def __post_init__(self) -> None:
-        if self.sharding not in (ELEMENT, FILE):
-            raise DeclarationError(
-                f"trainer.distribution.sharding: there is no sharding `{self.sharding}`",
-                expected=f"{ELEMENT} or {FILE}",
-                todo=f"set it to {ELEMENT}, the exact one",
-            )
-
     def input_fn(self, mode: str, input_context: Optional[tf.distribute.InputContext] = None) -> tf.data.Dataset:
         """Builds the data set of one input pipeline; `tf.estimator` calls it with both arguments by name.
 
@@ -121,10 +103,6 @@ class ExampleReader:
         Returns:
             Batches of (features, label): transformed features, and int64 [batch]. The batch is the per-replica one,
             since an Estimator does not rebatch.
-
-        Raises:
-            DeclarationError: The global batch does not divide evenly among the replicas.
-            DataError: Sharding is by file, and there are fewer training files than input pipelines.
         """
         if mode == ModeKeys.TRAIN:
             return self._train(input_context)

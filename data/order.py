@@ -42,11 +42,7 @@ def streamed_windows(index: RecordIndex, start: int | tf.Tensor, seed: int, wind
     """Reads the blocks over and over, in another order each time; begins with the block that is needed first.
 
     Args:
-        start: As for `resident_windows`.
         window: Records that are shuffled together; as many are read ahead.
-
-    Returns:
-        As `resident_windows` does.
     """
     counts = tf.constant([count for *_, count in index.blocks], tf.int64)
 
@@ -81,9 +77,7 @@ def hand_out(
 
     Args:
         windows: What `resident_windows` or `streamed_windows` returned, the same in every pipeline.
-        start: As for these.
         seed: Of the order within the windows; None leaves it as it is.
-        context: Which of how many input pipelines this is; None is the only one.
         numbered: Tell the position of each example too.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The preprocessing_fn that Transform runs where the declaration names no other."""
+"""The preprocessing_fn that Transform runs where the declaration names no other, and images as raw bytes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ _MIN_VARIANCE = 1e-6
 
 
 def decode_images(image_bytes: tf.Tensor, image_shape: tuple[int, int, int]) -> tf.Tensor:
-    """Reads raw bytes as images.
-
-    Args:
-        image_bytes: string, [batch] or [batch, 1]; each height * width * channels bytes.
-
-    Returns:
-        uint8, [batch, height, width, channels].
-    """
+    """Reads raw bytes, string [batch] or [batch, 1], as images, uint8 [batch, height, width, channels]."""
     flat = tf.reshape(image_bytes, [-1])
     return tf.reshape(tf.io.decode_raw(flat, tf.uint8), [-1, *image_shape])
+
+
+def encode_images(images: tf.Tensor) -> tf.Tensor:
+    """Writes images, uint8 [batch, height, width, channels], as raw bytes, string [batch]."""
+    size = images.shape[1:].num_elements()
+    # TensorFlow has no `encode_raw`; a serialized uint8 tensor ends with its raw bytes.
+    serialized = tf.map_fn(tf.io.serialize_tensor, images, fn_output_signature=tf.string)
+    return tf.strings.substr(serialized, -size, size)
 
 
 def preprocessing_fn(inputs: dict[str, tf.Tensor], custom_config: dict[str, Any]) -> dict[str, tf.Tensor]:

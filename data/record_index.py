@@ -53,10 +53,6 @@ def index_records(files: Sequence[str], block: int, folder: Optional[str] = None
 
     Returns:
         The index; the same for the same files and block.
-
-    Raises:
-        DamagedDataError: A file ends within a record, or is another than when it was indexed first.
-        DataError: The files hold no record.
     """
     found = _kept(files, block, folder) if folder else _scan_all(files, block)
     blocks = []

@@ -1,4 +1,7 @@
-"""How several input pipelines share the examples of a data set: disjoint, and complete."""
+"""How several input pipelines share the examples of a data set: disjoint, and complete.
+
+A context says which of how many input pipelines one is; None is that of the only one, which feeds one replica.
+"""
 
 from __future__ import annotations
 
@@ -17,30 +20,12 @@ FILE = "file"
 
 
 def pipeline_count(context: Optional[tf.distribute.InputContext]) -> int:
-    """Counts the input pipelines.
-
-    Args:
-        context: Which of how many input pipelines this is; None is the only one.
-
-    Returns:
-        1 or more.
-    """
+    """Counts the input pipelines."""
     return context.num_input_pipelines if context else 1
 
 
 def per_replica_batch_size(global_batch_size: int, key: str, context: Optional[tf.distribute.InputContext]) -> int:
-    """Splits a global batch evenly among the replicas.
-
-    Args:
-        key: Path of the batch size in the declaration.
-        context: Knows how many replicas there are; None is one.
-
-    Returns:
-        The batch of one replica, in examples.
-
-    Raises:
-        DeclarationError: It does not divide evenly.
-    """
+    """Splits a global batch evenly among the replicas."""
     if context is None:
         return global_batch_size
     replicas = context.num_replicas_in_sync
@@ -54,14 +39,7 @@ def per_replica_batch_size(global_batch_size: int, key: str, context: Optional[t
 
 
 def replicas_of_pipeline(context: Optional[tf.distribute.InputContext]) -> int:
-    """Counts the replicas that one input pipeline feeds.
-
-    Args:
-        context: Which of how many input pipelines this is; None is the only one, for one replica.
-
-    Returns:
-        1 or more.
-    """
+    """Counts the replicas that one input pipeline feeds."""
     return context.num_replicas_in_sync // context.num_input_pipelines if context else 1
 
 
@@ -96,13 +74,6 @@ def own_elements(dataset: tf.data.Dataset, context: Optional[tf.distribute.Input
     """Takes every n-th element of an order that all n input pipelines have in common.
 
     Before batching, so that the pipelines' next elements are together those that a single pipeline would take next.
-
-    Args:
-        dataset: The same elements in the same order in every pipeline.
-        context: Which of how many input pipelines this is; None is the only one.
-
-    Returns:
-        This pipeline's elements; all of them where it is the only one.
     """
     # A shard of 1 would take all elements too, but not for nothing.
     if context is None or context.num_input_pipelines == 1:
@@ -111,18 +82,7 @@ def own_elements(dataset: tf.data.Dataset, context: Optional[tf.distribute.Input
 
 
 def own_files(files: Sequence[str], context: Optional[tf.distribute.InputContext]) -> list[str]:
-    """Gives each input pipeline files of its own.
-
-    Args:
-        context: Which of how many input pipelines this is; None is the only one.
-
-    Returns:
-        This pipeline's files, sorted.
-
-    Raises:
-        DataError: A pipeline would have nothing to read: there are fewer files than pipelines, or its own are empty.
-            Each pipeline finds out, so that none waits for it.
-    """
+    """Gives each input pipeline files of its own."""
     if context is None:
         return sorted(files)
     pipelines = context.num_input_pipelines
@@ -133,6 +93,7 @@ def own_files(files: Sequence[str], context: Optional[tf.distribute.InputContext
             expected=f"at least {pipelines} files, one for each input pipeline",
             todo=f"raise data.shards to {pipelines} or more, or set trainer.distribution.sharding: {ELEMENT}",
         )
+    # Each pipeline finds out of all, so that none waits for another.
     shares = [sorted(files)[index::pipelines] for index in range(pipelines)]
     for index, share in enumerate(shares):
         if not any(tf.io.gfile.stat(path).length for path in share):

@@ -13,11 +13,10 @@ from tfx.components.evaluator import executor as tfx_executor
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, path_utils, proto_utils
 
-from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.baseline_resolver import DROPPED, ITSELF, why_no_baseline
-from tfx_estimator.components.evaluator.completion import complete, reads_probabilities
+from tfx_estimator.components.evaluator.completion import Extras, complete, extracting, reads_probabilities
 from tfx_estimator.components.evaluator.extractors import FUNCTION, check_features
-from tfx_estimator.components.evaluator.extras import Extras, extracting
+from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.inventory import reads_whole
 from tfx_estimator.components.served_outputs import Scores, choose_scores, read_outputs
 from tfx_estimator.pipeline.base.log import get_logger

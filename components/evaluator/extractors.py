@@ -16,7 +16,7 @@ from tensorflow_model_analysis import constants
 from tensorflow_model_analysis.api import types
 from tensorflow_model_analysis.utils import util
 
-from tfx_estimator.components.evaluator.extras import Extras, current
+from tfx_estimator.components.evaluator.completion import Extras, current
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.evaluator import FEATURES, MEAN
@@ -139,10 +139,7 @@ def find_averaged(config: tfma.EvalConfig) -> tuple[str, ...]:
 
 
 def check_features(config: tfma.EvalConfig, raw: Sequence[str], returned: Mapping[str, Any]) -> tuple[str, ...]:
-    """Checks that slices are by features that there are, of one value or of any number of them, and means of numbers.
-
-    Args:
-        returned: Those of the preprocessing_fn, as TensorFlow parses them.
+    """Checks that slices are by features that there are, of one value or any number, and means of numbers.
 
     Returns:
         Those of the preprocessing_fn that are wanted: see `find_features`.

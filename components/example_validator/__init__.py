@@ -1,5 +1,52 @@
 """ExampleValidator: statistics + schema -> anomalies, and an error where there are any."""
 
-from tfx_estimator.components.example_validator.component import ExampleValidator
+from __future__ import annotations
+
+from tfx import types
+from tfx.dsl.components.base import base_component, executor_spec
+from tfx.types import component_spec, standard_artifacts, standard_component_specs
+from tfx.utils import json_utils
+
+from tfx_estimator.components.example_validator import executor
 
 __all__ = ["ExampleValidator"]
+
+
+class ImageExampleValidatorSpec(standard_component_specs.ExampleValidatorSpec):
+    """TFX's ExampleValidatorSpec, and the length of an image."""
+
+    PARAMETERS = {
+        **standard_component_specs.ExampleValidatorSpec.PARAMETERS,
+        executor.IMAGE_BYTES_KEY: component_spec.ExecutionParameter(type=int),
+    }
+
+
+class ExampleValidator(base_component.BaseComponent):
+    """TFX's ExampleValidator, which also checks the length of every image and stops the pipeline on an anomaly.
+
+    TFX's own writes anomalies down and lets the training go on.
+
+        validator = ExampleValidator(
+            statistics=statistics_gen.outputs["statistics"], schema=schema_gen.outputs["schema"], image_bytes=28 * 28)
+
+    Inputs: `statistics`, `schema`. Outputs: `anomalies`.
+
+    Args:
+        statistics: Channel of StatisticsGen's `statistics`. StatisticsGen must get the schema too: it is the schema's
+            image domain that makes it measure lengths.
+        schema: Channel of ImageSchemaGen's `schema`.
+        image_bytes: Length of every image: height * width * channels.
+    """
+
+    SPEC_CLASS = ImageExampleValidatorSpec
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(executor.Executor)
+
+    def __init__(self, statistics: types.BaseChannel, schema: types.BaseChannel, image_bytes: int) -> None:
+        spec = ImageExampleValidatorSpec(
+            statistics=statistics,
+            schema=schema,
+            exclude_splits=json_utils.dumps([]),
+            anomalies=types.Channel(type=standard_artifacts.ExampleAnomalies),
+            image_bytes=image_bytes,
+        )
+        super().__init__(spec=spec)

@@ -13,7 +13,7 @@ from tfx.proto.orchestration import execution_result_pb2
 from tfx.types import standard_component_specs
 from tfx.utils import writer_utils
 
-from tfx_estimator.components.artifacts import Artifacts
+from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.base.errors import DataValidationError
 
@@ -29,19 +29,7 @@ class Executor(tfx_executor.Executor):
         output_dict: Artifacts,
         exec_properties: dict[str, Any],
     ) -> execution_result_pb2.ExecutorOutput:
-        """Writes the anomalies of each split.
-
-        Args:
-            input_dict: `statistics`, `schema`.
-            output_dict: `anomalies`.
-            exec_properties: `image_bytes`, and TFX's `exclude_splits`.
-
-        Returns:
-            TFX's executor output.
-
-        Raises:
-            DataValidationError: There are anomalies; its text lists each.
-        """
+        """Writes the anomalies of each split."""
         self._image_bytes = exec_properties[IMAGE_BYTES_KEY]
         self._found: list[str] = []
         output = super().Do(input_dict, output_dict, exec_properties)

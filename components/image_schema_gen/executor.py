@@ -11,7 +11,7 @@ from tfx.dsl.components.base import base_executor
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 
-from tfx_estimator.components.artifacts import Artifacts
+from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.tfds_example_gen.properties import label_names
 from tfx_estimator.data.features import IMAGE, LABEL
 
@@ -22,13 +22,7 @@ class Executor(base_executor.BaseExecutor):
     """Writes the schema of raw uint8 images with one class label each."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        """Writes schema.pbtxt.
-
-        Args:
-            input_dict: `examples`, from TfdsExampleGen.
-            output_dict: `schema`.
-            exec_properties: Empty.
-        """
+        """Writes schema.pbtxt."""
         self._log_startup(input_dict, output_dict, exec_properties)
         examples = artifact_utils.get_single_instance(input_dict["examples"])
         schema = image_schema(len(label_names(examples)))

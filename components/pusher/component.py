@@ -11,8 +11,7 @@ from tfx.dsl.components.base import executor_spec
 from tfx.orchestration.data_types import RuntimeParameter
 from tfx.proto import pusher_pb2
 
-from tfx_estimator.components.in_python import Argument
-from tfx_estimator.components.messages import read_message
+from tfx_estimator.components.in_python import Argument, read_message
 from tfx_estimator.components.pusher.executor import Executor, is_supported
 from tfx_estimator.pipeline.base.errors import DeclarationError
 

@@ -11,10 +11,10 @@ from tfx.proto import pusher_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import io_utils, proto_utils
 
-from tfx_estimator.components.artifacts import Artifacts
+from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.pusher import local_folder, object_store
 from tfx_estimator.components.pusher.object_store import StoredTree
-from tfx_estimator.components.pusher.tree import LocalTree, Tree
+from tfx_estimator.components.pusher.versions import LocalTree, Tree
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.config.paths import is_address
 
@@ -26,13 +26,8 @@ class Executor(tfx_executor.Executor):
         """Pushes.
 
         Args:
-            input_dict: `model` or `infra_blessing`, and where given `model_blessing`.
-            output_dict: `pushed_model`.
             exec_properties: `push_destination`, as of `tfx.components.Pusher`; or the folder alone, as the value of a
                 RuntimeParameter.
-
-        Raises:
-            PipelineError: The model is not there, or cannot be copied to the destination, which is then as it was.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         pushed = artifact_utils.get_single_instance(output_dict[standard_component_specs.PUSHED_MODEL_KEY])

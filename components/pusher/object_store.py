@@ -21,7 +21,7 @@ from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import comes_last
 from tfx_estimator.components.pusher import versions
-from tfx_estimator.components.pusher.tree import Tree, same
+from tfx_estimator.components.pusher.versions import Tree, same
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.log import get_logger
 
@@ -72,11 +72,8 @@ def push(model: Tree, base: str) -> str:
     """Makes a model the newest version.
 
     Returns:
-        The version: a new one, or the newest if it is that model already.
-
-    Raises:
-        PipelineError: The copy is not whole, or other pushes take every number.
-        OSError: Something cannot be written; nothing that loads is left then.
+        The version: a new one, or the newest if it is that model already. Where something fails, nothing that loads
+        is left.
     """
     fileio.makedirs(base)
     for name in filter(versions.is_draft, _list(base)):

@@ -1,4 +1,7 @@
-"""Numbers of versions, and names of drafts, which no model server takes for one. Standard library only."""
+"""Versions of a model: numbers, names of drafts, which no model server takes for one, and folders that are compared.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import hashlib
 import os
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import IO, Protocol
 
 _DRAFT = ".push-"
 # TensorFlow Serving reads versions as signed integers of 64 bits, and passes over others. The next version, which is
@@ -14,6 +18,7 @@ _DRAFT = ".push-"
 _MOST = 2**63 - 2
 # Nobody writes to a draft for so long who still pushes.
 _OLD_SECONDS = 86400.0
+_CHUNK_BYTES = 1 << 20
 
 
 def newest(names: Iterable[str]) -> str:
@@ -23,11 +28,7 @@ def newest(names: Iterable[str]) -> str:
 
 
 def after(version: str) -> int:
-    """Returns the number of a new version: the time in seconds, as of TFX's Pusher, or more, so that numbers grow.
-
-    Args:
-        version: The newest; nothing if there is none.
-    """
+    """Returns the number of a new version: the time in seconds, as of TFX's Pusher, or more, so that numbers grow."""
     return max(int(time.time()), int(version or 0) + 1)
 
 
@@ -60,3 +61,62 @@ def _place() -> str:
     except OSError:
         place = uuid.uuid4().hex  # nobody else's, so that only age tells
     return hashlib.sha256(place.encode()).hexdigest()[:12]
+
+
+class Tree(Protocol):
+    """A folder of files, on this machine or elsewhere."""
+
+    folder: str
+
+    def sizes(self) -> dict[str, int]:
+        """Returns the bytes of each file, by its path in the folder."""
+
+    def folders(self) -> list[str]:
+        """Returns the folders in it, those above before those below."""
+
+    def open(self, name: str) -> IO[bytes]:
+        """Opens a file for reading."""
+
+
+class LocalTree:
+    """A folder of this machine."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def sizes(self) -> dict[str, int]:
+        """Returns the bytes of each file, by its path in the folder."""
+        return {
+            os.path.relpath(path, self.folder): os.path.getsize(path)
+            for top, _, names in os.walk(self.folder, followlinks=True)
+            for path in (os.path.join(top, name) for name in names)
+        }
+
+    def folders(self) -> list[str]:
+        """Returns the folders in it, those above before those below."""
+        return [
+            os.path.relpath(os.path.join(top, name), self.folder)
+            for top, names, _ in os.walk(self.folder, followlinks=True)
+            for name in names
+        ]
+
+    def open(self, name: str) -> IO[bytes]:
+        """Opens a file for reading."""
+        return open(os.path.join(self.folder, name), "rb")
+
+
+def chunks(file: IO[bytes]) -> Iterator[bytes]:
+    """Reads a file, piece by piece."""
+    while piece := file.read(_CHUNK_BYTES):
+        yield piece
+
+
+def same(one: Tree, other: Tree) -> bool:
+    """Tells whether two folders hold the same files, byte for byte."""
+    sizes = one.sizes()
+    return sizes == other.sizes() and all(_same_file(one, other, name) for name in sizes)
+
+
+def _same_file(one: Tree, other: Tree, name: str) -> bool:
+    with one.open(name) as ours, other.open(name) as theirs:
+        return all(piece == theirs.read(len(piece)) for piece in chunks(ours))

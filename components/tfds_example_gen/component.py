@@ -10,7 +10,7 @@ from tfx.dsl.components.base import base_beam_component, executor_spec
 from tfx.types import component_spec, standard_artifacts
 
 from tfx_estimator.components.in_python import Argument, read_section
-from tfx_estimator.components.tfds_example_gen import executor, parameters
+from tfx_estimator.components.tfds_example_gen import executor, properties
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.data import DataSection
@@ -34,9 +34,9 @@ class TfdsExampleGenSpec(component_spec.ComponentSpec):
     INPUTS: dict = {}
     OUTPUTS = {"examples": component_spec.ChannelParameter(type=standard_artifacts.Examples)}
     PARAMETERS = {
-        parameters.DATA_KEY: component_spec.ExecutionParameter(type=str),
-        parameters.LOCATION_KEY: component_spec.ExecutionParameter(type=str),
-        parameters.FINGERPRINT_KEY: component_spec.ExecutionParameter(type=str),
+        properties.DATA_KEY: component_spec.ExecutionParameter(type=str),
+        properties.LOCATION_KEY: component_spec.ExecutionParameter(type=str),
+        properties.FINGERPRINT_KEY: component_spec.ExecutionParameter(type=str),
     }
 
 
@@ -65,7 +65,7 @@ class TfdsExampleGen(base_beam_component.BaseBeamComponent):
     """
 
     SPEC_CLASS = TfdsExampleGenSpec
-    DRIVER_CLASS = parameters.Driver
+    DRIVER_CLASS = properties.Driver
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(executor.Executor)
 
     def __init__(self, data: Union[Mapping[str, Any], DataSection], fingerprint: Optional[str] = None) -> None:
@@ -79,7 +79,7 @@ class TfdsExampleGen(base_beam_component.BaseBeamComponent):
             fingerprint = source.fingerprint(list(data.splits.declared().values()))
         spec = TfdsExampleGenSpec(
             examples=types.Channel(type=standard_artifacts.Examples),
-            **parameters.to_properties(data, fingerprint),
+            **properties.to_properties(data, fingerprint),
         )
         super().__init__(spec=spec)
 

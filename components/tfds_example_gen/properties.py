@@ -1,23 +1,56 @@
-"""What an Examples artifact of ours says about its data set, as custom properties."""
+"""TfdsExampleGen's execution properties, and what its artifact says about the data set, as custom properties."""
 
 from __future__ import annotations
 
 import json
+from typing import Any, Union
 
 from tfx.types import artifact
 
+from tfx_estimator.components.execution import UnkeyedDriver
 from tfx_estimator.data.sources import SourceInfo
-from tfx_estimator.pipeline.config.data import Splits
+from tfx_estimator.pipeline.config.data import DataSection, Splits
 
+# JSON of the `data` section, without LOCATION's entries.
+DATA_KEY = "data"
+# JSON of the entries that say where the data set is; its fingerprint stands for it in the cache key.
+LOCATION_KEY = "location"
+FINGERPRINT_KEY = "fingerprint"
+_LOCATION = {"dataset", "version", "data_dir", "download"}
+
+# Of the artifact.
 DATASET = "dataset"
 VERSION = "version"
-FINGERPRINT = "fingerprint"
 IMAGE_SHAPE = "image_shape"
 LABEL_NAMES = "label_names"
 # Expression of the split `test`, where one is declared.
 TEST = "test"
 LICENCE = "licence"
 CITATION = "citation"
+
+
+class Driver(UnkeyedDriver):
+    """Keeps the place of the data set out of the cache key."""
+
+    UNKEYED = (LOCATION_KEY,)
+
+
+def to_properties(data: DataSection, fingerprint: str) -> dict[str, str]:
+    """Returns the execution properties of a `data` section."""
+    exclude: dict[Union[int, str], Any] = dict.fromkeys(_LOCATION, True)
+    if data.splits.test is None:
+        # What earlier versions wrote, without it, is still there.
+        exclude["splits"] = {"test"}
+    return {
+        DATA_KEY: data.copy(update={"shards": data.shards_for()}).json(exclude=exclude, sort_keys=True),
+        LOCATION_KEY: data.json(include=_LOCATION, sort_keys=True),
+        FINGERPRINT_KEY: fingerprint,
+    }
+
+
+def to_section(data: str, location: str) -> DataSection:
+    """Returns the `data` section again, of the properties `data` and `location`, which the driver blanks."""
+    return DataSection.parse_obj({**json.loads(data), **json.loads(location)})
 
 
 def num_examples(split: str) -> str:
@@ -28,15 +61,11 @@ def num_examples(split: str) -> str:
 def write_properties(
     examples: artifact.Artifact, info: SourceInfo, fingerprint: str, counts: dict[str, int], splits: Splits
 ) -> None:
-    """Writes them.
-
-    Args:
-        counts: Number of examples of each split.
-    """
+    """Writes what is known of the data set, and the number of examples of each split."""
     values = {
         DATASET: info.name,
         VERSION: info.version,
-        FINGERPRINT: fingerprint,
+        FINGERPRINT_KEY: fingerprint,
         IMAGE_SHAPE: json.dumps(list(info.image_shape)),
         LABEL_NAMES: json.dumps(list(info.label_names)),
         LICENCE: info.licence,

@@ -16,8 +16,7 @@ from tfx.components.trainer import executor as tfx_executor
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import trainer_pb2
 
-from tfx_estimator.components.in_python import TRAINER, Argument, parse, plain, read_section
-from tfx_estimator.components.messages import read_message
+from tfx_estimator.components.in_python import TRAINER, Argument, parse, plain, read_message, read_section
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings, path_of
 from tfx_estimator.components.trainer.source import deciding_code
 from tfx_estimator.pipeline.base.errors import DeclarationError

@@ -16,6 +16,7 @@ from tfx.proto import trainer_pb2
 from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, standard_component_specs
 
+from tfx_estimator.components.execution import UnkeyedDriver
 from tfx_estimator.components.trainer import published, training_folder
 from tfx_estimator.components.trainer.arguments import (
     check_lengths,
@@ -25,7 +26,6 @@ from tfx_estimator.components.trainer.arguments import (
 )
 from tfx_estimator.components.trainer.executor import Executor
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
-from tfx_estimator.components.unkeyed import UnkeyedDriver
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.warm_start import WarmStart

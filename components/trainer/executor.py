@@ -10,8 +10,8 @@ from typing import Any
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils, standard_component_specs
 
-from tfx_estimator.components.artifacts import Artifacts
 from tfx_estimator.components.baseline_resolver import write_comparable
+from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.in_python import reword
 from tfx_estimator.components.inventory import reads_whole
 from tfx_estimator.components.trainer import export, training_folder

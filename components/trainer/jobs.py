@@ -15,7 +15,7 @@ from typing import Any, Optional
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 
-from tfx_estimator.components.artifacts import Artifacts
+from tfx_estimator.components.execution import Artifacts, unkeyed_property
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.arguments import Contract, check_function
 from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
@@ -27,7 +27,6 @@ from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.components.trainer.supervisor.supervisor import Supervisor
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.components.trainer.task.paths import target_of
-from tfx_estimator.components.unkeyed import unkeyed_property
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.log import get_logger

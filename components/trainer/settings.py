@@ -20,7 +20,7 @@ BUILT_IN_RUN_FN = "tfx_estimator.components.trainer.keras.path.run"
 # Execution property: JSON of the settings that decide the model. In `custom_config`, all of them, for the built-in
 # trainer_fn alone.
 SETTINGS_KEY = "tfx_estimator"
-# JSON of the other settings. The driver blanks it, so that it is no part of TFX's cache key: see `components.unkeyed`.
+# JSON of the other settings. The driver blanks it, so that it is no part of TFX's key: see `components.execution`.
 OPERATION_KEY = "tfx_estimator_operation"
 # The pipeline's folder, which whoever submits a compiled pipeline may choose: there the artifacts of each run lie in a
 # folder of its own, where no retry finds a training folder.

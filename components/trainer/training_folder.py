@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 from tfx.dsl.io import fileio
 
-from tfx_estimator.components.artifacts import Artifacts
+from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.files import TRAINING, move_folder, poll_seconds, read_json, write_whole
 from tfx_estimator.components.trainer import export, published
 from tfx_estimator.components.trainer.estimator import checkpoints

@@ -34,14 +34,7 @@ class Executor(executor.Executor):
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a preprocessing_fn refuse to return what TensorFlow Transform cannot take.
-
-    Args:
-        function: `f(inputs) -> dict of tensors`.
-
-    Returns:
-        The same function, which raises UserCodeError.
-    """
+    """Makes a preprocessing_fn refuse to return what TensorFlow Transform cannot take."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

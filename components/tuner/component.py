@@ -12,6 +12,7 @@ from tfx.proto import trainer_pb2
 from tfx.types import standard_artifacts, standard_component_specs
 from tfx.utils import json_utils
 
+from tfx_estimator.components.execution import UnkeyedDriver
 from tfx_estimator.components.in_python import TUNER, Argument, read_section
 from tfx_estimator.components.trainer.arguments import (
     check_lengths,
@@ -21,7 +22,6 @@ from tfx_estimator.components.trainer.arguments import (
 )
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
 from tfx_estimator.components.tuner.executor import TUNE_OPERATION_KEY, Executor, to_properties
-from tfx_estimator.components.unkeyed import UnkeyedDriver
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.put_values import SECTION

@@ -12,7 +12,7 @@ from tfx.dsl.components.base import base_executor
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils, standard_component_specs
 
-from tfx_estimator.components.artifacts import Artifacts
+from tfx_estimator.components.execution import Artifacts, unkeyed_property
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.jobs import read_settings
@@ -22,7 +22,6 @@ from tfx_estimator.components.trainer.training_claim import only_job
 from tfx_estimator.components.tuner.search import Search
 from tfx_estimator.components.tuner.training import Trials, steps_of
 from tfx_estimator.components.tuner.trials import FAILED, Proposals, Result, Trial, best_of
-from tfx_estimator.components.unkeyed import unkeyed_property
 from tfx_estimator.pipeline.base.errors import DeclarationError, TrainingError
 from tfx_estimator.pipeline.base.log import STAYS, get_logger
 from tfx_estimator.pipeline.config.put_values import TRIALS_FILE, short_names, show_value, tell_values

@@ -9,10 +9,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfx_estimator.data.augmentation.colours import brighten, contrast, saturate
 from tfx_estimator.data.augmentation.draws import Draws
-from tfx_estimator.data.augmentation.moves import MOVES, move
-from tfx_estimator.data.augmentation.warps import add_noise, cut_out, rotate, zoom
+from tfx_estimator.data.augmentation.operations import (
+    MOVES,
+    add_noise,
+    brighten,
+    contrast,
+    cut_out,
+    move,
+    rotate,
+    saturate,
+    zoom,
+)
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config import augment
@@ -47,13 +55,6 @@ class Augmenter:
         Args:
             features: Transformed features; `image`: float, [batch, height, width, channels].
             positions: int64, [batch]: how many examples come before each, over all epochs.
-
-        Returns:
-            The features, with other images of the same shape and type.
-
-        Raises:
-            UserCodeError: There are no such images among the features.
-            DeclarationError: An operation does not fit the images.
         """
         images = _images(features)
         draws = Draws(positions, self.seed, self.stream)

@@ -54,9 +54,6 @@ class Draws:
         """Returns numbers of mean 0 and standard deviation 1; float32 [batch, count].
 
         Source: Box and Muller, A note on the generation of random normal deviates, 1958.
-
-        Args:
-            count: Of each example.
         """
         pairs = -(-count // (2 * _LANES)) * _LANES
         steps = tf.cast(tf.range(1, pairs + 1), tf.uint64) * _constant(_GOLDEN)

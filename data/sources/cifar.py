@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tfx_estimator.data.sources.damage import damaged, reading
-from tfx_estimator.data.sources.file_source import ExampleFile, FileSource
-from tfx_estimator.data.sources.folder import read_names
+from tfx_estimator.data.sources.file_source import ExampleFile, FileSource, read_names
+from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.pipeline.config.data import DataSection
 
@@ -50,15 +49,7 @@ _KINDS = (
 
 
 class CifarBinarySource(FileSource):
-    """A folder of CIFAR-10 or CIFAR-100 (fine labels) binary batches.
-
-    Args:
-        section: the declaration's `data` section.
-        folder: `epath.Path`.
-
-    Raises:
-        DamagedDataError: a file is not a whole number of records long.
-    """
+    """A folder (`epath.Path`) of CIFAR-10 or CIFAR-100 (fine labels) binary batches."""
 
     def __init__(self, section: DataSection, folder: Any) -> None:
         self._kind = next(kind for kind in _KINDS if _find(folder, kind))

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tfx_estimator.data.sources.damage import damaged
-from tfx_estimator.data.sources.fingerprint import of_files
+from tfx_estimator.data.sources.files import damaged, fingerprint_files, reading
 from tfx_estimator.data.sources.image_decoding import resize_uint8
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
+from tfx_estimator.pipeline.config.classes import in_form
 from tfx_estimator.pipeline.config.data import DataSection
 
 # Examples read at once.
@@ -22,12 +22,7 @@ _BATCH = 256
 
 @dataclasses.dataclass(frozen=True)
 class ExampleFile:
-    """A file, and how many examples it holds.
-
-    Args:
-        path: `epath.Path` of the images.
-        label_path: `epath.Path` of the labels, where they have a file of their own.
-    """
+    """A file (`epath.Path`), and how many examples it holds; their labels may have a file of their own."""
 
     path: Any
     count: int
@@ -38,9 +33,7 @@ class FileSource(ImageSource):
     """Reads examples of one fixed size from files; nothing has to be prepared.
 
     Args:
-        section: the declaration's `data` section.
         info: what is known of the data set, with the shape that images have in the files.
-        files: the files of each split, in order.
     """
 
     def __init__(self, section: DataSection, info: SourceInfo, files: Mapping[str, Sequence[ExampleFile]]) -> None:
@@ -92,7 +85,7 @@ class FileSource(ImageSource):
             "label_names": self.info.label_names,
             "splits": list(expressions),
         }
-        return of_files(paths, facts)
+        return fingerprint_files(paths, facts)
 
     def _read_file(self, file: ExampleFile, start: int, stop: int) -> Iterator[tuple[np.ndarray, int]]:
         index = start
@@ -117,3 +110,14 @@ class FileSource(ImageSource):
 
     def check(self, file: ExampleFile) -> None:
         """Raises DamagedDataError where a file's contents are not what its length and header promise."""
+
+
+def read_names(path: Any) -> list[str]:
+    """Returns the classes that a file names, one a line, without the mark that editors begin UTF-8 with."""
+    with reading(path):
+        lines = path.read_text().removeprefix("\ufeff").split("\n")
+    names = [in_form(line.strip()) for line in lines if line.strip()]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise damaged(path, f"it names {twice!r} more than once", "each class once", "correct the file")
+    return names

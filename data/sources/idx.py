@@ -17,9 +17,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tfx_estimator.data.sources.damage import damaged, reading
-from tfx_estimator.data.sources.file_source import ExampleFile, FileSource
-from tfx_estimator.data.sources.folder import read_names
+from tfx_estimator.data.sources.file_source import ExampleFile, FileSource, read_names
+from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.pipeline.base.errors import DamagedDataError
 from tfx_estimator.pipeline.config.data import DataSection
@@ -30,18 +29,11 @@ _NAMES_FILE = "label_names.txt"
 
 
 class IdxSource(FileSource):
-    """A folder of IDX files, plain or gzipped, with MNIST's names.
+    """A folder (`epath.Path`) of IDX files, plain or gzipped, with MNIST's names.
 
     Images are unsigned bytes, (N, H, W) or (N, H, W, C). The splits are `train` and `test`. The classes are the lines
     of a `label_names.txt` beside the files, or else the labels of the training file, 0 to the last without a gap: one
     wrong label must not become a class of its own.
-
-    Args:
-        section: the declaration's `data` section.
-        folder: `epath.Path`.
-
-    Raises:
-        DamagedDataError: a file is missing, truncated, of another type, or contradicts another.
     """
 
     def __init__(self, section: DataSection, folder: Any) -> None:
@@ -109,11 +101,7 @@ def _find(folder: Any) -> dict[str, dict[str, Any]]:
 
 
 def _count_classes(files: dict[str, list[ExampleFile]]) -> int:
-    """Returns the number of classes that the labels of the first split have, which is `train` where there is one.
-
-    Raises:
-        DamagedDataError: its labels leave a gap, or another split has a label that is none of them.
-    """
+    """Returns the number of classes that the labels of the first split have, which is `train` where there is one."""
     todo = f"correct the labels, or state the classes in a {_NAMES_FILE} beside the files, one name a line"
     num_classes = 0
     for split, (file,) in files.items():

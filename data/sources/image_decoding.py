@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
-from tfx_estimator.data.sources.damage import damaged, reading
+from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 
 if TYPE_CHECKING:
@@ -27,14 +27,7 @@ _WHITE = (255, 255, 255, 255)
 
 
 def read_shape(path: Any) -> tuple[int, int, int]:
-    """Returns (height, width, channels) of an image, from its header alone.
-
-    Args:
-        path: `epath.Path`.
-
-    Raises:
-        DamagedDataError: It is no PNG or JPEG file, cannot be read, or claims to be larger than memory should hold.
-    """
+    """Returns (height, width, channels) of an image (`epath.Path`), from its header alone."""
     with reading(path), path.open("rb") as file, _naming(path), Image.open(file, formats=_FORMATS) as image:
         width, height = image.size
         # Pillow calls a JPEG of several pictures, as phones write it, MPO. A PNG may say it after its pixels, so that
@@ -50,18 +43,10 @@ def read_shape(path: Any) -> tuple[int, int, int]:
 
 
 def read_image(path: Any, channels: int, size: Optional[tuple[int, int]]) -> np.ndarray:
-    """Returns the pixels of an image, uint8 (height, width, channels).
+    """Returns the pixels of an image, uint8 (height, width, channels), resized to `size`, antialiased and bilinear.
 
     A JPEG is turned as its EXIF orientation says, and CMYK becomes RGB; of 16 bits the upper eight are kept;
     transparency is laid over white.
-
-    Args:
-        path: `epath.Path`.
-        channels: 1 or 3.
-        size: (height, width) to resize to, antialiased and bilinear; None leaves it.
-
-    Raises:
-        DamagedDataError: The file is not whole.
     """
     with reading(path):
         data = path.read_bytes()
@@ -94,30 +79,17 @@ def _flatten(image: Image.Image, mode: str) -> Image.Image:
 
 @contextlib.contextmanager
 def _naming(path: Any) -> Iterator[None]:
-    expected = "a whole PNG or JPEG file"
     try:
         yield
     except TfxEstimatorError:
         raise
-    except UnidentifiedImageError:
-        raise damaged(path, "it does not begin as a PNG or JPEG file does", expected) from None
-    except Image.DecompressionBombError:
-        limit = 2 * (Image.MAX_IMAGE_PIXELS or 0)
-        raise damaged(path, "its header claims a size beyond all bounds", f"at most {limit:,} pixels") from None
     except Exception as error:
         # zlib's, struct's, Pillow's own: damages have many names.
-        raise damaged(path, f"it cannot be decoded: {error}", expected) from None
+        raise damaged(path, f"it cannot be decoded: {error}", "a whole PNG or JPEG file") from None
 
 
 def resize_uint8(images: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
-    """Resizes with antialiased bilinear filtering, and rounds back to uint8.
-
-    Args:
-        images: (H, W, C) or (batch, H, W, C) uint8.
-
-    Returns:
-        uint8, of that size.
-    """
+    """Resizes (H, W, C) or (batch, H, W, C), uint8, with antialiased bilinear filtering, and rounds back to uint8."""
     import tensorflow as tf
 
     resized = tf.image.resize(images, size, method="bilinear", antialias=True)

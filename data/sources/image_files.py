@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tfx_estimator.data.sources.damage import damaged, reading
-from tfx_estimator.data.sources.fingerprint import of_files
+from tfx_estimator.data.sources.files import damaged, fingerprint_files, reading
 from tfx_estimator.data.sources.image_decoding import read_image, read_shape
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
@@ -45,17 +44,6 @@ class ImageFilesSource(ImageSource):
     """Reads PNG and JPEG files, in an order that mixes the classes and is the same every time.
 
     The order is that of a hash of each file's key: a file more or less leaves that of the others.
-
-    Args:
-        section: the declaration's `data` section.
-        name: of the data set.
-        label_names: the classes, in the order of their labels.
-        splits: the images of each split, in any order.
-
-    Raises:
-        DamagedDataError: a file is no image, or its name is no text.
-        DataError: the images differ in size without `image_size`, or some are grey and others are not; or one that a
-            table names is not there.
     """
 
     def __init__(
@@ -110,15 +98,12 @@ class ImageFilesSource(ImageSource):
             "splits": list(expressions),
             "files": {split: [[file.key, file.label] for file in each] for split, each in files.items()},
         }
-        return of_files([file.path for each in files.values() for file in each], facts)
+        return fingerprint_files([file.path for each in files.values() for file in each], facts)
 
 
 def _shuffled(file: ImageFile) -> tuple[bytes, str]:
-    try:
-        key = file.key.encode()
-    except UnicodeEncodeError:
-        todo = "rename the file, or the folder that it lies in"
-        raise damaged(file.path, "its name is no text", "names in UTF-8", todo) from None
+    # A name that is no text is the bytes that it is.
+    key = file.key.encode(errors="surrogateescape")
     return hashlib.blake2b(key, digest_size=8, key=b"tfx-estimator").digest(), file.key
 
 

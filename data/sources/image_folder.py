@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -27,19 +26,10 @@ FORM = "PNG or JPEG files in a folder for each class (cat/1.png, dog/1.png), wit
 # Images, but of forms that are not read: to leave one out without a word would be a loss.
 _OTHER_IMAGES = (".gif", ".bmp", ".webp", ".tif", ".tiff", ".heic", ".avif", ".ppm", ".pgm", ".svg")
 _SHOWN = 8
-_SPLIT_NAME = re.compile(r"[\w-]+\Z")
 
 
 class ImageFolderSource(ImageFilesSource):
-    """The classes are the folders' names, in alphabetical order; in that of the numbers where all are numbers.
-
-    Args:
-        section: the declaration's `data` section.
-        folder: `epath.Path`.
-
-    Raises:
-        DataError: a folder or file stands where it cannot be taken for a class or an image.
-    """
+    """The classes are the folders' names, in alphabetical order; in that of the numbers where all are numbers."""
 
     def __init__(self, section: DataSection, folder: Any) -> None:
         places = split_folders(folder)
@@ -47,7 +37,6 @@ class ImageFolderSource(ImageFilesSource):
         self._folder = folder
         self._left_out = _others([folder, *places.values()], {*places.values(), *itertools.chain(*named.values())})
         classes = {split: {child.name: self._images(child) for child in each} for split, each in named.items()}
-        check_split_names(classes, folder)
         names = label_names({split: list(found) for split, found in classes.items()}, folder)
         labels = {name: label for label, name in enumerate(names)}
         splits = {
@@ -102,15 +91,7 @@ class ImageFolderSource(ImageFilesSource):
 
 
 def label_names(found: Mapping[str, Sequence[str]], where: Any) -> list[str]:
-    """Returns the classes of a data set, in the order of their labels.
-
-    Args:
-        found: the classes that occur in each split.
-        where: the folder or file that they come from, for messages.
-
-    Raises:
-        DataError: another split has a class that `train` has not; or there is one class only.
-    """
+    """Returns the classes of a data set, in the order of their labels, of those that occur in each split."""
     names = in_order(name for each in found.values() for name in each)
     found = {split: in_order(each) for split, each in found.items()}
     for split, each in found.items():
@@ -120,28 +101,18 @@ def label_names(found: Mapping[str, Sequence[str]], where: Any) -> list[str]:
                 expected=f"classes that occur in {TRAIN!r}: {', '.join(found[TRAIN])}",
                 todo="correct the class's name, or give it images to train on",
             )
+    return several(names, where)
+
+
+def several(names: Sequence[str], where: Any) -> list[str]:
+    """Returns the classes of a data set, of which there must be two: of one, any model is always right."""
     if len(names) < 2:
         raise DataError(
             one_line(f"{where} has one class only: {', '.join(names)}"),
             expected="two classes or more",
             todo="add the others",
         )
-    return names
-
-
-def check_split_names(names: Mapping[str, Any], where: Any) -> None:
-    """Refuses names that no split expression can hold.
-
-    Raises:
-        DataError: there is one.
-    """
-    for name in names:
-        if not _SPLIT_NAME.match(name) or name == "all":
-            raise DataError(
-                f"{one_line(str(where))} has a split named {name!r}",
-                expected="letters, digits, `_` and `-`, and not `all`",
-                todo="rename it",
-            )
+    return list(names)
 
 
 def _others(places: Sequence[Any], used: Collection[Any]) -> list[Any]:

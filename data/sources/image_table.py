@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Optional
 
-from tfx_estimator.data.sources.damage import damaged, reading
+from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.data.sources.image_files import ImageFile, ImageFilesSource
-from tfx_estimator.data.sources.image_folder import check_split_names, label_names
+from tfx_estimator.data.sources.image_folder import label_names, several
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.classes import in_form
@@ -21,10 +21,6 @@ _LABELS = ("label", "class")
 _SPLITS = ("split",)
 # A whole number, be it written as a float.
 _NUMBER = re.compile(r"(0|-?[1-9]\d*)(\.0*)?\Z", re.ASCII)
-# What is shown of a label.
-_SHOWN = 40
-
-
 # Its name, and a text for each row.
 _Column = tuple[str, list[Optional[str]]]
 
@@ -33,15 +29,6 @@ class ImageTableSource(ImageFilesSource):
     """One row an image: its path, relative to the table's folder, its label, and its split where there are several.
 
     Labels are names, or the numbers from 0 on; 1.0 is 1.
-
-    Args:
-        section: the declaration's `data` section.
-        table: `epath.Path` of the file.
-
-    Raises:
-        DataNotFoundError: there is no such file.
-        DamagedDataError: it is no table.
-        DataError: a column is missing, or a row cannot be used, or names an image that is not there.
     """
 
     def __init__(self, section: DataSection, table: Any) -> None:
@@ -59,11 +46,8 @@ class ImageTableSource(ImageFilesSource):
         found: dict[str, dict[str, None]] = {}
         for split, label in zip(splits, labels):
             found.setdefault(split, {})[label] = None
-        check_split_names(found, table)
-        if all(numbers):
-            names = _numbered(labels, splits, table)
-        else:
-            names = label_names({split: list(each) for split, each in found.items()}, table)
+        by_name = {split: list(each) for split, each in found.items()}
+        names = _numbered(labels, splits, table) if all(numbers) else label_names(by_name, table)
         index = {name: label for label, name in enumerate(names)}
         files: dict[str, list[ImageFile]] = {split: [] for split in found}
         for row, (path, label, split) in enumerate(zip(paths, labels, splits), 1):
@@ -74,7 +58,10 @@ class ImageTableSource(ImageFilesSource):
 
 def _read(table: Any) -> list[_Column]:
     """The columns of text or whole numbers, as text; of one name there may be several."""
-    from tfx_estimator.data.sources.arrow import csv, pa, parquet
+    # To which a file is data alone: of itself pyarrow runs the code that a Parquet file may hold (CVE-2023-47248).
+    import pyarrow as pa
+    import pyarrow_hotfix  # noqa: F401
+    from pyarrow import csv, parquet
 
     with reading(table):
         data = pa.BufferReader(table.read_bytes())
@@ -88,10 +75,7 @@ def _read(table: Any) -> list[_Column]:
             # As text: 007 is a name, and so are `true`, `NA` and `null`.
             options = csv.ConvertOptions(column_types={name: pa.string() for name in names})
             read = csv.read_csv(data, parse_options=parsing, convert_options=options)
-    except RuntimeError:  # of pyarrow_hotfix
-        what = "the type of one of its columns is Python code (arrow.py_extension_type), which is not run"
-        raise damaged(table, what, "columns of text and numbers", "write the table without that column") from None
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, RuntimeError) as error:  # the last of pyarrow_hotfix
         raise damaged(table, f"it cannot be read as a table: {error}", "CSV with a line of names, or Parquet") from None
     if not read.num_rows:
         raise damaged(table, "it has no rows", "a row for each image")
@@ -129,12 +113,6 @@ def _column(columns: list[_Column], names: Sequence[str], table: Any, default: O
                 expected="a value in every row",
                 todo="add it, or remove it",
             )
-        if "\0" in value:
-            raise DataError(
-                one_line(f"{table}: row {row:,}: its {name} holds a NUL character"),
-                expected="text",
-                todo="correct this row, or remove it",
-            )
         values.append(value.strip())
     return values
 
@@ -160,12 +138,9 @@ def _numbered(labels: Sequence[str], splits: Sequence[str], table: Any) -> list[
     names = {str(label): None for label in range(count)}
     for row, label in enumerate(labels, 1):
         if label not in names:
-            shown = label if len(label) <= _SHOWN else f"{label[:_SHOWN]}… of {len(label):,} digits"
             raise DataError(
-                one_line(f"{table}: row {row:,} has the label {shown}, and no image to train on has the label {count}"),
+                one_line(f"{table}: row {row:,} has the label {label}, and no image to train on has the label {count}"),
                 expected="labels that are names, or numbers from 0 to the last, each of which is trained on",
                 todo="correct the labels",
             )
-    if count < 2:
-        raise DataError(one_line(f"{table} has one class only"), expected="two classes or more", todo="add the others")
-    return list(names)
+    return several(list(names), table)

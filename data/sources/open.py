@@ -1,11 +1,13 @@
-"""Finds the source that a `data` section names."""
+"""Finds the source that a `data` section names: by the name of a data set, or by what a folder holds."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+from typing import Any
 
+from tfx_estimator.data.sources.files import reading
 from tfx_estimator.data.sources.source import ImageSource
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
@@ -47,13 +49,14 @@ def _open(section: DataSection) -> ImageSource:
     # Only the source that is used is imported: TensorFlow Datasets is not needed for IDX files.
     dataset = section.dataset
     if is_table(dataset):
-        from tfx_estimator.data.sources.folder import open_table
+        from tfx_estimator.data.sources.image_table import ImageTableSource
 
-        return open_table(section)
+        _refuse_version(section)
+        table = _path(dataset)
+        with reading(table, "change the permissions of its folder"):
+            return ImageTableSource(section, table)
     if is_path(dataset) or (os.sep in dataset and os.path.isdir(dataset)):
-        from tfx_estimator.data.sources.folder import open_folder
-
-        return open_folder(section)
+        return _open_folder(section)
     from tfx_estimator.data.sources.tfds_lookup import find_by_class, find_by_name
     from tfx_estimator.data.sources.tfds_source import TfdsSource
 
@@ -62,8 +65,57 @@ def _open(section: DataSection) -> ImageSource:
     try:
         return TfdsSource(section, find_by_name(section))
     except DataNotFoundError:
-        from tfx_estimator.data.sources.folder import is_folder, open_folder
-
-        if is_folder(dataset):
-            return open_folder(section)
+        if _path(dataset).is_dir():
+            return _open_folder(section)
         raise
+
+
+def _open_folder(section: DataSection) -> ImageSource:
+    folder = _path(section.dataset)
+    with reading(folder, "change its permissions"):
+        return _recognised(section, folder)
+
+
+def _recognised(section: DataSection, folder: Any) -> ImageSource:
+    if not folder.is_dir():
+        raise DataNotFoundError(
+            f"no folder {folder}",
+            expected="a folder of a prepared TFDS data set, IDX files, CIFAR binary batches, or images by class",
+            todo="change data.dataset",
+        )
+    from tfx_estimator.data.sources.tfds_lookup import find_in_folder
+
+    found = find_in_folder(section, folder)
+    if found is not None:
+        from tfx_estimator.data.sources.tfds_source import TfdsSource
+
+        return TfdsSource(section, found)
+    from tfx_estimator.data.sources import cifar, idx, image_folder
+
+    for kind in (idx.IdxSource, cifar.CifarBinarySource, image_folder.ImageFolderSource):
+        if kind.recognises(folder):
+            _refuse_version(section)
+            return kind(section, folder)
+    names = sorted(path.name for path in folder.iterdir())
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    raise DataNotFoundError(
+        f"the folder {folder} holds no data set of a known form, but {shown or 'nothing'}",
+        expected="a prepared TFDS data set (dataset_info.json and features.json, up to three levels below), "
+        f"{idx.FORM}, {cifar.FORM}, or {image_folder.FORM}",
+        todo="change data.dataset to the folder that holds such files, or to a CSV or Parquet file of paths and labels",
+    )
+
+
+def _refuse_version(section: DataSection) -> None:
+    if section.version:
+        raise DataNotFoundError(
+            f"no version {section.version!r} of {section.dataset}: its files carry none",
+            expected="files, with no data.version",
+            todo="leave data.version out; changed files are seen by their contents",
+        )
+
+
+def _path(path: str) -> Any:
+    from etils import epath
+
+    return epath.Path(path).expanduser()

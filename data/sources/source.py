@@ -25,9 +25,7 @@ class SourceInfo:
         version: TFDS version, or "" where files carry none.
         image_shape: (height, width, channels) of every image as it is read.
         label_names: one name per class; a label is an index into them.
-        licence: licence text, or "".
         citation: BibTeX, or "".
-        description: what the data set is.
     """
 
     name: str
@@ -54,9 +52,6 @@ class ImageSource(abc.ABC):
     """A data set of uint8 images with one class label each.
 
     It is picklable: another process opens it again from its section.
-
-    Args:
-        section: the declaration's `data` section.
     """
 
     def __init__(self, section: DataSection) -> None:

@@ -28,13 +28,7 @@ def resolve_split(
     """Returns the ranges that a split expression stands for, by TFDS's own rules.
 
     Args:
-        dataset: name for messages.
-        shard_lengths: examples per file, for each split.
         expression: see https://www.tensorflow.org/datasets/splits.
-        test: whether a split of this name is declared, for what to do next.
-
-    Raises:
-        DataNotFoundError: no such split, a slice beyond its end, or nothing in it.
     """
     from tensorflow_datasets.core import splits as tfds_splits
 
@@ -69,16 +63,7 @@ def resolve_split(
 
 
 def reject_overlap(dataset: str, expressions: Mapping[str, str], ranges: Mapping[str, Sequence[ExampleRange]]) -> None:
-    """Refuses to evaluate on examples that trained the model, or chose it: the accuracy would be that of a memory.
-
-    Args:
-        dataset: name for messages.
-        expressions: of each split, by its name, for messages.
-        ranges: examples of each split.
-
-    Raises:
-        DataError: some examples are in two splits.
-    """
+    """Refuses to evaluate on examples that trained the model, or chose it: the accuracy would be that of a memory."""
     done = {"train": "trained on", "eval": "chosen by"}
     for (first, ones), (second, others) in itertools.combinations(ranges.items(), 2):
         for one, other in itertools.product(ones, others):

@@ -1,17 +1,20 @@
-"""Finds the TFDS builder that a `data` section names, prepared or still to prepare."""
+"""Finds the TFDS builder that a `data` section names, prepared or still to prepare, and opens what is prepared."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
 import importlib
+from collections.abc import Callable
 from typing import Any, Optional
 
-from tfx_estimator.data.sources.tfds_prepared import default_config, is_prepared, open_prepared
-from tfx_estimator.pipeline.base.errors import DataNotFoundError
+from tfx_estimator.data.sources.files import damaged
+from tfx_estimator.pipeline.base.errors import DamagedDataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.image_folder import subfolders
 from tfx_estimator.pipeline.user_source import loader
+
+_INFO_FILE, _FEATURES_FILE = "dataset_info.json", "features.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,11 +27,7 @@ class FoundBuilder:
 
 
 def find_by_name(section: DataSection) -> FoundBuilder:
-    """Finds `name/config:version`, the last two of which may be missing, among prepared and registered data sets.
-
-    Raises:
-        DataNotFoundError: neither prepared nor registered, or not in that version.
-    """
+    """Finds `name/config:version`, the last two of which may be missing, among prepared and registered data sets."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import naming
 
@@ -57,11 +56,7 @@ def find_by_name(section: DataSection) -> FoundBuilder:
 
 
 def find_by_class(section: DataSection) -> FoundBuilder:
-    """Finds the builder class `package.module:Class`.
-
-    Raises:
-        DataNotFoundError: it cannot be imported, is no builder, or has no such version.
-    """
+    """Finds the builder class `package.module:Class`."""
     import tensorflow_datasets as tfds
 
     module_name, _, class_name = section.dataset.partition(":")
@@ -87,18 +82,7 @@ def find_by_class(section: DataSection) -> FoundBuilder:
 
 
 def find_in_folder(section: DataSection, folder: Any) -> Optional[FoundBuilder]:
-    """Finds a prepared data set in a folder: the version's own folder, or up to three levels above it.
-
-    Args:
-        section: the `data` section.
-        folder: `epath.Path`.
-
-    Returns:
-        None where the folder holds no prepared TFDS data set.
-
-    Raises:
-        DataNotFoundError: it holds several data sets, or not that version.
-    """
+    """Finds a prepared data set in a folder (`epath.Path`): the version's own, or up to three levels above it."""
     if is_prepared(folder):
         builder = open_prepared(folder)
         if _newest([builder.version], section.version) is None:
@@ -128,6 +112,7 @@ def _find(
 ) -> Optional[FoundBuilder]:
     """Prefers what is prepared, in its newest version, to what would have to be prepared."""
     from etils import epath
+    from tensorflow_datasets.core import dataset_builder
     from tensorflow_datasets.core.utils import file_utils
 
     if config is None and cls is not None:
@@ -136,7 +121,7 @@ def _find(
     for data_dir in file_utils.list_data_dirs(given_data_dir=section.data_dir):
         parent = epath.Path(data_dir).expanduser() / name
         # Without its class, the folder says which config is the default one.
-        parent /= default_config(parent) if config is None else config
+        parent /= (dataset_builder.load_default_config_name(parent) or "") if config is None else config
         for version in _prepared_versions(parent):
             versions.setdefault(version, parent / str(version))
     prepared = _newest(list(versions), wanted)
@@ -198,3 +183,36 @@ def _no_version(wanted: Optional[str], where: str, versions: list[Any]) -> DataN
         expected=f"one of {', '.join(map(str, sorted(set(versions))))}",
         todo="change the version, or leave it out to take the newest",
     )
+
+
+def is_prepared(folder: Any) -> bool:
+    """Returns whether a version's folder (`epath.Path`) holds a prepared data set, be it damaged.
+
+    TFDS writes both files, and renames the folder when it is whole: one without the other was lost later.
+    """
+    return (folder / _INFO_FILE).exists() or (folder / _FEATURES_FILE).exists()
+
+
+def open_prepared(folder: Any) -> Any:
+    """Returns TFDS's builder of a prepared data set (`epath.Path` of its version), which needs no builder class."""
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.core import dataset_info
+
+    info_file = folder / _INFO_FILE
+    _parsed(info_file, lambda: dataset_info.read_from_json(info_file))
+    _parsed(folder / _FEATURES_FILE, lambda: tfds.features.FeatureConnector.from_config(folder))
+    return _parsed(info_file, lambda: tfds.builder_from_directory(folder))
+
+
+def prepared_damage(path: Any, what: str) -> DamagedDataError:
+    """Returns the error for a file of a prepared data set."""
+    todo = "delete the folder of this version and prepare it again"
+    return damaged(path, what, "the file that TFDS wrote when it prepared the data set", todo)
+
+
+def _parsed(path: Any, parse: Callable[[], Any]) -> Any:
+    try:
+        return parse()
+    except Exception as error:
+        # json, protobuf and TFDS each have errors of their own for text that is not theirs.
+        raise prepared_damage(path, f"it cannot be understood: {type(error).__name__}: {error}") from error

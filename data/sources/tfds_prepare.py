@@ -5,40 +5,41 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import os
-import stat
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Optional
 
-from tfx_estimator.data.sources.tfds_prepared import is_prepared
+from tfx_estimator.data.sources.tfds_lookup import is_prepared
 from tfx_estimator.pipeline.base.ending.scratch import shared, shared_lock
-from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError, DataNotFoundError, TfxEstimatorError
+from tfx_estimator.pipeline.base.errors import (
+    DamagedDataError,
+    DataError,
+    DataNotFoundError,
+    DeclarationError,
+    TfxEstimatorError,
+)
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 _CONNECT_SECONDS = 5.0
 # For the other process's download and conversion; beyond, it rather hangs.
 _LOCK_SECONDS = 1800.0
 _LOCK_POLL_SECONDS = 0.5
+# Says from which source code a user's builder prepared its data; beside TFDS's own files, which it leaves alone.
+_SOURCE_FILE = "tfx_estimator.json"
 
 _log = get_logger("data")
 
 
 def prepare_builder(builder: Any, section: DataSection) -> None:
-    """Prepares a data set into its data_dir; a second process that does so at the same time waits.
-
-    Raises:
-        DataNotFoundError: `download` is false, or the network or a manual download is missing.
-        DamagedDataError: a downloaded file has another checksum than TFDS registered.
-        DataError: preparation failed for another reason, or the other process does not end.
-    """
+    """Prepares a data set into its data_dir; a second process that does so at the same time waits."""
     # What is embedded in a package, like the digits, needs no fetching.
     if not section.download and not hasattr(builder, "content_fingerprint"):
         raise _not_found(builder, "and `download: false` forbids to fetch and prepare it")
-    _check_writable(builder)
     with _lock(builder.data_dir):
         if is_prepared(builder.data_path):
             return
@@ -77,23 +78,6 @@ def _download_and_prepare(builder: Any) -> None:
             expected="a builder that generates its examples",
             todo="see the error above, and run `tfds build` on the builder by itself",
         ) from error
-
-
-def _check_writable(builder: Any) -> None:
-    """Refuses a data_dir that is marked read-only, even to root, whom the system would let write."""
-    root = str(builder.data_dir_root)
-    if is_address(root):
-        return
-    folder = os.path.abspath(root)
-    while not os.path.exists(folder):
-        folder = os.path.dirname(folder)
-    marked = not os.stat(folder).st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
-    if marked or not os.access(folder, os.W_OK):
-        raise DataNotFoundError(
-            f"data set {builder.info.full_name} is not prepared in {root}, and {folder} is read-only",
-            expected="a data_dir that holds the data set, or that may be written to",
-            todo="change data.data_dir",
-        )
 
 
 def _check_network(builder: Any) -> None:
@@ -156,3 +140,35 @@ def _not_found(builder: Any, why: str) -> DataNotFoundError:
         "data.dataset to a folder of IDX files (MNIST's form; Debian's package dataset-fashion-mnist), of CIFAR "
         "binary batches, or of images by class; or try `dataset: digits`",
     )
+
+
+def remember_source(cls: type, folder: Any) -> None:
+    """Writes the fingerprint of a builder's source beside the data that it prepared (`epath.Path` of the version)."""
+    if source := _fingerprint(cls):
+        try:
+            (folder / _SOURCE_FILE).write_text(json.dumps({"source": source}) + "\n")
+        except OSError as error:
+            _log.info("Cannot remember from which source %s was prepared: %s", folder, error)
+
+
+def notes_of_edits(cls: type, folder: Any) -> tuple[str, ...]:
+    """Returns a note where the source was edited since and the version stayed."""
+    try:
+        prepared_from = json.loads((folder / _SOURCE_FILE).read_text())["source"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()  # prepared by TFDS itself, or by an earlier version of this project
+    source = _fingerprint(cls)
+    if source is None or source == prepared_from:
+        return ()
+    return (
+        f"{cls.__module__}:{cls.__name__} was edited since its data were prepared in {folder}, which are used as they "
+        "are; raise VERSION in the class, or delete that folder, to have them prepared again",
+    )
+
+
+def _fingerprint(cls: type) -> Optional[str]:
+    """Of the class's module and the user's modules that it imports; None if there is no text to read."""
+    try:
+        return fingerprint_source(f"{cls.__module__}:{cls.__name__}")
+    except DeclarationError:
+        return None

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
-from tfx_estimator.data.sources.fingerprint import of_files
+from tfx_estimator.data.sources.files import fingerprint_files
 from tfx_estimator.data.sources.image_decoding import resize_uint8
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
-from tfx_estimator.data.sources.tfds_features import describe, image_and_label
-from tfx_estimator.data.sources.tfds_lookup import FoundBuilder
-from tfx_estimator.data.sources.tfds_prepared import is_prepared, open_prepared
-from tfx_estimator.data.sources.tfds_prepared import prepared_damage as _damaged
-from tfx_estimator.pipeline.base.errors import DataNotFoundError, DeclarationError
-from tfx_estimator.pipeline.base.log import get_logger
+from tfx_estimator.data.sources.tfds_lookup import FoundBuilder, is_prepared, open_prepared
+from tfx_estimator.data.sources.tfds_lookup import prepared_damage as _damaged
+from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
+from tfx_estimator.pipeline.config.classes import in_form
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 # Decoded pixels that one batch may hold: large images come in small batches.
 _BATCH_BYTES = 16 << 20
 _MAX_BATCH = 256
-# Says from which source code a user's builder prepared its data; beside TFDS's own files, which it leaves alone.
-_SOURCE_FILE = "tfx_estimator.json"
-
-_log = get_logger("data")
 
 
 class TfdsSource(ImageSource):
@@ -37,10 +29,6 @@ class TfdsSource(ImageSource):
 
     Records are parsed in batches and decoded by one graph per batch, which costs less than half of what
     `builder.as_dataset` does for small images; the pixels are the same.
-
-    Args:
-        section: the declaration's `data` section.
-        found: the builder that it names.
     """
 
     def __init__(self, section: DataSection, found: FoundBuilder) -> None:
@@ -51,7 +39,7 @@ class TfdsSource(ImageSource):
     @functools.cached_property
     def info(self) -> SourceInfo:
         """See ImageSource."""
-        return describe(self._builder, self.section)
+        return _describe(self._builder, self.section)
 
     @property
     def is_prepared(self) -> bool:
@@ -59,19 +47,14 @@ class TfdsSource(ImageSource):
         return is_prepared(self._builder.data_path)
 
     def prepare(self) -> None:
-        """Downloads and prepares the data set where it is not.
-
-        Raises:
-            DataNotFoundError: that is forbidden, or there is no network.
-            DamagedDataError: a download is not what TFDS expects.
-        """
+        """Downloads and prepares the data set where it is not."""
         if self.is_prepared:
             return
-        from tfx_estimator.data.sources.tfds_prepare import prepare_builder
+        from tfx_estimator.data.sources.tfds_prepare import prepare_builder, remember_source
 
         prepare_builder(self._builder, self.section)
         if self._found.own:
-            _remember_source(self._found.own, self._builder.data_path)
+            remember_source(self._found.own, self._builder.data_path)
         # Features such as class names may have become known; the prepared files are what counts.
         self._builder = open_prepared(self._builder.data_path)
         self.__dict__.pop("info", None)
@@ -80,7 +63,9 @@ class TfdsSource(ImageSource):
         """See ImageSource."""
         if not self._found.own or not self.is_prepared:
             return ()
-        return _notes_of_edits(self._found.own, self._builder.data_path)
+        from tfx_estimator.data.sources.tfds_prepare import notes_of_edits
+
+        return notes_of_edits(self._found.own, self._builder.data_path)
 
     def shard_lengths(self) -> dict[str, tuple[int, ...]]:
         """See ImageSource."""
@@ -113,17 +98,16 @@ class TfdsSource(ImageSource):
             "label_names": list(self.info.label_names),
         }
         if self._found.cls is not None and hasattr(self._found.cls, "content_fingerprint"):
-            return of_files([], {**facts, "content": self._found.cls.content_fingerprint()})
+            return fingerprint_files([], {**facts, "content": self._found.cls.content_fingerprint()})
         if not self.is_prepared:
             # Nothing but the class tells data sets of one name apart.
-            return of_files(
-                [], {**facts, "builder": f"{type(self._builder).__module__}:{type(self._builder).__name__}"}
-            )
+            cls = type(self._builder)
+            return fingerprint_files([], {**facts, "builder": f"{cls.__module__}:{cls.__name__}"})
         from etils import epath
 
         used = {part.split for expression in expressions for part in self.resolve(expression)}
         paths = [epath.Path(path) for split in used for path in self._builder.info.splits[split].filepaths]
-        return of_files(paths, facts)
+        return fingerprint_files(paths, facts)
 
     def _read_file(self, path: str, skip: int, take: int, total: int) -> Iterator[tuple[np.ndarray, int]]:
         import tensorflow as tf
@@ -131,8 +115,8 @@ class TfdsSource(ImageSource):
 
         file_format = self._builder.info.file_format
         if file_format is file_adapters.FileFormat.PARQUET:
-            # TFDS reads it with pyarrow, and would run the code that a file may hold.
-            import tfx_estimator.data.sources.arrow  # noqa: F401
+            # TFDS reads it with pyarrow, which would run the code that a file may hold.
+            import pyarrow_hotfix  # noqa: F401
 
         records = file_adapters.ADAPTER_FOR_FORMAT[file_format].make_tf_data(path)
         batch = max(1, min(_MAX_BATCH, _BATCH_BYTES // self.info.image_bytes))
@@ -162,7 +146,7 @@ class TfdsSource(ImageSource):
         """A traced function from serialized examples (batch,) to images (batch, H, W, C) uint8 and labels (batch,)."""
         import tensorflow as tf
 
-        image_key, label_key = image_and_label(self._builder)
+        image_key, label_key = _image_and_label(self._builder)
         features = {image_key: tf.io.FixedLenFeature([], tf.string), label_key: tf.io.FixedLenFeature([], tf.int64)}
         shape = self.info.image_shape
         stored = self._builder.info.features[image_key].shape
@@ -185,41 +169,62 @@ class TfdsSource(ImageSource):
         return decode
 
 
-def _remember_source(cls: type, folder: Any) -> None:
-    """Writes the fingerprint of a builder's source beside the data that it prepared.
+def _image_and_label(builder: Any) -> tuple[str, str]:
+    """Names the image and the label: the builder's `supervised_keys`, or else its only Image and only ClassLabel."""
+    import tensorflow_datasets as tfds
 
-    Args:
-        folder: `epath.Path` of the version.
-    """
-    if source := _fingerprint(cls):
-        try:
-            (folder / _SOURCE_FILE).write_text(json.dumps({"source": source}) + "\n")
-        except OSError as error:
-            _log.info("Cannot remember from which source %s was prepared: %s", folder, error)
-
-
-def _notes_of_edits(cls: type, folder: Any) -> tuple[str, ...]:
-    """Returns a note where the source was edited since and the version stayed.
-
-    Args:
-        folder: `epath.Path` of the version.
-    """
-    try:
-        prepared_from = json.loads((folder / _SOURCE_FILE).read_text())["source"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return ()  # prepared by TFDS itself, or by an earlier version of this project
-    source = _fingerprint(cls)
-    if source is None or source == prepared_from:
-        return ()
-    return (
-        f"{cls.__module__}:{cls.__name__} was edited since its data were prepared in {folder}, which are used as they "
-        "are; raise VERSION in the class, or delete that folder, to have them prepared again",
+    features = builder.info.features
+    by_kind: dict[type, list[str]] = {tfds.features.Image: [], tfds.features.ClassLabel: []}
+    for name, feature in features.items():
+        if type(feature) in by_kind:
+            by_kind[type(feature)].append(name)
+    images, labels = by_kind.values()
+    keys = builder.info.supervised_keys
+    if keys and len(keys) == 2 and keys[0] in images and keys[1] in labels:
+        return keys[0], keys[1]
+    if len(images) == 1 and len(labels) == 1:
+        return images[0], labels[0]
+    raise DataError(
+        f"data set {builder.info.full_name} is not one of images with one class each: its features are "
+        + ", ".join(f"{name} ({type(feature).__name__})" for name, feature in features.items()),
+        expected="supervised_keys (Image, ClassLabel), or exactly one Image and one ClassLabel",
+        todo="choose an image-classification data set: https://www.tensorflow.org/datasets/catalog/overview",
     )
 
 
-def _fingerprint(cls: type) -> Optional[str]:
-    """Of the class's module and the user's modules that it imports; None if there is no text to read."""
-    try:
-        return fingerprint_source(f"{cls.__module__}:{cls.__name__}")
-    except DeclarationError:
-        return None
+def _describe(builder: Any, section: DataSection) -> SourceInfo:
+    """Returns what is known of a TFDS data set before it is read."""
+    image_key, label_key = _image_and_label(builder)
+    image, label = builder.info.features[image_key], builder.info.features[label_key]
+    name = builder.name + (f"/{builder.builder_config.name}" if builder.builder_config else "")
+    if np.dtype(image.np_dtype) != np.uint8:
+        raise DataError(
+            f"the images of data set {name} are {np.dtype(image.np_dtype)}",
+            expected="uint8 images",
+            todo="choose a data set with uint8 images, or write a builder that converts them",
+        )
+    height, width, channels = image.shape
+    if section.image_size:
+        height, width = section.image_size
+    if not height or not width:
+        raise DataError(
+            f"the images of data set {name} differ in size: their shape is {image.shape}",
+            expected="one size for all images",
+            todo="set data.image_size, for example `image_size: [64, 64]`; images are then resized",
+        )
+    if not label.num_classes:
+        raise DataError(
+            f"data set {name} does not say how many classes its feature {label_key!r} has",
+            expected="a ClassLabel with names or num_classes",
+            todo="prepare the data set first, or complete the builder",
+        )
+    licence = builder.info.redistribution_info.license if builder.info.redistribution_info else ""
+    return SourceInfo(
+        name=name,
+        version=str(builder.version),
+        image_shape=(height, width, channels),
+        label_names=tuple(map(in_form, label.names)),
+        licence=licence or "",
+        citation=builder.info.citation or "",
+        description=builder.info.description or "",
+    )

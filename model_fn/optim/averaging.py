@@ -53,11 +53,7 @@ class Averaging:
             anchor.assign(tf.identity(weight))
 
     def after(self, step: tf.Tensor) -> None:
-        """Averages if it is due: built into the graph of an execution, where a turn costs no more than its message.
-
-        Args:
-            step: The global step that the execution has done last, int64.
-        """
+        """Averages if it is due: built into the graph of an execution, where a turn costs no more than its message."""
 
         def average() -> tf.Operation:
             self._average(is_due=True)

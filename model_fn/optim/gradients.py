@@ -46,14 +46,7 @@ def compress(gradient: Any, kind: str) -> Any:
 
 
 def restore(gradient: Any, kind: str, dtype: tf.DType) -> Any:
-    """Casts a sum of `compress` back.
-
-    Args:
-        kind: As of `compress`.
-
-    Returns:
-        The gradient in `dtype`; itself where it was not compressed.
-    """
+    """Casts a sum of `compress` back."""
     if kind == NONE or gradient.dtype == dtype:
         return gradient
     gradient = tf.cast(gradient, dtype)
@@ -62,10 +55,6 @@ def restore(gradient: Any, kind: str, dtype: tf.DType) -> Any:
 
 def global_scale(gradients: Sequence[Any], options: Mapping[str, Any]) -> Optional[tf.Tensor]:
     """Returns the factor that keeps the norm of all gradients together within `global_clip_norm`.
-
-    Args:
-        gradients: Of the global batch, dense or `tf.IndexedSlices`.
-        options: `Optimizer.resolved()`.
 
     Returns:
         Scalar; None where nothing is declared.
@@ -83,13 +72,8 @@ def clip(
     """Clips one gradient as declared.
 
     Args:
-        scale: Of `global_scale`.
-        options: `Optimizer.resolved()`.
         parts: The gradients of all parts of the variable, this one among them, where several servers have one each:
             the norm is that of the variable's. None of a whole one.
-
-    Returns:
-        As `gradient`; itself where nothing is declared.
     """
     if scale is not None:
         gradient *= tf.cast(scale, gradient.dtype)

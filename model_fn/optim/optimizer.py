@@ -20,9 +20,6 @@ _Pairs = Sequence[tuple[Any, tf.Variable]]
 def given_rate(optimizer: Any) -> Any:
     """Returns what an optimizer was given for a learning rate: a schedule, or what holds a number.
 
-    Args:
-        optimizer: Any of Keras's, or the declared one.
-
     Returns:
         None of an optimizer that has none.
     """
@@ -101,7 +98,6 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         A message of their own costs two processes about as much as one of all gradients of a small network.
 
         Args:
-            grads_and_vars: As of `apply_gradients`.
             beside: Numbers of this replica; in another dtype than the gradients they are sent by themselves.
         """
         if tf.distribute.get_replica_context().num_replicas_in_sync == 1:

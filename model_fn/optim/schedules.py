@@ -26,10 +26,6 @@ def learning_rate(section: Optimizer, train_steps: int, global_step: tf.Tensor, 
 
     Args:
         train_steps: Step at which the schedules end that `ends_with_training`.
-        global_step: int64 scalar.
-
-    Returns:
-        float32 scalar.
     """
     options = section.resolved()
     step = tf.cast(global_step, tf.float32)
@@ -76,8 +72,6 @@ class KerasSchedule(tf.keras.optimizers.schedules.LearningRateSchedule):
 
     Args:
         section: The declared optimizer, or what `get_config` wrote of it.
-        train_steps: See `learning_rate`.
-        replicas: See `learning_rate`.
     """
 
     def __init__(self, section: Union[Optimizer, dict[str, Any]], train_steps: int, replicas: int = 1) -> None:

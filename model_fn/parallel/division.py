@@ -61,9 +61,6 @@ class Division:
             fit the longest decides; a layer that none fits is on the first device.
         stages: Of a pipeline, the names of each one's layers; none where layers are only put somewhere.
         parts: Of a batch, in a pipeline.
-
-    Raises:
-        DeclarationError: This process has not the GPUs.
     """
 
     option: str
@@ -128,11 +125,7 @@ class Division:
                 each.__call__ = original
 
     def check(self, model: tf.keras.Model) -> None:
-        """Refuses names that are no layer's: what they are to place would stay on the first device.
-
-        Raises:
-            UserCodeError: A pattern fits no layer.
-        """
+        """Refuses names that are no layer's: what they are to place would stay on the first device."""
         names = [layer.name for layer in model.layers]
         for pattern in self.layers:
             if pattern not in names and not any(fnmatchcase(name, pattern) for name in names):
@@ -145,10 +138,6 @@ class Division:
 
         Args:
             model: Called, so that it has all its variables.
-            seed: As of `Pipeline`, and likewise the next.
-
-        Raises:
-            UserCodeError: Layers of two stages have a variable in common.
         """
         links = {link.layer.name: link for link in chain_of(model)}
         stages: list[Stage] = []
@@ -186,14 +175,9 @@ def find_division(
 
     Args:
         make: Makes the network; it is made again afterwards.
-        features: Of one example, [1, ...].
 
     Returns:
         None if all of it is on one device.
-
-    Raises:
-        DeclarationError: This process has not the declared devices.
-        UserCodeError: The network cannot be divided so.
     """
     if declared := section.model_parallel:
         return Division(_MODEL, tuple(declared.devices), declared.layers)

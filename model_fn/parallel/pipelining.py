@@ -29,7 +29,6 @@ class Stage:
     """Layers that follow one another, on one device.
 
     Args:
-        device: TensorFlow's name of it.
         variables: What of them is trained.
     """
 

@@ -43,14 +43,7 @@ class Link:
 
 
 def chain_of(model: tf.keras.Model) -> list[Link]:
-    """Returns the layers of a network, each of which takes what the one before it puts out.
-
-    Args:
-        model: A Sequential, or a functional model without branches.
-
-    Raises:
-        UserCodeError: It is another model, or one that normalises by the statistics of a batch.
-    """
+    """Returns the layers of a network, each of which takes what the one before it puts out."""
     links: list[Link] = []
     if isinstance(model, tf.keras.Sequential):
         links = [Link(layer) for layer in model.layers]
@@ -82,11 +75,7 @@ def chain_of(model: tf.keras.Model) -> list[Link]:
 
 
 def uncuttable(model: tf.keras.Model, why: str) -> UserCodeError:
-    """Returns the error of a network that cannot be cut.
-
-    Args:
-        why: It cannot.
-    """
+    """Returns the error of a network that cannot be cut."""
     return UserCodeError(
         f"{_OPTION}: the network {model.name} cannot be cut into stages: {why}",
         expected="a tf.keras.Sequential, or a functional model whose layers follow one another, without batch "
@@ -112,9 +101,6 @@ def numbers_of(names: Sequence[str], declared: Sequence[Sequence[str]]) -> list[
 
     Returns:
         From 0; a layer that is not named is in the stage of the one before it.
-
-    Raises:
-        UserCodeError: A name is no layer's, or the stages are in another order than the layers.
     """
     named: dict[str, int] = {}
     for number, patterns in enumerate(declared):
@@ -139,7 +125,6 @@ def costs_of(links: Sequence[Link], inputs: tf.Tensor) -> list[int]:
 
     Args:
         links: Of a network that was called, so that it has its variables.
-        inputs: Of one example, [1, ...].
     """
     costs: list[int] = []
 
@@ -170,14 +155,8 @@ def flops(operations: Iterable[tf.Operation]) -> int:
 def balanced(costs: Sequence[int], count: int) -> list[int]:
     """Cuts a chain where the dearest stage is as cheap as can be.
 
-    Args:
-        costs: Of each layer.
-
     Returns:
         The stage of each layer, from 0; each has one at least.
-
-    Raises:
-        UserCodeError: There are fewer layers than stages.
     """
     if len(costs) < count:
         raise UserCodeError(

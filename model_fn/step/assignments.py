@@ -81,11 +81,7 @@ def assignments(begin: int, variables: Sequence[Any], known: Iterable[Any]) -> l
 
 
 def changes_since(begin: int) -> bool:
-    """Tells whether a function's graph assigns anything in what was made since; outside of one that is not known.
-
-    Args:
-        begin: Of `all_done`.
-    """
+    """Tells whether a function's graph assigns anything in what was made since; outside of one that is not known."""
     graph = tf.compat.v1.get_default_graph()
     return graph.building_function and any(_changes(graph, each) for each in graph.get_operations()[begin:])
 

@@ -112,11 +112,7 @@ def _train(
     params: dict[str, Any],
     division: Optional[Division],
 ) -> tf.estimator.EstimatorSpec:
-    """Trains a model.
-
-    Args:
-        call: Returns its logits of features.
-    """
+    """Trains a model."""
     section = Optimizer.parse_obj(params["optimizer"])
     scale = LossScale() if params.get("precision") == FLOAT16 else None
     optimizer = DeclaredOptimizer(section, params["train_steps"], params.get("gradient_compression", NONE), scale)

@@ -34,9 +34,6 @@ class CompiledClassifier(tf.keras.Model):
     The loss is the user's, scaled as Keras scales it under a strategy; what is reported of it is that of the global
     batch. A `train_step` or a `test_step` of the user's own is called as it is. His metrics are those of an evaluation,
     where a `compute_metrics` of his own is called too.
-
-    Args:
-        own: The compiled model, built.
     """
 
     def __init__(self, own: tf.keras.Model, section: TrainerSection, num_classes: int) -> None:
@@ -80,11 +77,7 @@ class CompiledClassifier(tf.keras.Model):
         return getattr(type(self.own), step) is not getattr(tf.keras.Model, step)
 
     def call(self, features: dict[str, tf.Tensor], training: bool = False) -> Any:
-        """Calls the model.
-
-        Args:
-            features: What its inputs are named after, or `image`.
-        """
+        """Calls the model."""
         return self.own(inputs_of(self.own, features), training=training)
 
     def answers(self, features: dict[str, tf.Tensor], label_names: Sequence[str]) -> dict[str, tf.Tensor]:
@@ -99,9 +92,6 @@ class CompiledClassifier(tf.keras.Model):
 
     def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
         """Trains one step.
-
-        Args:
-            data: Features and labels of this replica; labels are int64 [batch].
 
         Returns:
             `loss` of the global batch, and `accuracy` where there is a score for each class; or what a `train_step` of
@@ -152,9 +142,6 @@ class CompiledClassifier(tf.keras.Model):
 
     def test_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, Any]:
         """Evaluates a batch.
-
-        Args:
-            data: As of `train_step`.
 
         Returns:
             Sums over this replica's examples, and their number, float64: `loss`, `examples`, and `accuracy` where there

@@ -23,11 +23,7 @@ TRIED_FOR: list[int] = []
 
 
 def takes_step(parts: int) -> bool:
-    """Tells whether a step is compiled with its optimizer; in the context of the strategy that trains.
-
-    Args:
-        parts: Of a batch, in turn.
-    """
+    """Tells whether a step is compiled with its optimizer; in the context of the strategy that trains."""
     strategy = tf.distribute.get_strategy()
     alone = not tf.distribute.has_strategy() or isinstance(strategy, tf.distribute.OneDeviceStrategy)
     return alone and parts == 1
@@ -52,11 +48,7 @@ class Compiler:
         return self._compiled("step", function)
 
     def part(self, compute: Callable[[Part], Computed]) -> Callable[[Part], Computed]:
-        """Compiles what computes a part of a batch: loss and gradients, and moving averages of batch normalisation.
-
-        Args:
-            compute: As of `parts.in_parts`.
-        """
+        """Compiles what computes a part of a batch: loss and gradients, and moving averages of batch normalisation."""
 
         def call(part: Part) -> Computed:
             def inner(features: dict[str, tf.Tensor], labels: tf.Tensor, share: Any) -> tuple[Any, ...]:
@@ -80,11 +72,7 @@ class Compiler:
 
 
 def refuse_talking(network: tf.keras.Model, replicas: int) -> None:
-    """Refuses layers that are known to add up over replicas: TensorFlow does so in words that say nothing of them.
-
-    Raises:
-        UserCodeError: There is one, and there are several replicas, here or in the training that is tried.
-    """
+    """Refuses layers that are known to add up over replicas: TensorFlow does so in words that say nothing of them."""
     for each in network.submodules if max((replicas, *TRIED_FOR)) > 1 else ():
         # Keras's has no class of its own for it.
         adds_up = isinstance(each, SynchronizedBatchNormalization) or getattr(each, "synchronized", None) is True

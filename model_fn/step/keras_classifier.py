@@ -32,7 +32,6 @@ class KerasClassifier(tf.keras.Model):
     Args:
         network: Called with images, float [batch, height, width, channels], it returns logits [batch, num_classes].
         section: The declared trainer, its class weights by label.
-        division: Where the network's layers are; None is on one device.
 
     Source: https://www.tensorflow.org/guide/keras/customizing_what_happens_in_fit.
     """
@@ -108,9 +107,6 @@ class KerasClassifier(tf.keras.Model):
 
     def test_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
         """Evaluates a batch; its loss is neither smoothed nor weighted, so that other declarations' can be compared.
-
-        Args:
-            data: As of `train_step`.
 
         Returns:
             Sums over this replica's examples, and their number, float64: `loss`, `accuracy`, `examples`.

@@ -16,20 +16,12 @@ from tfx_estimator.model_fn.step.precision import LossScale
 
 
 def as_float(logits: tf.Tensor) -> tf.Tensor:
-    """Returns logits in the precision that a loss is computed in: float32, or float64 where they have it.
-
-    Args:
-        logits: float, [batch, classes].
-    """
+    """Returns logits in the precision that a loss is computed in: float32, or float64 where they have it."""
     return logits if logits.dtype == tf.float64 else tf.cast(logits, tf.float32)
 
 
 def flat(labels: tf.Tensor) -> tf.Tensor:
-    """Returns labels as [batch]: a preprocessing_fn may return them as [batch, 1], as TFX's examples do.
-
-    Args:
-        labels: int64, [batch] or [batch, 1].
-    """
+    """Returns labels as [batch]: a preprocessing_fn may return them as [batch, 1], as TFX's examples do."""
     return labels if tf.TensorShape(labels.shape).rank == 1 else tf.reshape(labels, [-1])
 
 
@@ -64,12 +56,7 @@ def classification_loss(
 
 
 def count_hits(logits: tf.Tensor, labels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Counts the examples that are classified rightly.
-
-    Args:
-        logits: Float, [batch, classes].
-        labels: int64, [batch].
-    """
+    """Counts the examples that are classified rightly."""
     return tf.reduce_sum(tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), dtype))
 
 

@@ -65,12 +65,7 @@ class Computed:
 
 
 def in_parts(compute: Callable[[Part], Computed], parts: int, option: str) -> Callable[[Part], Computed]:
-    """Cuts what is computed into parts of equal size, to within one example, and adds up what they contribute.
-
-    Args:
-        parts: How many; one is the whole.
-        option: That says so: IN_TURN or AT_ONCE.
-    """
+    """Cuts what is computed into parts of equal size, to within one example, and adds up what they contribute."""
     if parts == 1:
         return compute
 
@@ -86,16 +81,7 @@ def in_parts(compute: Callable[[Part], Computed], parts: int, option: str) -> Ca
 
 
 def cut(whole: Part, number: int, parts: int, option: str) -> Part:
-    """Cuts a part out of a batch, or out of a part, all of which are of equal size, to within one example.
-
-    Args:
-        number: Of the part, from 0.
-        parts: How many; one is the whole itself.
-        option: Dotted path in the declaration, which says how many.
-
-    Raises:
-        UserCodeError: A part would have no example: averages of normalisation would be no numbers.
-    """
+    """Cuts a part out of a batch, or out of a part, all of which are of equal size, to within one example."""
     if parts == 1:
         return whole
     size = whole.labels.shape[0] or tf.shape(whole.labels)[0]
@@ -129,11 +115,7 @@ def _rows(feature: Any, begin: Any, end: Any) -> Any:
 
 
 def add(total: Optional[Computed], more: Computed) -> Computed:
-    """Adds what a part contributes.
-
-    Args:
-        total: Of the parts before it; None if there are none.
-    """
+    """Adds what a part contributes."""
     # Rows that a part does not touch may be of another's.
     gradients = [tf.convert_to_tensor(each) if isinstance(each, tf.IndexedSlices) else each for each in more.gradients]
     if total is None:

@@ -53,9 +53,6 @@ def use(precision: str, trains: bool = True) -> None:
     """Has the layers that are made from here on compute in a precision; none is touched where float32 is declared.
 
     Not for the length of a call: under several replicas the calls of a model_fn are interleaved.
-
-    Args:
-        trains: Whether they are trained; others compute in float32.
     """
     one_copy = isinstance(tf.distribute.get_strategy(), _ONE_COPY)
     if precision != FLOAT32:
@@ -73,12 +70,6 @@ def require_declared(precision: str, network: tf.keras.Model, trains: bool = Tru
 
     The loss of float16 is scaled, and variables and loss are float32, where the declaration says so. One that sets what
     is declared sets it for evaluations too: there its layers are made to compute in float32.
-
-    Args:
-        trains: As of `use`.
-
-    Raises:
-        UserCodeError: Keras's global policy is another one.
     """
     if not trains and isinstance(network, tf.keras.layers.Layer) and _policy_name() == precision != FLOAT32:
         use(precision, trains)
@@ -119,9 +110,6 @@ class LossScale(tf.Module):
     A step in which a gradient overflows changes no weight and no slot; it halves the scale, is counted, and is a step
     for all else: the learning rate and the position of the input. After 2,000 steps in a row without one the scale is
     doubled. To be made in the scope of the strategy, or in its replicas.
-
-    Args:
-        first: The scale to begin with.
     """
 
     def __init__(self, first: float = _FIRST_SCALE) -> None:
@@ -146,11 +134,7 @@ class LossScale(tf.Module):
         return [None if each is None else unscale(tf.convert_to_tensor(each)) for each in gradients]
 
     def follow(self, finite: tf.Tensor) -> list[Any]:
-        """Makes the operations that change the scale after a step, across the replicas or in one.
-
-        Args:
-            finite: Of `all_finite`.
-        """
+        """Makes the operations that change the scale after a step, across the replicas or in one."""
         extended = tf.distribute.get_strategy().extended
         good = tf.convert_to_tensor(self.good_steps) + 1
         grows = tf.logical_and(finite, good >= _GROWTH_STEPS)

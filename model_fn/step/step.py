@@ -31,7 +31,6 @@ def logits_of(
 
     Args:
         features: With `image`, or what the network's inputs are named after.
-        division: Where the network's layers are; None is on one device.
         num_classes: Of the data; 0 where the outputs are known to be scores of them.
 
     Returns:
@@ -68,11 +67,7 @@ class Step:
     compiler: Compiler
 
     def run(self, train: Callable[..., Any], *batch: Any) -> Any:
-        """Calls what trains by a batch, compiled where that is done with the optimizer.
-
-        Args:
-            train: Takes a batch, and returns a nest of tensors.
-        """
+        """Calls what trains by a batch, compiled where that is done with the optimizer."""
         return (self.compiler.step(train) if self.is_compiled_whole else train)(*batch)
 
     @property
@@ -90,12 +85,7 @@ class Step:
         return zip(self.objective.unscaled(computed.gradients), self.variables)
 
     def compute(self, features: dict[str, tf.Tensor], labels: tf.Tensor) -> Computed:
-        """Computes a batch.
-
-        Args:
-            features: Of a replica's batch, each [batch, ...].
-            labels: int64, [batch].
-        """
+        """Computes a batch."""
         network, whole = self.network, Part(features, labels)
         # An Estimator's graph lists those of each call, and those of the placeholder that a functional network was made
         # of, which nobody feeds; a network that is not built has none, and may have losses of weights yet to come.

@@ -24,9 +24,6 @@ def refuse_step_options(section: TrainerSection, brings: str) -> None:
 
     Args:
         brings: What `trainer.model` is instead of a network.
-
-    Raises:
-        UserCodeError: One of these is declared.
     """
     train = section.distribution.train
     declared = {
@@ -48,11 +45,7 @@ def refuse_step_options(section: TrainerSection, brings: str) -> None:
 
 
 def own_methods(model: tf.keras.Model) -> list[str]:
-    """Returns the names of the methods of training and evaluation that a model does not have from Keras.
-
-    Args:
-        model: A network, or a compiled model.
-    """
+    """Returns the names of the methods of training and evaluation that a model does not have from Keras."""
     return [name for name in _METHODS if getattr(type(model), name) is not getattr(tf.keras.Model, name)]
 
 
@@ -61,9 +54,6 @@ def refuse_own_methods(network: Any) -> None:
 
     Args:
         network: What the user's function returned; what is no model, or is compiled, passes.
-
-    Raises:
-        UserCodeError: It has such methods.
     """
     # AutoGraph of TensorFlow 2.21, which looks through what a replica runs, does not know `:=`.
     own = own_methods(network) if isinstance(network, tf.keras.Model) and not is_compiled(network) else []
@@ -78,16 +68,7 @@ def refuse_own_methods(network: Any) -> None:
 
 
 def check_compiled(model: tf.keras.Model, target: str, outputs: Any) -> None:
-    """Refuses what would fail after the training, or be another training without a word.
-
-    Args:
-        target: `trainer.model`.
-        outputs: What it puts out of a batch.
-
-    Raises:
-        UserCodeError: It has no loss, or one of one-hot labels, or an optimizer of TensorFlow 1, or one that
-            keeps averages of the weights.
-    """
+    """Refuses what would fail after the training, or be another training without a word."""
     if not model.loss:
         raise UserCodeError(
             f"trainer.model: {target!r} returns a model that is compiled without a loss: it could not be evaluated",

@@ -45,9 +45,6 @@ class GivenWeights:
 
         Args:
             network: With all its variables, in the context of a replica.
-
-        Raises:
-            UserCodeError: It has other variables than the network that they were given.
         """
         variables = stored(network.weights)
         if (kinds := _kinds(variables)) != self.kinds:

@@ -43,16 +43,6 @@ def inputs_of(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dic
     A functional model is given the features that its inputs are named after, or their keys in the dict that it was made
     of; its only input may have any name, and is then the image, or the only feature. Another model is given the image,
     if that is the only feature, and else the dict of all.
-
-    Args:
-        model: A network, or a compiled model.
-        features: What the preprocessing_fn returns, but for the label.
-
-    Returns:
-        One feature, or a dict of several.
-
-    Raises:
-        UserCodeError: An input is named as no feature is, or would round it.
     """
     found = _chosen(model, features)
     if model._is_graph_network:
@@ -111,11 +101,7 @@ def told_apart(features: Features) -> tf.Tensor:
 
 
 def example(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the features of one made-up example, each [1, ...]; of any number of values, it has none.
-
-    Args:
-        spec: Of the transformed features, the label among them.
-    """
+    """Returns the features of one made-up example, each [1, ...]; of any number of values, it has none."""
     made = {name: _of_one(each) for name, each in spec.items() if name != LABEL}
     return {name: each for name, each in made.items() if each is not None}
 
@@ -133,15 +119,8 @@ def _of_one(feature: Any) -> Any:
 def build(model: tf.keras.Model, spec: Mapping[str, Any]) -> Any:
     """Gives a model all its variables.
 
-    Args:
-        model: A network, or a compiled model.
-        spec: Of the transformed features, the label among them.
-
     Returns:
         What it puts out of one example.
-
-    Raises:
-        UserCodeError: As of `inputs_of`; or the model cannot be called with the features.
     """
     features = example(spec)
     inputs = inputs_of(model, features)
@@ -163,9 +142,6 @@ def require_scores(outputs: Any, num_classes: int) -> None:
     Args:
         outputs: Of the network; what is not known of their shape passes.
         num_classes: Of the data; 0 where that is not known.
-
-    Raises:
-        UserCodeError: There are several outputs, or there is another number of them than of classes.
     """
     shape = outputs.shape if tf.is_tensor(outputs) else None
     if not num_classes or (shape is not None and shape.is_compatible_with([None, num_classes])):
@@ -184,14 +160,7 @@ def require_scores(outputs: Any, num_classes: int) -> None:
 
 
 def require_trainable(model: tf.keras.Model) -> None:
-    """Refuses a model with nothing to train.
-
-    Args:
-        model: A network, or a compiled model, with all its variables.
-
-    Raises:
-        UserCodeError: None of its variables is trainable.
-    """
+    """Refuses a model with nothing to train."""
     if model.trainable_variables:
         return
     count = len(model.weights)
@@ -260,7 +229,6 @@ def served(
 
     Args:
         outputs: Several by their names.
-        probabilities: As of `predictions`, and likewise `label_names`.
     """
     scores = class_scores(outputs, num_classes)
     if scores is not None:

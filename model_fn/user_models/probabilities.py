@@ -34,15 +34,7 @@ _CLOSE_TO_ONE = 1e-2
 
 
 def refuse_probabilities(model: tf.keras.Model, outputs: Any) -> None:
-    """Refuses a network that ends with a softmax: the loss has its own, and so has what is served.
-
-    Args:
-        model: A network, called outside of a graph.
-        outputs: What `build` returned.
-
-    Raises:
-        UserCodeError: By the last activation, or by what comes out of made-up examples, they are probabilities.
-    """
+    """Refuses a network that ends with a softmax: the loss has its own, and so has what is served."""
     activation = _last_activation(model)
     if activation in _PROBABILITIES:
         what = f"ends with {activation}"

@@ -50,9 +50,6 @@ def match(
         shapes: Of the model's variables, by their names.
         exclude: Patterns of names that are left out.
         repeated: Names that several variables of the model have, which cannot be told apart; and how many.
-
-    Raises:
-        UserCodeError: There are none, or they cannot be read; or a pattern fits no name.
     """
     with _reading(prefix):
         reader = tf.train.load_checkpoint(prefix)
@@ -163,15 +160,7 @@ def _named(names: Iterable[str]) -> str:
 
 
 def warm_keras(model: tf.keras.Model, prefix: str, exclude: Sequence[str]) -> Matched:
-    """Gives a Keras model the weights; under a strategy all replicas get them.
-
-    Args:
-        prefix: As of `match`.
-        exclude: As of `match`.
-
-    Returns:
-        As of `match`.
-    """
+    """Gives a Keras model the weights; under a strategy all replicas get them."""
     # Keras names the layers of a model within a model as if they were alone.
     times = collections.Counter(map(_name, model.weights))
     weights = {_name(variable): variable for variable in model.weights if times[_name(variable)] == 1}
@@ -188,9 +177,6 @@ def finalize(model: tf.keras.Model) -> None:
     """Has each layer derive anew what it keeps beside its variables, as Keras's own `load_weights` does.
 
     `Normalization` keeps its mean so.
-
-    Args:
-        model: Its variables have just been given other values, in another way than by its `load_weights`.
     """
     for layer in model._flatten_layers():
         # A loaded SavedModel may hold what is no layer of Keras's.
@@ -217,11 +203,7 @@ def of_graph(variables: Sequence[Any], trainable: Sequence[Any]) -> dict[str, li
 
 
 def shape_of(parts: Sequence[Any]) -> list[int]:
-    """Returns the shape of a variable as a checkpoint has it.
-
-    Args:
-        parts: As of `of_graph`.
-    """
+    """Returns the shape of a variable as a checkpoint has it."""
     part = _part(parts[0])
     return list(part.full_shape) if part else parts[0].shape.as_list()
 

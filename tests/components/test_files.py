@@ -10,7 +10,7 @@ import pytest
 
 from tests.components.conftest import DIED
 from tfx_estimator.components import files
-from tfx_estimator.components.files import move_folder, read_json, write_whole
+from tfx_estimator.components.files import move_folder, read_json
 
 pytestmark = pytest.mark.unit
 
@@ -85,26 +85,3 @@ def test_a_file_that_is_overwritten_is_read_again_until_it_is_whole(bucket, tmp_
     with pytest.raises(ValueError, match="Expecting"):
         read_json("store://bucket/training.json")
     assert not wanted
-
-
-def test_processes_that_write_one_file_at_once_do_not_disturb_each_other(tmp_path):
-    path, begin = tmp_path / "declaration.json", tmp_path / "begin"
-    texts = ["a" * 100_000, "b" * 100_000]
-    # What one that was killed has left is in nobody's way.
-    (tmp_path / "declaration.json.tmp").mkdir()
-    pids = []
-    for text in texts:
-        if not (pid := os.fork()):
-            try:
-                while not begin.exists():
-                    pass
-                for _ in range(200):
-                    write_whole(str(path), text)
-                    assert path.read_text() in texts
-                os._exit(0)
-            finally:
-                os._exit(1)
-        pids.append(pid)
-    begin.touch()
-    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0, 0]
-    assert sorted(os.listdir(tmp_path)) == ["begin", "declaration.json", "declaration.json.tmp"]

@@ -1,9 +1,11 @@
-"""Which of a model's outputs holds the scores of the classes."""
+"""Which of a model's outputs holds the scores of the classes, and by which operations they are computed."""
 
 from __future__ import annotations
 
 import pytest
+import tensorflow as tf
 
+from tfx_estimator.components.served_outputs import Output, Scores, choose_scores, read_outputs
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
@@ -13,8 +15,6 @@ FLOAT, STRING, INT = 1, 7, 9
 
 def outputs(**kinds):
     """Makes outputs, each of (dtype, shape[, operation])."""
-    from tfx_estimator.components.served_outputs import Output
-
     return [Output(name, *kind) for name, kind in sorted(kinds.items())]
 
 
@@ -47,8 +47,6 @@ BINARY = {"logistic": (FLOAT, (None, 1), "Sigmoid"), "class_ids": (INT, (None, 1
     ],
 )
 def test_the_scores_are_found_by_name_kind_and_shape(kinds, declared, classes, expected):
-    from tfx_estimator.components.served_outputs import Scores, choose_scores
-
     if expected is None:
         with pytest.raises(UserCodeError, match="none of them fits"):
             choose_scores(outputs(**kinds), declared, classes)
@@ -59,19 +57,82 @@ def test_the_scores_are_found_by_name_kind_and_shape(kinds, declared, classes, e
 @pytest.mark.parametrize(
     ("kinds", "declared", "text"),
     [
-        (
-            {"a": (FLOAT, (None, 10)), "b": (FLOAT, (None, 10))},
-            None,
-            "outputs are a, b: each of a, b may be",
-        ),
+        ({"a": (FLOAT, (None, 10)), "b": (FLOAT, (None, 10))}, None, "outputs are a, b: each of a, b may be"),
         (HEAD, "probabilities", "the served outputs are classes, scores: there is no `probabilities`"),
         (OURS, "class_ids", "`class_ids` is int64, no scores"),
         ({"classes": (STRING, (None, 10))}, None, "the served outputs are classes: none of them fits"),
     ],
 )
 def test_what_cannot_be_told_is_asked_for(kinds, declared, text):
-    from tfx_estimator.components.served_outputs import choose_scores
-
     with pytest.raises(UserCodeError, match=text) as error:
         choose_scores(outputs(**kinds), declared, 10)
     assert "evaluator.prediction_key" in error.value.todo
+
+
+def _layers(name):
+    dense = tf.keras.layers.Dense
+    return {
+        "one score": [dense(1)],
+        "softmax apart": [dense(3), tf.keras.layers.Softmax()],
+        "sigmoid": [dense(1, activation="sigmoid")],
+        "cast": [dense(3, dtype="mixed_bfloat16"), tf.keras.layers.Activation("linear", dtype="float32")],
+        "reshaped": [dense(3), tf.keras.layers.Reshape((3,))],
+        "bias by hand": [dense(3, use_bias=False), _own_bias()],
+        "model within": [tf.keras.Sequential([dense(3)])],
+        "no bias": [dense(4, activation="sigmoid"), dense(3, use_bias=False)],
+        "confused": [dense(3, activation="softmax"), dense(3, use_bias=False)],
+        "experts": [_experts()],
+    }[name]
+
+
+def _own_bias():
+    class Bias(tf.keras.layers.Layer):
+        def build(self, shape):
+            self.bias = self.add_weight("bias", [shape[-1]])
+
+        def call(self, inputs):
+            return inputs + self.bias
+
+    return Bias()
+
+
+def _experts():
+    inputs = tf.keras.Input([2])
+    probabilities = [tf.keras.layers.Dense(3, activation="softmax")(inputs) for _ in range(2)]
+    stacked = tf.stack(probabilities, 1)
+    gates = tf.keras.layers.Dense(2, activation="softmax")(inputs)
+    return tf.keras.Model(inputs, tf.keras.layers.Dot(axes=1)([gates, stacked]))
+
+
+@pytest.mark.parametrize(
+    ("name", "from_logits"),
+    [
+        ("one score", True),
+        ("softmax apart", False),
+        ("sigmoid", False),
+        ("cast", True),
+        ("reshaped", True),
+        ("bias by hand", True),
+        ("model within", True),
+        ("no bias", True),
+        ("confused", False),
+        ("experts", False),
+    ],
+)
+@pytest.mark.parametrize("signature", ["of its own", "as Keras saves it"])
+def test_logits_are_known_in_what_tensorflow_2_saves(tmp_path, name, from_logits, signature):
+    inputs = tf.keras.Input([2])
+    model = tf.keras.Model(inputs, tf.keras.Sequential(_layers(name))(inputs))
+
+    # As the module files of TFX's examples have it: parsing and a model within a signature.
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def serve(examples):
+        features = tf.io.parse_example(examples, {"x": tf.io.FixedLenFeature([2], tf.float32)})
+        return {"outputs": model(features["x"])}
+
+    model.save(str(tmp_path), signatures={"serving_default": serve} if signature == "of its own" else None)
+    outputs = read_outputs(str(tmp_path))
+    classes = 2 if model.output_shape[-1] == 1 else 3
+    scores = choose_scores(outputs, None, classes)
+    assert scores.from_logits == from_logits
+    assert scores.of_two == (classes == 2)

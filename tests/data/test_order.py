@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
-from tfx_estimator.pipeline.base.errors import DamagedDataError
+from tfx_estimator.data import input_fn
+from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
 pytestmark = pytest.mark.unit
@@ -24,8 +26,6 @@ SIDES = {"streamed": 0, "resident": 1 << 20}
 
 def write(path: Path, numbers: range, size: int = 60) -> str:
     """Each record is its number, and padding: all have the same length."""
-    import tensorflow as tf
-
     with tf.io.TFRecordWriter(str(path)) as writer:
         for number in numbers:
             writer.write(f"{number:0{size}d}".encode())
@@ -54,16 +54,12 @@ def read(files):
 def numbers(
     files: list[str], resident_bytes: int, step: int, pipelines: int = 1, pipeline: int = 0, **settings
 ) -> Iterator[int]:
-    import tensorflow as tf
-
     context = tf.distribute.InputContext(pipelines, pipeline, num_replicas_in_sync=pipelines)
     for batch in serialized(make_reader(files, resident_bytes, step, **settings), context).as_numpy_iterator():
         yield from map(int, batch)
 
 
 def make_reader(files: list[str], resident_bytes: int, step: int, **settings):
-    from tfx_estimator.data.input_fn import ExampleReader
-
     return ExampleReader(
         **{
             "train_files": files,
@@ -83,8 +79,6 @@ def make_reader(files: list[str], resident_bytes: int, step: int, **settings):
 
 def serialized(reader, context):
     """Batches of the serialized examples that a reader would parse."""
-    from tfx_estimator.data import input_fn
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(input_fn.tf.io, "parse_example", lambda records, spec: {"label": records})
         dataset = reader.input_fn(ModeKeys.TRAIN, context)
@@ -188,8 +182,6 @@ def _read_by_this_process() -> int:
 
 
 def test_a_file_that_changes_while_it_is_read_ends_training(tmp_path):
-    import tensorflow as tf
-
     path = write(tmp_path / "file", range(120), 100)
     reader = make_reader([path], 0, 0)
     stream = serialized(reader, None).as_numpy_iterator()
@@ -200,12 +192,3 @@ def test_a_file_that_changes_while_it_is_read_ends_training(tmp_path):
     assert Path(path).stat().st_size == 120 * 116
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s)damaged file.*{path}.*changed while it was read"):
         next(stream)
-
-
-def test_another_task_that_sees_a_shorter_file_is_told(tmp_path):
-    folder = str(tmp_path / "training")
-    path = write(tmp_path / "file", range(100))
-    next(numbers([path], 0, 0, 2, 0, index_folder=folder))
-    write(tmp_path / "file", range(99))
-    with pytest.raises(DamagedDataError, match=path):
-        next(numbers([path], 0, 0, 2, 1, index_folder=folder))

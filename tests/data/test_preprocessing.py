@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import apache_beam as beam
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_transform.beam as tft_beam
+from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
+
+from tfx_estimator.components.image_schema_gen.executor import image_schema
+from tfx_estimator.data.preprocessing import decode_images, encode_images, preprocessing_fn
 
 pytestmark = pytest.mark.unit
 
 
 def test_images_are_read_back_from_their_bytes():
-    import tensorflow as tf
-
-    from tfx_estimator.data.preprocessing import decode_images
-
     images = np.random.default_rng(0).integers(0, 256, (5, 4, 3, 2), dtype=np.uint8)
     raw = tf.constant([image.tobytes() for image in images])
     np.testing.assert_array_equal(decode_images(raw, (4, 3, 2)), images)
@@ -20,22 +23,11 @@ def test_images_are_read_back_from_their_bytes():
 
 
 def test_images_become_bytes_again_in_the_serving_receiver():
-    import tensorflow as tf
-
-    from tfx_estimator.data.serving import encode_images
-
     images = np.random.default_rng(0).integers(0, 256, (7, 9, 5, 3), dtype=np.uint8)
     assert encode_images(tf.constant(images)).numpy().tolist() == [image.tobytes() for image in images]
 
 
 def test_each_channel_is_standardised_with_the_moments_of_the_whole_split(tmp_path):
-    import apache_beam as beam
-    import tensorflow_transform.beam as tft_beam
-    from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
-
-    from tfx_estimator.components.image_schema_gen.executor import image_schema
-    from tfx_estimator.data.preprocessing import preprocessing_fn
-
     random = np.random.default_rng(1)
     # Channels with very different moments, the last one constant.
     images = np.stack(

@@ -6,28 +6,15 @@ import collections
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from sklearn.datasets import load_digits
 
-from tests.data.input_pipelines import (
-    PIPELINES,
-    SIZES,
-    TOTAL,
-    context,
-    flat,
-    global_batches,
-    labels,
-    one_device,
-    write,
-)
+from tests.data.input_pipelines import PIPELINES, SIZES, TOTAL, context, flat, global_batches, labels, one_device, write
+from tfx_estimator.data.digits import upscale
+from tfx_estimator.data.sharding import batch_sizes, own_files
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError
 
 pytestmark = pytest.mark.unit
-
-
-@pytest.mark.parametrize("pipelines", [1, 2, 4])
-def test_each_input_pipeline_gets_its_part_of_the_global_batch(reader, pipelines):
-    for mode in ("train", "eval"):
-        batch = labels(reader().input_fn(mode, context(pipelines, 0)), 1)[0]
-        assert len(batch) == 16 // pipelines
 
 
 @pytest.mark.parametrize("pipelines", PIPELINES)
@@ -50,15 +37,8 @@ def test_pipelines_with_several_replicas_start_where_one_device_would_be(reader,
     assert resumed == one_device(reader(**settings), step + 13)[step:]
 
 
-def test_a_run_of_two_pipelines_resumes_with_one(reader):
-    before = global_batches(reader(), 2, 6)
-    after = global_batches(reader(start_step=lambda: 6), 1, 6)
-    assert before + after == one_device(reader(), 12)
-
-
 def test_pipelines_of_differing_tf1_graphs_agree_on_the_order(reader):
     """A task's graph may hold other random ops than another's, the chief's for one."""
-    import tensorflow as tf
 
     def read(input_context, ops_before: int) -> list[list[int]]:
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -75,10 +55,6 @@ def test_pipelines_of_differing_tf1_graphs_agree_on_the_order(reader):
 
 
 def test_pipelines_share_real_images(make_reader, tmp_path):
-    from sklearn.datasets import load_digits
-
-    from tfx_estimator.data.digits import upscale
-
     data = load_digits()
     digits = [(upscale(image).tobytes(), int(label)) for image, label in zip(data.images[:500], data.target)]
     files = [write(tmp_path / str(index), digits[index::3]) for index in range(3)]
@@ -102,8 +78,6 @@ def test_pipelines_share_real_images(make_reader, tmp_path):
 
 @pytest.mark.parametrize("pipelines", PIPELINES)
 def test_pipelines_that_share_by_file_have_disjoint_files(files, pipelines):
-    from tfx_estimator.data.sharding import own_files
-
     shares = [own_files(files[::-1], context(pipelines, index)) for index in range(pipelines)]
     assert sorted(path for share in shares for path in share) == files
     sizes = [len(share) for share in shares]
@@ -134,8 +108,6 @@ def test_file_sharding_makes_no_difference_to_a_single_pipeline(reader):
 
 
 def test_a_pipeline_whose_files_are_empty_is_refused_in_each_pipeline(tmp_path):
-    from tfx_estimator.data.sharding import own_files
-
     sizes = {"a": 5, "b": 0, "c": 7, "d": 0}
     for name, size in sizes.items():
         (tmp_path / name).write_bytes(b"x" * size)
@@ -165,11 +137,6 @@ def test_a_global_batch_that_replicas_cannot_share_is_refused(make_reader, mode,
     assert caught.value.todo == "for example 15 or 18"
 
 
-def test_an_unknown_sharding_is_refused(make_reader):
-    with pytest.raises(DeclarationError, match="there is no sharding `files`"):
-        make_reader(sharding="files")
-
-
 @pytest.mark.parametrize("pipelines", PIPELINES)
 def test_pipelines_evaluate_each_example_exactly_once(make_reader, files, pipelines):
     made = make_reader(eval_files=files[:2], eval_batch_size=4 * pipelines, sharding="file")
@@ -179,16 +146,17 @@ def test_pipelines_evaluate_each_example_exactly_once(make_reader, files, pipeli
     assert all(len(batch) == 4 for part in read for batch in part[:-1])
 
 
-def test_a_pipeline_parses_only_its_own_examples(make_reader, tmp_path):
-    import tensorflow as tf
-
-    path = write(tmp_path / "good", ((bytes([number] * 4), number) for number in range(10)))
-    mixed = str(tmp_path / "mixed")
-    with tf.io.TFRecordWriter(mixed) as writer:
-        for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
-            writer.write(record)
-            writer.write(b"not a tf.Example")
-    made = make_reader(eval_files=[mixed])
-    assert flat(labels(made.input_fn("eval", context(2, 0)))) == list(range(10))
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        labels(made.input_fn("eval", context(2, 1)))
+@pytest.mark.parametrize("count", [3, 40, 99, 100, 101, 102, 103, 199, 200])
+@pytest.mark.parametrize(("batch", "replicas"), [(50, 2), (20, 3), (100, 1)])
+def test_data_end_with_a_batch_for_every_replica(count, batch, replicas):
+    """In every step of an evaluation, the last one included."""
+    dataset = tf.data.Dataset.range(count)
+    sizes = batch_sizes(dataset, batch, replicas)
+    batches = [len(each) for each in dataset.batch(16).rebatch(sizes, drop_remainder=False)]
+    assert sum(batches) == count
+    assert len(batches) % replicas == 0
+    assert all(0 < size <= batch for size in batches)
+    # As many steps as one device takes for the same global batch, full ones up to the last but one.
+    step = batch * replicas
+    assert len(batches) // replicas == -(-count // step)
+    assert batches[: max(count // step - 1, 0) * replicas] == [batch] * max(count // step - 1, 0) * replicas

@@ -15,10 +15,6 @@ from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 
 
 def run(module: str, folder: str, *arguments: str) -> None:
-    """Trains.
-
-    Args:
-        folder: For what it saves.
-    """
+    """Trains, and saves to the folder."""
     bring_back_estimator()
     importlib.import_module(f"tests.equivalence.{module}").main(folder, *arguments)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.components.trainer.conftest import Training
+from tests.components.trainer.conftest import write_inputs as write_artifacts
 from tests.faults.file_operations import Forks
 
 # 403 examples divide neither into batches of 100 nor among two replicas.
@@ -29,13 +30,7 @@ MULTI_WORKER: dict[str, Any] = {"strategy": "multi_worker_mirrored", "workers": 
 
 @dataclass(frozen=True)
 class Images:
-    """Images and labels of both splits, and the Trainer's input artifacts that hold the same.
-
-    Args:
-        train: uint8 [TRAIN, height, width, channels], and int64 [TRAIN].
-        eval: The same of EVAL examples.
-        inputs: `examples`, `schema` and `transform_graph`.
-    """
+    """Images, uint8, and labels of both splits, and the Trainer's input artifacts that hold the same."""
 
     train: tuple[np.ndarray, np.ndarray]
     eval: tuple[np.ndarray, np.ndarray]
@@ -49,16 +44,13 @@ class Images:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training left.
+    """What a training left."""
 
-    Args:
-        losses: The loss of each step, oldest first; a step that was done again comes again.
-        weights: Every variable of the last checkpoint.
-        model: Folder of the served model.
-    """
-
+    # Of each step, oldest first; a step that was done again comes again.
     losses: list[tuple[int, float]]
+    # Every variable of the last checkpoint.
     weights: dict[str, np.ndarray]
+    # Folder of the served model.
     model: Path
     run: Any
 
@@ -77,12 +69,7 @@ class Trained:
 
 
 class Trainings:
-    """Trains, two trainings at a time.
-
-    Args:
-        make_root: Makes a fresh folder.
-        images: Data sets by name.
-    """
+    """Trains, two trainings at a time."""
 
     def __init__(self, make_root: Callable[[], Path], images: Callable[[str], Images]) -> None:
         self._make_root = make_root
@@ -90,14 +77,11 @@ class Trainings:
         self._done: dict[str, Trained] = {}
 
     def run(self, *wanted: dict[str, Any]) -> list[Trained]:
-        """Trains what was not trained before, to its end.
+        """Trains what was not trained before, to its end; returns what came of each, in the same order.
 
         Args:
             *wanted: Entries of the `trainer` section; and `data`, see `images`, and `name`, which tells trainings with
                 equal entries apart.
-
-        Returns:
-            What came of each, in the same order.
         """
         keys = [json.dumps(values, sort_keys=True) for values in wanted]
         new = {key: values for key, values in zip(keys, wanted) if key not in self._done}
@@ -110,12 +94,7 @@ class Trainings:
         return [self._done[key] for key in keys]
 
     def train(self, root: Path, values: dict[str, Any]) -> Trained:
-        """Trains once.
-
-        Args:
-            root: The component's folder; what an earlier training left there unfinished is gone on with.
-            values: As for `run`.
-        """
+        """Trains once; what an earlier training left unfinished in the component's folder is gone on with."""
         from tfx_estimator.components.trainer.settings import Settings, built_in_function
         from tfx_estimator.pipeline.config import Declaration
 
@@ -142,11 +121,7 @@ class Trainings:
 
 
 def read_losses(folder: str, names: Sequence[str] = LOSSES) -> list[tuple[int, float]]:
-    """Reads the losses of all steps, or another curve, from TensorBoard's events.
-
-    Returns:
-        Step and value, as they were written.
-    """
+    """Reads the losses of all steps, or another curve, from TensorBoard's events, as they were written."""
     import tensorflow as tf
 
     # Their names begin with the time.
@@ -156,14 +131,7 @@ def read_losses(folder: str, names: Sequence[str] = LOSSES) -> list[tuple[int, f
 
 
 def read_weights(folder: str) -> dict[str, np.ndarray]:
-    """Reads every variable of the last checkpoint: weights, the optimizer's and the global step.
-
-    Args:
-        folder: Of the checkpoint.
-
-    Returns:
-        By name; of a Keras path's checkpoint too, which knows them by their place in the model.
-    """
+    """Reads every variable of the last checkpoint, by name, be it a Keras path's, which knows them by their place."""
     import tensorflow as tf
     from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
@@ -182,6 +150,18 @@ def largest_difference(one: dict[str, np.ndarray], other: dict[str, np.ndarray])
     """The largest absolute difference between variables of the same names."""
     assert sorted(one) == sorted(other)
     return max(float(np.abs(value.astype(np.float64) - other[name]).max()) for name, value in one.items())
+
+
+def flat_weights(file: Path) -> np.ndarray:
+    """All that was saved to a file, as one row of numbers."""
+    values = np.load(file)
+    return np.concatenate([values[key].ravel() for key in values.files])
+
+
+def by_layer(variables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Kernels and biases by the names of their layers: a path's own names differ in the scope."""
+    ends = ("kernel", "bias")
+    return {"/".join(name.split("/")[-2:]): value for name, value in variables.items() if name.endswith(ends)}
 
 
 @pytest.fixture(scope="session")
@@ -237,11 +217,7 @@ _PARTS = (("train", "train", TRAIN), ("eval", "test", EVAL))
 
 
 def first_images(folder: str, name: str, part: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Reads the first images and labels of a split.
-
-    Args:
-        part: `train` or `test`.
-    """
+    """Reads the first images and labels of a part, `train` or `test`."""
     import tensorflow as tf
 
     path = next(Path(folder, name).glob(f"*/{name}-{part}.tfrecord-00000-*"))
@@ -264,19 +240,9 @@ def _digits(name: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def write_inputs(home: Path, splits: dict[str, tuple[np.ndarray, np.ndarray]], exact: bool) -> dict[str, list[Any]]:
-    """Writes what ingestion and Transform would: tf.Examples of raw uint8, two files a split, and a Transform graph.
-
-    Args:
-        exact: With a preprocessing that does not round, in place of the built-in one.
-    """
+    """Writes a Trainer's inputs, with the built-in preprocessing or, `exact`, one that does not round."""
     import tensorflow as tf
-    import tensorflow_transform as tft
-    import tensorflow_transform.beam as tft_beam
-    from apache_beam import Create, Pipeline
-    from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
-    from tfx.types import standard_artifacts
 
-    from tfx_estimator.components.image_schema_gen.executor import image_schema
     from tfx_estimator.data.preprocessing import decode_images, preprocessing_fn
 
     shape = splits["train"][0].shape[1:]
@@ -287,43 +253,5 @@ def write_inputs(home: Path, splits: dict[str, tuple[np.ndarray, np.ndarray]], e
         images = tf.cast(decode_images(inputs["image"], shape), tf.float32)
         return {"image": images / 256.0 - 0.5, "label": tf.reshape(inputs["label"], [-1])}
 
-    for split, (images, labels) in splits.items():
-        folder = home / "examples" / f"Split-{split}"
-        folder.mkdir(parents=True)
-        records = [_example(image, int(label)) for image, label in zip(images, labels)]
-        for shard in range(2):
-            with tf.io.TFRecordWriter(str(folder / f"data_tfrecord-{shard:05d}-of-00002")) as writer:
-                for record in records[shard::2]:
-                    writer.write(record)
-    schema = image_schema(10)
-    (home / "schema").mkdir()
-    (home / "schema" / "schema.pbtxt").write_text(str(schema))
-    metadata = dataset_metadata.DatasetMetadata.from_feature_spec(
-        schema_utils.schema_as_feature_spec(schema).feature_spec
-    )
     # A few are enough for the moments of the channels.
-    raw = [{"image": image.tobytes(), "label": int(label)} for image, label in zip(*(x[:200] for x in splits["train"]))]
-    options = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
-    with Pipeline(argv=options) as pipeline, tft_beam.Context(temp_dir=str(home / "tmp")):
-        graph = (pipeline | Create(raw), metadata) | tft_beam.AnalyzeDataset(preprocess)
-        _ = graph | tft_beam.WriteTransformFn(str(home / "graph"))
-        _ = metadata | tft_beam.WriteMetadata(str(home / "graph" / tft.TFTransformOutput.RAW_METADATA_DIR), pipeline)
-    examples = standard_artifacts.Examples()
-    examples.split_names = json.dumps(sorted(splits))
-    artifacts: Sequence[tuple[str, Any, str]] = (
-        ("examples", examples, "examples"),
-        ("schema", standard_artifacts.Schema(), "schema"),
-        ("transform_graph", standard_artifacts.TransformGraph(), "graph"),
-    )
-    for _, artifact, folder_name in artifacts:
-        artifact.uri = str(home / folder_name)
-    return {name: [artifact] for name, artifact, _ in artifacts}
-
-
-def _example(image: np.ndarray, label: int) -> bytes:
-    import tensorflow as tf
-
-    example = tf.train.Example()
-    example.features.feature["image"].bytes_list.value.append(image.tobytes())
-    example.features.feature["label"].int64_list.value.append(label)
-    return example.SerializeToString()
+    return write_artifacts(home, {split: list(zip(*pair)) for split, pair in splits.items()}, preprocess, analysed=200)

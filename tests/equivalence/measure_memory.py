@@ -20,10 +20,7 @@ BATCH, STEPS = 4096, 3
 
 
 def peak() -> float:
-    """The most memory that this process had, in MB.
-
-    Source: proc_pid_status(5).
-    """
+    """The most memory that this process had, in MB: proc_pid_status(5)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, largest_difference
+from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, by_layer, flat_weights, largest_difference
 from tests.equivalence.test_strategies import MIRRORED, STEPS, as_shipped
 from tests.equivalence.train_accumulation import TRAINED
 
@@ -29,8 +29,7 @@ def weights(train_apart, tmp_path_factory: pytest.TempPathFactory):
         case = name.partition(".")[0]
         if not (folder / f"{case}.npz").exists():
             train_apart("train_accumulation", folder, case)
-        values = np.load(folder / f"{name}.npz")
-        return np.concatenate([values[key].ravel() for key in values.files])
+        return flat_weights(folder / f"{name}.npz")
 
     return read
 
@@ -75,14 +74,8 @@ def test_the_network_as_shipped_has_the_losses_and_weights_of_whole_batches(trai
     assert whole.steps == parts.steps == list(range(1, STEPS + 1))
     losses = [[each.loss(step) for step in each.steps] for each in (whole, parts)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=FLOAT32)
-    # By their order: a path's own names differ in the scope.
-    found, expected = (_weights(each.weights) for each in (parts, whole))
+    found, expected = (by_layer(each.weights) for each in (parts, whole))
     assert largest_difference(expected, found) <= FLOAT32
-
-
-def _weights(variables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    ends = ("kernel", "bias")
-    return {"/".join(name.split("/")[-2:]): value for name, value in variables.items() if name.endswith(ends)}
 
 
 @pytest.mark.long
@@ -101,7 +94,7 @@ def test_a_killed_worker_changes_no_later_step(trainings, tmp_path, path):
     assert marker.exists()
     assert after.metric("restarts") == 1
     assert after.metric("last_step") == STEPS
-    assert largest_difference(_weights(before.weights), _weights(after.weights)) <= FLOAT32
+    assert largest_difference(by_layer(before.weights), by_layer(after.weights)) <= FLOAT32
 
 
 @pytest.mark.long

@@ -9,39 +9,26 @@ import pytest
 
 from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE
 
-pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
-
+pytestmark = [pytest.mark.equivalence, pytest.mark.long, pytest.mark.timeout(300)]
 
 MIRRORED = {"strategy": "mirrored", "devices": {"cpu": 2}}
 TRAINER_FN = str(Path(__file__).parent / "user" / "own_model_fns.py")
 
 
-@pytest.mark.parametrize(
-    ("train", "data", "model"),
-    [
-        # A model_fn that sets no seed itself.
-        pytest.param(ONE_DEVICE, "mnist exact", {"model": "own_model_fns:by_keras"}, marks=pytest.mark.long),
-        pytest.param(MIRRORED, "mnist exact", {"model": "own_model_fns:by_keras"}, marks=pytest.mark.long),
-        pytest.param(MIRRORED, "mnist exact", {"model": "own_model_fns:by_layers"}, marks=pytest.mark.long),
-        pytest.param(MULTI_WORKER, "mnist exact", {"model": "own_model_fns:by_keras"}, marks=pytest.mark.long),
-        pytest.param(MIRRORED, "mnist exact", {"module_file": TRAINER_FN}, marks=pytest.mark.long),
-        # Keras's own dropout: random operations want a seed under determinism.
-        pytest.param(
-            MULTI_WORKER,
-            "mnist",
-            {"model": "own_networks:regularised", "params": {"norm": "keras", "dropout": "keras"}},
-            marks=pytest.mark.long,
-        ),
-    ],
-    ids=[
-        "one_device model_fn",
-        "mirrored model_fn",
-        "mirrored layers",
-        "multi_worker_mirrored model_fn",
-        "mirrored trainer_fn",
-        "multi_worker_mirrored network",
-    ],
-)
+# Keras's own dropout: random operations want a seed under determinism.
+KERAS_DROPOUT = {"model": "own_networks:regularised", "params": {"norm": "keras", "dropout": "keras"}}
+CASES = {
+    # A model_fn that sets no seed itself.
+    "one_device model_fn": (ONE_DEVICE, "mnist exact", {"model": "own_model_fns:by_keras"}),
+    "mirrored model_fn": (MIRRORED, "mnist exact", {"model": "own_model_fns:by_keras"}),
+    "mirrored layers": (MIRRORED, "mnist exact", {"model": "own_model_fns:by_layers"}),
+    "multi_worker_mirrored model_fn": (MULTI_WORKER, "mnist exact", {"model": "own_model_fns:by_keras"}),
+    "mirrored trainer_fn": (MIRRORED, "mnist exact", {"module_file": TRAINER_FN}),
+    "multi_worker_mirrored network": (MULTI_WORKER, "mnist", KERAS_DROPOUT),
+}
+
+
+@pytest.mark.parametrize(("train", "data", "model"), CASES.values(), ids=CASES)
 def test_two_runs_end_with_equal_bits(trainings, train, data, model):
     # With TensorFlow's own number of threads, among which sums could be split differently from run to run.
     declared = {"data": data, "deterministic": True, "distribution": {"train": train, "max_restarts": 0}, **model}
@@ -54,7 +41,6 @@ def test_two_runs_end_with_equal_bits(trainings, train, data, model):
         np.testing.assert_array_equal(value, second.weights[name], err_msg=name)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("model", [{"model": "own_model_fns:by_keras"}, {"module_file": TRAINER_FN}])
 def test_another_seed_ends_elsewhere(trainings, model):
     declared = {"data": "mnist exact", "deterministic": True, "train_steps": 5, **model}

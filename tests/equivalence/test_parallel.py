@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import ONE_DEVICE, largest_difference
+from tests.equivalence.conftest import ONE_DEVICE, by_layer, flat_weights, largest_difference
 from tests.equivalence.test_strategies import STEPS, as_shipped
 from tests.equivalence.train_parallel import CASES, PATHS
 
@@ -46,11 +46,6 @@ def trained(train_apart, tmp_path_factory: pytest.TempPathFactory):
     return find
 
 
-def _weights(file: Path) -> np.ndarray:
-    values = np.load(file)
-    return np.concatenate([values[key].ravel() for key in values.files])
-
-
 EACH = [
     pytest.param(case, path, marks=() if f"{case}.{path}" in ALWAYS else pytest.mark.long)
     for case in CASES
@@ -61,7 +56,7 @@ EACH = [
 @pytest.mark.parametrize(("case", "path"), EACH)
 def test_weights_are_those_of_the_whole_network(trained, case, path):
     folder = trained(f"{case}.{path}")
-    whole, divided = _weights(folder / f"{case}.npz"), _weights(folder / f"{case}.{path}.npz")
+    whole, divided = flat_weights(folder / f"{case}.npz"), flat_weights(folder / f"{case}.{path}.npz")
     np.testing.assert_allclose(divided, whole, rtol=0, atol=FLOAT64[case])
 
 
@@ -91,13 +86,8 @@ def test_the_network_as_shipped_has_the_losses_weights_and_metrics_of_the_whole(
     assert whole.steps == parts.steps == list(range(1, STEPS + 1))
     losses = [[each.loss(step) for step in each.steps] for each in (whole, parts)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=FLOAT32)
-    found, expected = (_by_layer(each.weights) for each in (parts, whole))
+    found, expected = (by_layer(each.weights) for each in (parts, whole))
     assert largest_difference(expected, found) <= FLOAT32
     # An Estimator's own `loss` of an evaluation is a mean of batch means, and there are 403 examples in batches of 100.
     for name in ("eval_accuracy", "eval_average_loss"):
         assert parts.metric(name) == pytest.approx(whole.metric(name), abs=FLOAT32)
-
-
-def _by_layer(variables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    ends = ("kernel", "bias")
-    return {"/".join(name.split("/")[-2:]): value for name, value in variables.items() if name.endswith(ends)}

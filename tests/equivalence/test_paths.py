@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, Trained, read_losses
 from tests.equivalence.test_strategies import AUGMENT, CENTRAL, STEPS, as_shipped, in_float64
@@ -71,14 +72,9 @@ def without_scope(trained: Trained) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     ("path", "strategy"),
     [
-        ("fit", "one_device"),
-        pytest.param("loop", "one_device", marks=pytest.mark.long),
-        pytest.param("fit", MIRRORED, marks=pytest.mark.long),
-        pytest.param("loop", "central_storage", marks=pytest.mark.long),
-        pytest.param("loop", MIRRORED, marks=pytest.mark.long),
-        pytest.param("fit", "central_storage", marks=pytest.mark.long),
-        pytest.param("fit", "multi_worker_mirrored", marks=pytest.mark.long),
-        pytest.param("loop", "multi_worker_mirrored", marks=pytest.mark.long),
+        pytest.param(path, strategy, marks=[] if (path, strategy) == ("fit", "one_device") else pytest.mark.long)
+        for strategy in ("one_device", MIRRORED, "central_storage", "multi_worker_mirrored")
+        for path in PATHS
     ],
 )
 def test_losses_and_weights_are_those_of_the_estimator(trainings, path, strategy):
@@ -87,29 +83,18 @@ def test_losses_and_weights_are_those_of_the_estimator(trainings, path, strategy
     assert_equal(estimator, keras, LOSS, FLOAT64)
 
 
-@pytest.mark.parametrize(
-    ("path", "train"),
-    [
-        pytest.param(path, train, marks=pytest.mark.long)
-        for train in (ONE_DEVICE, TWO_DEVICES, CENTRAL, MULTI_WORKER)
-        for path in PATHS
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("train", [ONE_DEVICE, TWO_DEVICES, CENTRAL, MULTI_WORKER])
+@pytest.mark.parametrize("path", PATHS)
 def test_the_network_as_shipped_has_the_losses_and_weights_of_the_estimator(trainings, path, train):
     declared = as_shipped(train)
     estimator, keras = trainings.run(declared, {**declared, **PATHS[path]})
     assert_equal(estimator, keras, FLOAT32, FLOAT32)
 
 
-@pytest.mark.parametrize(
-    ("path", "train"),
-    [
-        pytest.param("fit", MULTI_WORKER, marks=pytest.mark.long),
-        pytest.param("fit", ONE_DEVICE, marks=pytest.mark.long),
-        pytest.param("loop", ONE_DEVICE, marks=pytest.mark.long),
-        pytest.param("loop", MULTI_WORKER, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("train", [ONE_DEVICE, MULTI_WORKER])
+@pytest.mark.parametrize("path", PATHS)
 def test_normalisation_and_dropout_are_those_of_the_estimator(trainings, path, train):
     declared = regularised(train)
     estimator, keras = trainings.run(declared, {**declared, **PATHS[path]})
@@ -172,8 +157,6 @@ def test_a_training_in_parts_and_step_by_step_ends_with_the_bits_of_one_in_large
 
 @pytest.mark.parametrize("path", ["fit", pytest.param("loop", marks=pytest.mark.long)])
 def test_what_is_served_has_the_names_shapes_and_numbers_of_the_estimator(trainings, images, path):
-    import tensorflow as tf
-
     declared = in_float64("mnist_cnn", "one_device")
     pixels, labels = images("mnist exact").eval
     records = [

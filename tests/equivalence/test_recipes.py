@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, Trained, largest_difference, read_losses
+from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, Trained, flat_weights, largest_difference, read_losses
 from tests.equivalence.test_paths import without_scope
 from tests.equivalence.train_layers import SECTIONS
 from tests.equivalence.train_recipes import BATCH, CONSTRAINED, LEFT_OUT, OTHERS, PATHS, RECIPES, SHAPE, STEPS, data
@@ -31,8 +31,7 @@ def weights(train_apart, tmp_path_factory: pytest.TempPathFactory):
         if names not in done:
             train_apart("train_recipes", folder, *names)
             done.add(names)
-        values = np.load(folder / f"{name}.npz")
-        return np.concatenate([values[key].ravel() for key in values.files])
+        return flat_weights(folder / f"{name}.npz")
 
     return read
 
@@ -140,7 +139,7 @@ DECLARED = {
             "decay_steps": 10,
             "decay_rate": 0.5,
             "staircase": True,
-        },
+        }
     },
     "rmsprop": {
         "optimizer": {
@@ -151,7 +150,7 @@ DECLARED = {
             "schedule": "polynomial",
             "power": 2.0,
             "end_learning_rate": 0.0001,
-        },
+        }
     },
 }
 # What each of these changes is seen by leaving it out.
@@ -179,16 +178,11 @@ def _trained(trained: Trained, path: str) -> dict[str, np.ndarray]:
     return {name: weights[name] for layer in layers for name in (f"{layer}/kernel", f"{layer}/bias")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("recipe", "path", "train"),
     [
-        pytest.param(
-            recipe,
-            path,
-            train,
-            marks=pytest.mark.long,
-            id=f"{recipe}-{path}-{train['strategy']}",
-        )
+        pytest.param(recipe, path, train, id=f"{recipe}-{path}-{train['strategy']}")
         for train, recipes in ((ONE_DEVICE, DECLARED), (MULTI_WORKER, ("momentum", "l2", "adafactor")))
         for recipe in recipes
         for path in ("keras", "keras_custom_loop")
@@ -248,13 +242,7 @@ def test_two_workers_scale_as_two_devices_do(trainings, path):
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["estimator", "keras", "keras_custom_loop"])
 def test_balanced_classes_have_the_weights_of_their_counts(trainings, images, path):
-    network = {
-        "path": path,
-        "data": "mnist exact",
-        "model": "mnist_cnn",
-        "train_steps": 10,
-        "threads": {"intra_op": 1},
-    }
+    network = {"path": path, "data": "mnist exact", "model": "mnist_cnn", "train_steps": 10, "threads": {"intra_op": 1}}
     counts = np.bincount(images("mnist exact").train[1], minlength=10)
     weights = [float(counts.sum()) / (10 * count) for count in counts.tolist()]
     named, listed, plain = trainings.run(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.equivalence.conftest import MULTI_WORKER, largest_difference, read_weights
 from tests.equivalence.test_strategies import AS_SHIPPED, AUGMENT, STEPS, as_shipped
@@ -76,8 +77,6 @@ def test_a_training_made_longer_ends_with_the_bits_of_one_of_that_length(trainin
 
 def make_late(folder: Path) -> None:
     """Replaces the checkpoints of a training by one that says it has come to step LATE."""
-    import tensorflow as tf
-
     weights = read_weights(str(folder))
     assert weights["global_step"] == CHECKPOINT
     for path in folder.glob("model.ckpt-*"):

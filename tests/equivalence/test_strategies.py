@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.equivalence.conftest import EVAL, MULTI_WORKER, ONE_DEVICE, Trained, largest_difference, read_weights
 
@@ -104,8 +105,6 @@ def test_two_workers_train_the_network_as_shipped(trainings):
 
 @pytest.mark.parametrize(("network", "strategy"), EACH)
 def test_evaluation_is_the_mean_over_every_example_once(trained, images, network, strategy):
-    import tensorflow as tf
-
     run = trained(network, strategy)
     pixels, labels = images(NETWORKS[network]["data"]).eval
     assert len(labels) == EVAL
@@ -135,7 +134,8 @@ def augmented(kind: str) -> dict:
     return {**as_shipped(train), "data": "mnist exact", "train_steps": 20, "path": path, "augment": AUGMENT}
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.long) for kind in list(AUGMENTED)[1:]])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", list(AUGMENTED)[1:])
 def test_augmented_images_are_the_same_under_every_path_and_strategy(trainings, kind):
     first, other = trainings.run(augmented("estimator on two devices"), augmented(kind))
     assert first.steps == other.steps

@@ -18,6 +18,7 @@ import pytest
 from tests.components.trainer.conftest import digits, training  # noqa: F401
 from tests.equivalence.conftest import read_losses
 from tests.examples import EXAMPLES
+from tfx_estimator.components.trainer.settings import Settings
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -25,11 +26,7 @@ STEPS = 50
 # Absolute, of float32.
 LOSS = 1e-5
 # Strategy -> the tasks of the plain script beside the chief.
-TASKS: dict[str, tuple[str, ...]] = {
-    "mirrored": (),
-    "multi_worker_mirrored": ("worker",),
-    "parameter_server": ("ps",),
-}
+TASKS: dict[str, tuple[str, ...]] = {"mirrored": (), "multi_worker_mirrored": ("worker",), "parameter_server": ("ps",)}
 TOLD = {"notes": [], "batch": "global batch 128: TrainSpec.input_fn makes 64 for each of 2 replicas"}
 WORKERS: dict[str, Any] = {"strategy": "multi_worker_mirrored", "workers": 2}
 
@@ -89,19 +86,12 @@ def _free_ports(count: int) -> list[int]:
     ("train", "others", "told"),
     [
         (WORKERS, {"evaluator": True}, TOLD),
-        pytest.param(
-            {"strategy": "mirrored", "devices": {"cpu": 2}},
-            {},
-            TOLD,
-            marks=pytest.mark.long,
-        ),
+        pytest.param({"strategy": "mirrored", "devices": {"cpu": 2}}, {}, TOLD, marks=pytest.mark.long),
         pytest.param({"strategy": "parameter_server", "workers": 1, "ps": 1}, {}, None, marks=pytest.mark.long),
     ],
     ids=lambda value: value.get("strategy") if isinstance(value, dict) else None,
 )
 def test_the_tutorial_trains_to_the_losses_of_its_plain_script(plain, training, module, train, others, told):
-    from tfx_estimator.components.trainer.settings import Settings
-
     settings = Settings(arguments={"distribution": {"train": train, "max_restarts": 0, **others}})
     model, model_run = training.run(settings, STEPS, trainer_fn="seeded.trainer_fn")
     found = dict(read_losses(f"{model_run.uri}/Format-Serving"))
@@ -118,8 +108,6 @@ def test_the_tutorial_trains_to_the_losses_of_its_plain_script(plain, training, 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["trainer_fn", "tensors_trainer_fn"])
 def test_under_two_workers_of_a_parameter_server_the_tutorial_does_its_steps(training, module, name):
-    from tfx_estimator.components.trainer.settings import Settings
-
     train = {"strategy": "parameter_server", "workers": 2, "ps": 1}
     settings = Settings(arguments={"distribution": {"train": train, "max_restarts": 0, "evaluator": True}})
     model, model_run = training.run(settings, STEPS, trainer_fn=f"seeded.{name}")

@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from tests.equivalence.train_layers import SECTIONS
+from tests.equivalence.train_layers import begin
 from tests.equivalence.train_recipes import with_estimator, with_keras
-from tfx_estimator.components.trainer.estimator import patches
-from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
 
 # Of a batch of 16, or of 8 on each of two devices: neither divides by 3.
 PARTS: dict[str, dict[str, int]] = {
@@ -69,10 +66,7 @@ TRAINED = {
 
 def main(folder: str, case: str) -> None:
     """Trains a case, and saves the weights of each to `CASE.PATH.STRATEGY.npz`, and of whole batches to `CASE.npz`."""
-    tf.get_logger().setLevel("ERROR")
-    configure_devices(*SECTIONS.values())
-    patches.apply((*patches.PATCHES, *patches.REPLICA_PATCHES))
-    built = {name: make_strategy(section) for name, section in SECTIONS.items()}
+    built = begin()
     recipe, network = CASES[case]
     np.savez(Path(folder) / f"{case}.npz", *with_estimator(recipe, None, f"{folder}/{case}", **network))
     in_parts = {**recipe, **PARTS[case]}

@@ -39,11 +39,7 @@ CASES: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[int, int, int]]] =
 
 
 def train(case: str, strategy: str, built: Optional[tf.distribute.Strategy], folder: Path) -> None:
-    """Trains one case under one strategy, and saves losses and weights.
-
-    Args:
-        folder: Gets `CASE.STRATEGY.npz`: `losses`, float [STEPS], and every variable of the checkpoint.
-    """
+    """Trains one case, and saves `losses`, float [STEPS], and every variable of the checkpoint."""
     network, _, shape = CASES[case]
     random = np.random.default_rng(7)
     images = random.normal(size=(10 * BATCH, *shape)).astype(np.float32) + 0.5
@@ -70,12 +66,17 @@ def train(case: str, strategy: str, built: Optional[tf.distribute.Strategy], fol
     np.savez(folder / f"{case}.{strategy}.npz", losses=losses, **weights)
 
 
-def main(folder: str) -> None:
-    """Trains all cases."""
+def begin() -> dict[str, Optional[tf.distribute.Strategy]]:
+    """Sets a process up as a task is, and makes the strategies."""
     tf.get_logger().setLevel("ERROR")
     configure_devices(*SECTIONS.values())
     patches.apply((*patches.PATCHES, *patches.REPLICA_PATCHES))
-    built = {name: make_strategy(section) for name, section in SECTIONS.items()}
+    return {name: make_strategy(section) for name, section in SECTIONS.items()}
+
+
+def main(folder: str) -> None:
+    """Trains all cases."""
+    built = begin()
     for case, (_, strategies, _) in CASES.items():
         for strategy in strategies:
             train(case, strategy, built[strategy], Path(folder))

@@ -15,11 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from tests.equivalence.conftest import read_weights
-from tests.equivalence.train_layers import SECTIONS
+from tests.equivalence.train_layers import begin
 from tests.equivalence.user.own_networks import constrained, in_float64
-from tfx_estimator.components.trainer.estimator import patches
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
-from tfx_estimator.model_fn.parallel.strategies import configure_devices, make_strategy
 from tfx_estimator.model_fn.step.classifier import make_model_fn
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -46,13 +44,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 # Trains `linear`, under the first two strategies.
 SCALED: dict[str, Any] = {
-    "optimizer": {
-        "name": "sgd",
-        "learning_rate": 0.1,
-        "schedule": "constant",
-        "scaling": "linear",
-        "warmup_steps": 4,
-    }
+    "optimizer": {"name": "sgd", "learning_rate": 0.1, "schedule": "constant", "scaling": "linear", "warmup_steps": 4}
 }
 # Trains `branched`, likewise.
 PLAIN: dict[str, Any] = {"optimizer": {"name": "sgd", "learning_rate": 0.05, "schedule": "constant"}}
@@ -85,15 +77,7 @@ def with_estimator(
     network: Union[str, Callable[[int], tf.keras.Model]] = "regularised",
     **options: str,
 ) -> list[np.ndarray]:
-    """Trains by the built-in model_fn.
-
-    Args:
-        folder: For checkpoints.
-        network: See `in_float64`; or what makes another one.
-
-    Returns:
-        The weights, by the order of their names.
-    """
+    """Trains by the built-in model_fn; returns the weights, by the order of their names."""
 
     def input_fn(input_context: Optional[tf.distribute.InputContext] = None) -> tf.data.Dataset:
         batch = input_context.get_per_replica_batch_size(BATCH) if input_context else BATCH
@@ -110,14 +94,7 @@ def with_estimator(
 def with_keras(
     recipe: dict[str, Any], built: Optional[tf.distribute.Strategy], network: str = "regularised", **options: str
 ) -> list[np.ndarray]:
-    """Trains by the steps of the Keras paths.
-
-    Args:
-        network: See `in_float64`.
-
-    Returns:
-        As `with_estimator`.
-    """
+    """Trains by the steps of the Keras paths; returns the same."""
     strategy = built or tf.distribute.get_strategy()
     tf.keras.utils.set_random_seed(3)
     section = TrainerSection(train_steps=STEPS, global_batch_size=BATCH, seed=3, **recipe)
@@ -135,17 +112,8 @@ def with_keras(
 
 
 def main(folder: str, *names: str) -> None:
-    """Trains, and saves the weights of each to `RECIPE.PATH.STRATEGY.npz`.
-
-    Args:
-        folder: For what is saved.
-        *names: Of RECIPES; OTHERS are what is trained besides.
-    """
-    tf.get_logger().setLevel("ERROR")
-    configure_devices(*SECTIONS.values())
-    patches.apply((*patches.PATCHES, *patches.REPLICA_PATCHES))
-    for strategy, section in SECTIONS.items():
-        built = make_strategy(section)
+    """Trains RECIPES, and OTHERS, by their names, and saves the weights of each to `RECIPE.PATH.STRATEGY.npz`."""
+    for strategy, built in begin().items():
         for name in names:
             if name == OTHERS:
                 _train_others(folder, strategy, built)

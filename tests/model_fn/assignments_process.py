@@ -30,11 +30,7 @@ SECTIONS = {
     name: TrainStrategy.parse_obj({"strategy": name, **({} if name == "one_device" else {"devices": {"cpu": 2}})})
     for name in ("one_device", "mirrored")
 }
-LAYERS = {
-    "keras": tf.keras.layers.BatchNormalization,
-    "synchronized": SynchronizedBatchNormalization,
-    "keeps": Keeps,
-}
+LAYERS = {"keras": tf.keras.layers.BatchNormalization, "synchronized": SynchronizedBatchNormalization, "keeps": Keeps}
 GIVEN = {**PARAMS, "global_batch_size": 4}
 
 

@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 from tests.root import ROOT
-from tfx_estimator.model_fn import networks
 from tfx_estimator.model_fn.layers import PooledConv2D, StatelessDropout, SynchronizedBatchNormalization, dropout_keys
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
@@ -19,30 +18,6 @@ pytestmark = pytest.mark.unit
 
 RANDOM = np.random.default_rng(11)
 IMAGES = RANDOM.integers(0, 256, size=(64, 8, 8, 3)).astype(np.float32)
-
-
-@pytest.mark.parametrize("shape", [(16, 5, 5, 3), (32, 7)])
-def test_synchronized_normalisation_on_one_device_is_that_of_keras(shape):
-    inputs = tf.constant(np.random.default_rng(1).normal(2.0, 3.0, size=shape).astype(np.float32))
-    results = []
-    for kind in (SynchronizedBatchNormalization, tf.keras.layers.BatchNormalization):
-        layer = kind(momentum=0.7)
-        layer.build(inputs.shape)
-        layer.set_weights([np.linspace(0.5, 1.5, shape[-1]), np.linspace(-1, 1, shape[-1]), *layer.get_weights()[2:]])
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            outputs = layer(inputs, training=True)
-            loss = tf.reduce_sum(outputs**3)
-        gradients = tape.gradient(loss, [inputs, *layer.trainable_variables])
-        results.append([outputs, *gradients, *layer.get_weights(), layer(inputs, training=False)])
-        assert [weight.name.split("/")[-1] for weight in layer.weights] == [
-            "gamma:0",
-            "beta:0",
-            "moving_mean:0",
-            "moving_variance:0",
-        ]
-    for ours, keras in zip(*results):
-        np.testing.assert_allclose(ours, keras, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.timeout(180)
@@ -94,21 +69,6 @@ def test_pooling_before_bias_and_relu_is_the_same_function():
     assert type(ours).from_config(ours.get_config()).filters == 4
 
 
-@pytest.mark.parametrize(
-    ("sides", "computed"),
-    # Convolution of 3x3, then pooling of 2x2: of 15 rows the convolution makes 13, and the pooling takes 12.
-    [((15, 15), [12, 12]), ((14, 16), [12, 14]), ((14, 15), [12, 12]), ((None, 15), [None, 12]), ((4, 5), [2, 2])],
-)
-def test_what_the_pooling_drops_is_not_computed(sides, computed):
-    layer = PooledConv2D(4, 3)
-    function = tf.function(layer).get_concrete_function(tf.TensorSpec([None, *sides, 2]))
-    (convolution,) = (op for op in function.graph.get_operations() if op.type == "Conv2D")
-    assert convolution.outputs[0].shape.as_list()[1:3] == computed
-    images = tf.constant(RANDOM.normal(size=[3, sides[0] or 9, sides[1], 2]).astype(np.float32))
-    plain = tf.nn.max_pool2d(tf.nn.conv2d(images, layer.kernel, 1, "VALID"), 2, 2, "VALID")
-    np.testing.assert_allclose(function(images), tf.nn.relu(plain), atol=1e-6)
-
-
 # 3x3 and pooling make 15 of 32 rows, 3x3 and pooling use 14 of them: 28 of the first convolution, of 30 rows.
 @pytest.mark.parametrize(("side", "computed"), [(32, [28, 12]), (33, [28, 12]), (34, [32, 14]), (10, [8, 2])])
 def test_what_the_next_layers_pooling_drops_is_not_computed_either(side, computed):
@@ -126,10 +86,6 @@ def test_what_the_next_layers_pooling_drops_is_not_computed_either(side, compute
     assert made == computed
 
 
-def test_images_too_small_for_the_next_layers_keep_their_size():
-    assert PooledConv2D(4, 3, read_by=[3, 3])(tf.ones([1, 9, 9, 2])).shape == (1, 3, 3, 4)
-
-
 def test_the_bias_is_added_in_the_precision_of_variables():
     layer = PooledConv2D(1, 2, dtype="mixed_bfloat16")
     ones = tf.ones([1, 3, 3, 1])
@@ -139,16 +95,6 @@ def test_the_bias_is_added_in_the_precision_of_variables():
     outputs = layer(ones)
     assert outputs.dtype == tf.bfloat16
     assert float(tf.squeeze(outputs)) == 1 - 1 / 256
-
-
-@pytest.mark.parametrize("name", ["cifar_resnet", "cifar_resnet9"])
-def test_a_synchronized_resnet_has_the_weights_of_the_other(name):
-    shapes = []
-    for synchronized in (False, True):
-        model = getattr(networks, name)(10, synchronized=synchronized)
-        model.build((None, 32, 32, 3))
-        shapes.append({weight.name: weight.shape.as_list() for weight in model.weights})
-    assert shapes[0] == shapes[1]
 
 
 def drop(images=IMAGES, rate=0.25, units=400, step=3, seed=5, layers=1):
@@ -187,12 +133,6 @@ def test_an_examples_mask_is_the_same_in_any_batch_and_in_any_preprocessing():
     factor, mean = np.float32([1 / 61, 1 / 63, 1 / 66]), np.float32([2.1, 1.9, 1.7])
     np.testing.assert_array_equal(drop(IMAGES * factor - mean)[0], whole)
     np.testing.assert_array_equal(drop((IMAGES * factor - mean) * np.float32(1 + 3e-7))[0], whole)
-
-
-def test_dropout_passes_everything_on_outside_of_training():
-    inputs = tf.ones([4, 6])
-    assert StatelessDropout(0.9)(inputs, training=False) is inputs
-    assert StatelessDropout.from_config(StatelessDropout(0.3).get_config()).rate == 0.3
 
 
 def test_dropout_that_does_not_know_its_examples_says_what_to_do():

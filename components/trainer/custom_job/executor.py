@@ -14,7 +14,7 @@ from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils, standard_component_specs
 
-from tfx_estimator.components.artifacts import Artifacts
+from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.trainer.custom_job import call
 from tfx_estimator.components.trainer.custom_job.plan import PLAN_KEY, Plan, step_of
 from tfx_estimator.components.trainer.custom_job.processes import LocalService

@@ -16,9 +16,8 @@ from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER
 from tfx_estimator.components.trainer.export import rename_signatures
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
-from tfx_estimator.data.features import IMAGE, LABEL
-from tfx_estimator.data.preprocessing import decode_images
-from tfx_estimator.data.serving import EXAMPLES, IMAGES, encode_images
+from tfx_estimator.data.features import EXAMPLES, IMAGE, IMAGES, LABEL
+from tfx_estimator.data.preprocessing import decode_images, encode_images
 from tfx_estimator.model_fn.step.classifier import make_model_fn, make_run_config
 from tfx_estimator.model_fn.user_models.checks import refuse_step_options
 from tfx_estimator.model_fn.user_models.given_weights import GivenWeights

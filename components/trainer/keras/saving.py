@@ -22,9 +22,8 @@ from tfx_estimator.components.trainer.checkpoint import step_of
 from tfx_estimator.components.trainer.declared_input import DeclaredInput
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.protocol.task_spec import WORKER, TaskSpec
-from tfx_estimator.data.features import IMAGE
-from tfx_estimator.data.preprocessing import decode_images
-from tfx_estimator.data.serving import EXAMPLES, IMAGES, encode_images
+from tfx_estimator.data.features import EXAMPLES, IMAGE, IMAGES
+from tfx_estimator.data.preprocessing import decode_images, encode_images
 from tfx_estimator.model_fn.user_models.warm_start import finalize
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.base.text import first_line

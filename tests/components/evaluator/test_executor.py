@@ -6,11 +6,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_model_analysis as tfma
+from scipy.special import softmax
+from sklearn.metrics import precision_score, roc_auc_score
+from tfx.components.evaluator.component import Evaluator as Theirs
+from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+from tfx.types import channel_utils, standard_artifacts
 
-from tests.components.trainer.conftest import digits
+from tests.components.trainer.conftest import digits, tf_estimator
+from tfx_estimator.components.evaluator import Evaluator
+from tfx_estimator.components.evaluator.completion import complete
+from tfx_estimator.components.evaluator.eval_config import eval_config
+from tfx_estimator.components.image_schema_gen.executor import image_schema
+from tfx_estimator.components.served_outputs import Scores
 from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.config.beam import BeamSection
+from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
 
-__all__ = ["digits"]
+__all__ = ["digits", "tf_estimator"]
 
 pytestmark = [pytest.mark.timeout(300)]
 
@@ -18,8 +32,6 @@ CLASSES = 10
 
 
 def head_fn(features, labels, mode):
-    import tensorflow as tf
-
     head = tf.estimator.MultiClassHead(CLASSES)
     logits = tf.compat.v1.layers.dense(features["image"], CLASSES)
     trained = tf.compat.v1.trainable_variables()
@@ -29,7 +41,7 @@ def head_fn(features, labels, mode):
 
 
 def v1_head_fn(features, labels, mode):
-    import tensorflow as tf
+    # Once it is brought back.
     from tensorflow_estimator.python.estimator.canned import head as heads
 
     head = heads._multi_class_head_with_softmax_cross_entropy_loss(CLASSES)
@@ -38,23 +50,17 @@ def v1_head_fn(features, labels, mode):
 
 
 def logits_fn(features, labels, mode):
-    import tensorflow as tf
-
     logits = tf.compat.v1.layers.dense(features["image"], CLASSES)
     return _plain(mode, labels, logits, {"raw": logits, "top": tf.argmax(logits, 1)})
 
 
 def two_fn(features, labels, mode):
-    import tensorflow as tf
-
     logit = tf.compat.v1.layers.dense(features["image"], 1)
     both = tf.concat([tf.zeros_like(logit), logit], 1)
     return _plain(mode, labels, both, {"logistic": tf.sigmoid(logit), "features": features["image"]})
 
 
 def _plain(mode, labels, logits, outputs):
-    import tensorflow as tf
-
     if mode == tf.estimator.ModeKeys.PREDICT:
         export = {"serving_default": tf.estimator.export.PredictOutput(outputs)}
         return tf.estimator.EstimatorSpec(mode, predictions=outputs, export_outputs=export)
@@ -69,9 +75,6 @@ def export(digits, tmp_path_factory):
     """Trains a model_fn for a few steps and exports it: returns the model's artifact."""
 
     def make(model_fn, classes: int = CLASSES):
-        import tensorflow as tf
-        from tfx.types import standard_artifacts
-
         home = tmp_path_factory.mktemp("model")
         spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
 
@@ -107,14 +110,6 @@ def run_evaluator(inputs, out: Path, section, names=()) -> tuple[str, bool]:
     Returns:
         The evaluation's URI, and whether the model is blessed.
     """
-    from tfx.components.evaluator.component import Evaluator as Theirs
-    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-    from tfx.types import channel_utils, standard_artifacts
-
-    from tfx_estimator.components.evaluator import Evaluator
-    from tfx_estimator.components.evaluator.eval_config import eval_config
-    from tfx_estimator.pipeline.config.beam import BeamSection
-
     component = Evaluator(
         **{name: channel_utils.as_channel(artifacts) for name, artifacts in inputs.items()},
         eval_config=eval_config(section, names),
@@ -132,10 +127,6 @@ def run_evaluator(inputs, out: Path, section, names=()) -> tuple[str, bool]:
 
 
 def schema_in(folder: Path, classes: int = CLASSES):
-    from tfx.types import standard_artifacts
-
-    from tfx_estimator.components.image_schema_gen.executor import image_schema
-
     schema = standard_artifacts.Schema()
     schema.uri = str(folder / "schema")
     (folder / "schema").mkdir()
@@ -148,10 +139,6 @@ def evaluate(digits, tmp_path):
     """Evaluates; returns the metrics by slice, and the declared thresholds' verdict."""
 
     def run(model, baseline=None, classes: int = CLASSES, **section):
-        import tensorflow_model_analysis as tfma
-
-        from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
-
         examples = digits["examples"][0]
         if classes < CLASSES:
             examples = _examples_of(classes, examples, tmp_path)
@@ -168,9 +155,6 @@ def evaluate(digits, tmp_path):
 
 def _examples_of(classes, examples, folder):
     """The same, with labels below `classes`."""
-    import tensorflow as tf
-    from tfx.types import standard_artifacts
-
     made = standard_artifacts.Examples()
     made.uri, made.split_names = str(folder / "examples"), examples.split_names
     (folder / "examples" / "Split-eval").mkdir(parents=True)
@@ -184,8 +168,6 @@ def _examples_of(classes, examples, folder):
 
 
 def scores_and_labels(model, output, examples, classes: int = CLASSES):
-    import tensorflow as tf
-
     records = list(tf.data.TFRecordDataset(tf.io.gfile.glob(f"{examples.uri}/Split-eval/*")).as_numpy_iterator())
     labels = [tf.train.Example.FromString(r).features.feature["label"].int64_list.value[0] % classes for r in records]
     serve = tf.saved_model.load(f"{model.uri}/Format-Serving").signatures["serving_default"]
@@ -245,9 +227,6 @@ def test_logits_are_told_from_probabilities(evaluate, digits, logits_model):
 
 def keras_model(examples, folder: Path, classes: int):
     """A model of a run_fn as TFX's examples have it: its last layer is linear, and its signature but calls it."""
-    import tensorflow as tf
-    from tfx.types import standard_artifacts
-
     spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     width = 1 if classes == 2 else classes
     model = tf.keras.Sequential([tf.keras.layers.Dense(width, input_shape=[784])])
@@ -292,11 +271,6 @@ def test_one_score_for_two_classes_is_that_of_the_second(export, evaluate, digit
 
 @pytest.mark.parametrize("binarize", [(0,), (1, 0), "all"])
 def test_a_metric_of_the_first_class_is_refused_where_the_one_score_is_of_the_second(binarize):
-    from tfx_estimator.components.evaluator.completion import complete
-    from tfx_estimator.components.evaluator.eval_config import eval_config
-    from tfx_estimator.components.served_outputs import Scores
-    from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
-
     metrics = [Metric(name="Recall", binarize=binarize, threshold={"lower": 0.9})]
     section = EvaluatorSection(metrics=metrics)
     with pytest.raises(UserCodeError, match="Recall binarize the class 0, and the model has one score") as caught:
@@ -309,9 +283,6 @@ def test_a_metric_of_the_first_class_is_refused_where_the_one_score_is_of_the_se
 def test_declared_metrics_of_a_baseline_that_puts_out_logits_are_of_its_probabilities(
     export, evaluate, digits, logits_model
 ):
-    from scipy.special import softmax
-    from sklearn.metrics import roc_auc_score
-
     model, examples = export(head_fn), digits["examples"][0]
     found, blessed = evaluate(
         model,
@@ -331,8 +302,6 @@ def test_declared_metrics_of_a_baseline_that_puts_out_logits_are_of_its_probabil
 
 @pytest.mark.long
 def test_declared_metrics_of_one_score_for_two_classes_are_of_the_second(export, evaluate, digits):
-    from sklearn.metrics import precision_score, roc_auc_score
-
     model = export(two_fn, classes=2)
     metrics = [
         {"name": "AUC", "aggregate": "micro", "options": {"num_thresholds": 1000}},

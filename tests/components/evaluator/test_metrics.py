@@ -6,12 +6,18 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from sklearn.metrics import precision_score, recall_score, roc_auc_score, top_k_accuracy_score
+from tfx.types import standard_artifacts
 
-from tests.components.evaluator.test_executor import CLASSES, export, logits_fn, run_evaluator, schema_in
-from tests.components.trainer.conftest import digits
+from tests.components.evaluator.test_executor import CLASSES, export, logits_fn, run_evaluator
+from tests.components.trainer.conftest import digits, tf_estimator, write_inputs
 from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
+from tfx_estimator.pipeline.run.results import _read_evaluation
+from tfx_estimator.pipeline.run.summary import Summary
 
-__all__ = ["digits", "export"]
+__all__ = ["digits", "export", "tf_estimator"]
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -44,8 +50,6 @@ METRICS = [
             ("higher_as_said", "RootMeanSquaredError", {"absolute": 0.01, "direction": "higher_is_better"}),
         )
     ),
-    {"name": "MultiClassConfusionMatrixPlot"},
-    {"name": "CalibrationPlot", "binarize": [1]},
     {"name": "Mean", "options": {"feature_key_path": ["features", "label"]}},
     # No slice is by it.
     {"name": "Mean", "options": {"feature_key_path": ["features", "shade"]}},
@@ -55,8 +59,6 @@ WORDS = ("", "round", "round open open")
 
 
 def preprocessing_fn(inputs):
-    import tensorflow as tf
-
     pixels = tf.reshape(tf.io.decode_raw(inputs["image"], tf.uint8), [-1, 784])
     shade = tf.reduce_mean(tf.cast(pixels, tf.float32), 1)
     ink = tf.where(shade > 60, "much", "little")
@@ -77,43 +79,21 @@ def preprocessing_fn(inputs):
 @pytest.fixture(scope="module")
 def measured(digits, export, tmp_path_factory):
     """One evaluation of a model that puts out logits, beside a copy as a baseline; and what scikit-learn is given."""
-    import tensorflow as tf
-    import tensorflow_transform.beam as tft_beam
-    from apache_beam import Create, Pipeline
-    from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
-    from tfx.types import standard_artifacts
-
-    from tfx_estimator.components.image_schema_gen.executor import image_schema
-    from tfx_estimator.pipeline.config.beam import BeamSection
-
     home = tmp_path_factory.mktemp("measured")
-    model, schema, examples = export(logits_fn), schema_in(home), standard_artifacts.Examples()
+    model = export(logits_fn)
     files = tf.io.gfile.glob(f"{digits['examples'][0].uri}/Split-eval/*")
     records = list(tf.data.TFRecordDataset(files).take(EXAMPLES).as_numpy_iterator())
-    examples.uri, examples.split_names = str(home / "examples"), '["eval"]'
-    (home / "examples" / "Split-eval").mkdir(parents=True)
-    with tf.io.TFRecordWriter(str(home / "examples" / "Split-eval" / "data_tfrecord-00000-of-00001")) as writer:
-        for record in records:
-            writer.write(record)
-    spec = schema_utils.schema_as_feature_spec(image_schema(CLASSES)).feature_spec
-    metadata = dataset_metadata.DatasetMetadata.from_feature_spec(spec)
-    with Pipeline(argv=BeamSection().pipeline_args()) as pipeline, tft_beam.Context(temp_dir=str(home / "tmp")):
-        one = pipeline | Create([{"image": bytes(784), "label": 0}])
-        function = (one, metadata) | tft_beam.AnalyzeDataset(preprocessing_fn)
-        _ = function | tft_beam.WriteTransformFn(str(home / "graph"))
-        _ = metadata | tft_beam.WriteMetadata(str(home / "graph" / "metadata"), pipeline)
-    graph = standard_artifacts.TransformGraph()
-    graph.uri = str(home / "graph")
+    parsed = [tf.train.Example.FromString(record).features.feature for record in records]
+    labels = np.array([each["label"].int64_list.value[0] for each in parsed])
+    pixels = [np.frombuffer(each["image"].bytes_list.value[0], np.uint8) for each in parsed]
+    shade = np.array([each.mean() for each in pixels])
+    pairs = list(zip(pixels, labels))
     # A copy: the model itself is never taken for its own baseline.
     baseline = standard_artifacts.Model()
     baseline.uri = str(home / "baseline")
     shutil.copytree(model.uri, baseline.uri)
-    inputs = {"examples": [examples], "model": [model], "baseline_model": [baseline], "schema": [schema]}
-    inputs["transform_graph"] = [graph]
-
-    parsed = [tf.train.Example.FromString(record).features.feature for record in records]
-    labels = np.array([each["label"].int64_list.value[0] for each in parsed])
-    shade = np.array([np.frombuffer(each["image"].bytes_list.value[0], np.uint8).mean() for each in parsed])
+    inputs = write_inputs(home, {"train": pairs[:1], "eval": pairs}, preprocessing_fn)
+    inputs |= {"model": [model], "baseline_model": [baseline]}
     serve = tf.saved_model.load(f"{model.uri}/Format-Serving").signatures["serving_default"]
     (name,) = serve.structured_input_signature[1]
     scores = tf.nn.softmax(serve(**{name: tf.constant(records)})["raw"]).numpy()
@@ -125,8 +105,6 @@ def measured(digits, export, tmp_path_factory):
 
 
 def _evaluate(inputs, out, slices, metrics):
-    from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
-
     return run_evaluator(inputs, out, EvaluatorSection(slices=slices, metrics=metrics), NAMES)
 
 
@@ -137,17 +115,12 @@ def results(measured):
 
 
 def _summary(uri):
-    from tfx_estimator.pipeline.run.results import _read_evaluation
-    from tfx_estimator.pipeline.run.summary import Summary
-
     summary = Summary("own.yaml", label_names=NAMES)
     _read_evaluation(summary, uri)
     return summary
 
 
 def test_metrics_are_those_of_scikit_learn(measured, results):
-    from sklearn.metrics import precision_score, recall_score, roc_auc_score, top_k_accuracy_score
-
     labels, scores = measured["labels"], measured["scores"]
     one_hot = np.eye(CLASSES)[labels]
     found = results.metrics
@@ -257,14 +230,6 @@ def test_a_change_that_is_asked_for_is_missed_by_the_same_model(results):
     ]
 
 
-def test_plots_are_where_tfma_shows_them(measured):
-    import tensorflow_model_analysis as tfma
-
-    plots = dict(tfma.load_eval_result(measured["uri"], model_name=tfma.CANDIDATE_KEY).plots)
-    assert "multiClassConfusionMatrixAtThresholds" in plots[()][""][""]
-    assert "calibrationHistogramBuckets" in plots[()][""]["classId:1"]
-
-
 def test_a_feature_that_is_not_there_is_told_with_those_that_are(measured, tmp_path):
     with pytest.raises(UserCodeError, match=r"no feature `inc`.* have .*ink, .*label, .*shade") as caught:
         _evaluate(measured["inputs"], tmp_path, [["label", "inc"]], [])
@@ -272,16 +237,9 @@ def test_a_feature_that_is_not_there_is_told_with_those_that_are(measured, tmp_p
     assert not (tmp_path / "evaluation").exists()
 
 
-@pytest.mark.parametrize(("name", "said"), [("ink", "the feature `ink` is string"), ("inc", "no feature `inc`")])
-def test_a_mean_of_what_is_no_number_is_told_before_the_evaluation(measured, tmp_path, name, said):
-    mean = {"name": "Mean", "options": {"feature_key_path": ["features", name]}}
-    with pytest.raises(UserCodeError, match=f"evaluator.metrics: .*{said}"):
-        _evaluate(measured["inputs"], tmp_path, [], [mean])
-    assert not (tmp_path / "evaluation").exists()
-
-
-MEAN_OF_PAIR, MEAN_OF_NUMBERS, MEAN_OF_SHADE = (
-    {"name": "Mean", "options": {"feature_key_path": ["features", name]}} for name in ("pair", "numbers", "shade")
+MEAN_OF_PAIR, MEAN_OF_NUMBERS, MEAN_OF_SHADE, MEAN_OF_INK = (
+    {"name": "Mean", "options": {"feature_key_path": ["features", name]}}
+    for name in ("pair", "numbers", "shade", "ink")
 )
 
 
@@ -291,7 +249,7 @@ MEAN_OF_PAIR, MEAN_OF_NUMBERS, MEAN_OF_SHADE = (
         (["shade"], [MEAN_OF_SHADE], "evaluator.slices: the feature `shade` is float32"),
         (["pair"], [], r"evaluator.slices: the feature `pair`, which has 2 values an example, of shape \[2\]"),
         (["places"], [], "evaluator.slices: the feature `places`, which has tensors of any size"),
-        (["shade"], [], "evaluator.slices: the feature `shade` is float32"),
+        ([], [MEAN_OF_INK], "evaluator.metrics: the feature `ink` is string"),
         ([], [{"name": "AUC", "threshold": {"lower": 0.5}, "slices": ["shade"]}], "the feature `shade` is float32"),
         ([], [MEAN_OF_PAIR], "evaluator.metrics: Mean of the feature `pair`, which has 2 values"),
         ([], [MEAN_OF_NUMBERS], "evaluator.metrics: Mean of the feature `numbers`, which has any number of values"),

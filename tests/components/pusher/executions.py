@@ -10,13 +10,7 @@ from tfx_estimator.components.pusher.executor import Executor
 
 
 def execute(model: str, base: str, output: str, blessed=None, infra=None, alone=False):
-    """Executes the Pusher.
-
-    Args:
-        blessed: What the Evaluator said; None if there is none.
-        infra: What the InfraValidator said.
-        alone: Is it told the folder alone, as by a runtime parameter of a compiled pipeline.
-    """
+    """Executes it, as the Evaluator and the InfraValidator said; `alone` as a runtime parameter tells the folder."""
     pushed = standard_artifacts.PushedModel()
     pushed.uri = output
     inputs = {"model": [standard_artifacts.Model()]}

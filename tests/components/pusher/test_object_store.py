@@ -27,7 +27,7 @@ FILES = {
 
 @pytest.fixture
 def model(tmp_path: Path):
-    from tfx_estimator.components.pusher.tree import LocalTree
+    from tfx_estimator.components.pusher.versions import LocalTree
 
     for name, content in FILES.items():
         (tmp_path / "model" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -92,18 +92,8 @@ def test_an_error_leaves_nothing(bucket, model, monkeypatch):
         assert os.listdir(bucket.folder) == []
 
 
-def test_the_file_without_which_nothing_loads_is_the_last(bucket, model, monkeypatch):
-    copy, copied = bucket.copy, []
-    monkeypatch.setattr(bucket, "copy", lambda *args, **options: (copied.append(args[1]), copy(*args, **options)))
-    version = push(model)
-    names = [path.removeprefix(f"{ADDRESS}/{version}/") for path in copied if f"/{version}/" in path]
-    assert sorted(names) == sorted(FILES)
-    assert names[-2:] == ["fingerprint.pb", "saved_model.pb"]
-    assert all("/.push-" in path for path in copied[: len(FILES)])
-
-
 def test_pushes_at_the_same_time_have_numbers_of_their_own(bucket, model, tmp_path):
-    from tfx_estimator.components.pusher.tree import LocalTree
+    from tfx_estimator.components.pusher.versions import LocalTree
 
     barrier = threading.Barrier(4)
 
@@ -120,17 +110,6 @@ def test_pushes_at_the_same_time_have_numbers_of_their_own(bucket, model, tmp_pa
     assert len({version for version, _ in found}) == 4
     for version, index in found:
         assert (bucket.folder / version / "assets" / "vocabulary.txt").read_text() == str(index)
-
-
-def test_a_push_that_has_written_nothing_yet_is_left_alone(bucket, model):
-    from tfx_estimator.components.pusher.versions import draft_name
-
-    place, pid, _, unique = (begun := draft_name()).removeprefix(".push-").split("-")
-    old = f".push-{place}-{pid}-{int(time.time()) - 100_000}-{unique}"
-    for name in (begun, old):
-        (bucket.folder / name / "model").mkdir(parents=True)
-    version = push(model)
-    assert sorted(os.listdir(bucket.folder)) == [begun, version]
 
 
 def test_a_file_that_goes_while_it_is_looked_at_does_not_fail_a_push(bucket, model, monkeypatch):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from pathlib import Path
 
+import apache_beam as beam
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
 from tfx.types import standard_artifacts
 
-from tfx_estimator.components.tfds_example_gen import executor, parameters, properties
-from tfx_estimator.data.sources import open_source
+from tfx_estimator.components.tfds_example_gen import executor, properties
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError, DataNotFoundError, PipelineError
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.data import DataSection
@@ -26,7 +27,7 @@ def _run(folder: Path, data: DataSection) -> standard_artifacts.Examples:
     examples = standard_artifacts.Examples()
     examples.uri = str(folder)
     context = executor.Executor.Context(beam_pipeline_args=BeamSection().pipeline_args(), tmp_dir=str(folder))
-    executor.Executor(context).Do({}, {"examples": [examples]}, parameters.to_properties(data, "the fingerprint"))
+    executor.Executor(context).Do({}, {"examples": [examples]}, properties.to_properties(data, "the fingerprint"))
     return examples
 
 
@@ -49,8 +50,6 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 def _examples(folder: Path) -> list[tuple[bytes, int]]:
-    import tensorflow as tf
-
     files = sorted(map(str, folder.iterdir()))
     pairs = []
     for record in tf.data.TFRecordDataset(files).as_numpy_iterator():
@@ -62,8 +61,6 @@ def _examples(folder: Path) -> list[tuple[bytes, int]]:
 
 
 def test_the_shards_hold_every_example_of_mnist_once_with_tfdss_own_pixels(real_data_dir, written):
-    import tensorflow_datasets as tfds
-
     for split, folder in (("train[:2000]", "Split-train"), ("test[:300]", "Split-eval")):
         expected = tfds.load("mnist", split=split, data_dir=real_data_dir, download=False, as_supervised=True)
         assert _examples(Path(written.uri) / folder) == [
@@ -115,15 +112,6 @@ def test_a_split_of_few_examples_has_a_file_for_each(real_data_dir, tmp_path, sh
         assert len(_examples(tmp_path / f"Split-{split}")) == examples
 
 
-def test_a_split_may_be_the_sum_of_others(real_data_dir, tmp_path):
-    data = _mnist(real_data_dir, splits={"train": "test[:5]+train[10:20]+test[9990:]", "eval": "test[5:8]"})
-    _run(tmp_path, data)
-    source = open_source(data)
-    expected = [pair for part in source.resolve(data.splits.train) for pair in source.read(part)]
-    assert _examples(tmp_path / "Split-train") == [(image.tobytes(), label) for image, label in expected]
-    assert len(expected) == 25
-
-
 @pytest.mark.parametrize(
     ("splits", "shards", "error", "text"),
     [
@@ -158,37 +146,6 @@ def test_an_error_in_a_worker_keeps_its_type_and_leaves_no_file(tmp_path):
     assert [path.name for path in (tmp_path / "examples").iterdir()] == []
 
 
-def test_an_image_that_is_cut_short_is_named_and_leaves_no_file(tmp_path):
-    from PIL import Image
-
-    for split, label in itertools.product(("train", "test"), ("cat", "dog")):
-        (tmp_path / "pets" / split / label).mkdir(parents=True)
-        for number in range(3):
-            pixels = np.random.default_rng(number).integers(0, 256, (8, 8, 3), np.uint8)
-            Image.fromarray(pixels).save(tmp_path / "pets" / split / label / f"{number}.png")
-    data = DataSection(dataset=str(tmp_path / "pets"), shards=2)
-    _run(tmp_path / "whole", data)
-    assert [label for _, label in _examples(tmp_path / "whole" / "Split-train")].count(1) == 3
-    damaged = tmp_path / "pets" / "test" / "dog" / "1.png"
-    damaged.write_bytes(damaged.read_bytes()[:-30])  # its header is whole
-    with pytest.raises(DamagedDataError) as caught:
-        _run(tmp_path / "examples", data)
-    assert f"damaged file {damaged}: it cannot be decoded" in caught.value.what
-    assert _digests(tmp_path / "examples") == {}
-
-
-def test_a_run_after_a_failed_one_is_whole(tmp_path):
-    folder = _cifar_folder(tmp_path / "cifar", [1, 99])
-    data = DataSection(dataset=str(folder), shards=2)
-    with pytest.raises(DamagedDataError):
-        _run(tmp_path / "examples", data)
-    records = np.zeros((2, 3073), np.uint8)
-    for name in ("data_batch_1.bin", "test_batch.bin"):
-        (folder / name).write_bytes(records.tobytes())
-    _run(tmp_path / "examples", data)
-    assert _examples(tmp_path / "examples" / "Split-train") == [(bytes(3072), 0)] * 2
-
-
 def test_what_another_execution_has_left_there_is_not_read(tmp_path):
     folder = _cifar_folder(tmp_path / "cifar", [1, 2, 3])
     splits = {"train": "train", "eval": "test[:2]", "test": "test[2:]"}
@@ -199,23 +156,7 @@ def test_what_another_execution_has_left_there_is_not_read(tmp_path):
     assert sorted(path.name for path in (tmp_path / "examples").iterdir()) == ["Split-eval", "Split-train"]
 
 
-def test_a_file_that_is_no_shard_does_not_pass(tmp_path, monkeypatch):
-    folder = _cifar_folder(tmp_path / "cifar", [1, 2, 3])
-    write = executor.Executor._write
-
-    def with_another(self, data, shards, scratch):
-        write(self, data, shards, scratch)
-        Path(shards[0].path).with_name("data_tfrecord-00000-of-00005").touch()
-
-    monkeypatch.setattr(executor.Executor, "_write", with_another)
-    with pytest.raises(PipelineError, match="holds 1 files that are no shards of it, first data_tfrecord-00000-of-000"):
-        _run(tmp_path / "examples", DataSection(dataset=str(folder), shards=2))
-    assert _digests(tmp_path / "examples") == {}
-
-
 def test_a_runner_that_loses_shards_does_not_pass(tmp_path, monkeypatch):
-    import apache_beam as beam
-
     folder = _cifar_folder(tmp_path / "cifar", [1, 2, 3])
     # As Dask's runner did: no error, and not every element.
     create = beam.Create

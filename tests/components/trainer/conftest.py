@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from pathlib import Path
 from typing import Any
@@ -90,57 +90,71 @@ def codes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
 def make_digits(home: Path, with_mean: bool = False) -> dict[str, list[Any]]:
     """Makes the artifacts; with a second feature, `mean`, of each image, if that is asked for."""
     import tensorflow as tf
-    import tensorflow_transform as tft
-    import tensorflow_transform.beam as tft_beam
-    from apache_beam import Create, Pipeline
     from sklearn.datasets import load_digits
-    from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
-    from tfx.types import standard_artifacts
 
-    from tfx_estimator.components.image_schema_gen.executor import image_schema
     from tfx_estimator.data.preprocessing import preprocessing_fn
-
-    bunch = load_digits()
-    images = (bunch.images.repeat(3, axis=1).repeat(3, axis=2) * 15.9).astype("uint8")
-    images = tf.pad(images, [[0, 0], [2, 2], [2, 2]]).numpy()
-    serialized: dict[str, list[bytes]] = {"train": [], "eval": []}
-    raw = []
-    for index, (image, label) in enumerate(zip(images, bunch.target)):
-        example = tf.train.Example()
-        example.features.feature["image"].bytes_list.value.append(image.tobytes())
-        example.features.feature["label"].int64_list.value.append(int(label))
-        serialized["eval" if index % 5 == 0 else "train"].append(example.SerializeToString())
-        if index % 5:
-            raw.append({"image": image.tobytes(), "label": int(label)})
-    for split, records in serialized.items():
-        folder = home / "examples" / f"Split-{split}"
-        folder.mkdir(parents=True)
-        for shard in range(2):
-            with tf.io.TFRecordWriter(str(folder / f"data_tfrecord-{shard:05d}-of-00002")) as writer:
-                for record in records[shard::2]:
-                    writer.write(record)
-    schema = image_schema(10)
-    (home / "schema").mkdir()
-    (home / "schema" / "schema.pbtxt").write_text(str(schema))
-    spec = schema_utils.schema_as_feature_spec(schema).feature_spec
-    metadata = dataset_metadata.DatasetMetadata.from_feature_spec(spec)
 
     def preprocess(inputs: dict[str, Any]) -> dict[str, Any]:
         features = preprocessing_fn(inputs, {"image_shape": list(SHAPE)})
         mean = tf.reshape(tf.reduce_mean(features["image"], axis=[1, 2, 3]), [-1, 1])
         return {**features, "mean": mean} if with_mean else features
 
+    bunch = load_digits()
+    images = (bunch.images.repeat(3, axis=1).repeat(3, axis=2) * 15.9).astype("uint8")
+    images = tf.pad(images, [[0, 0], [2, 2], [2, 2]]).numpy()
+    held = [index % 5 == 0 for index in range(len(images))]
+    pairs = list(zip(images, bunch.target, held))
+    splits = {
+        "train": [(image, label) for image, label, is_held in pairs if not is_held],
+        "eval": [(image, label) for image, label, is_held in pairs if is_held],
+    }
+    return write_inputs(home, splits, preprocess)
+
+
+def write_inputs(
+    home: Path, splits: Mapping[str, Sequence[tuple[Any, int]]], preprocess: Callable, analysed: int | None = None
+) -> dict[str, list[Any]]:
+    """Writes what ingestion and Transform would: tf.Examples, two files a split, the schema and a Transform graph.
+
+    Args:
+        splits: Images, uint8, and labels.
+        analysed: How many examples of training Transform sees; None is all.
+    """
+    import tensorflow as tf
+    import tensorflow_transform as tft
+    import tensorflow_transform.beam as tft_beam
+    from apache_beam import Create, Pipeline
+    from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
+    from tfx.types import standard_artifacts
+
+    from tfx_estimator.components.image_schema_gen.executor import image_schema
+
+    for split, pairs in splits.items():
+        folder = home / "examples" / f"Split-{split}"
+        folder.mkdir(parents=True)
+        for shard in range(2):
+            with tf.io.TFRecordWriter(str(folder / f"data_tfrecord-{shard:05d}-of-00002")) as writer:
+                for image, label in pairs[shard::2]:
+                    example = tf.train.Example()
+                    example.features.feature["image"].bytes_list.value.append(image.tobytes())
+                    example.features.feature["label"].int64_list.value.append(int(label))
+                    writer.write(example.SerializeToString())
+    schema = image_schema(10)
+    (home / "schema").mkdir()
+    (home / "schema" / "schema.pbtxt").write_text(str(schema))
+    spec = schema_utils.schema_as_feature_spec(schema).feature_spec
+    metadata = dataset_metadata.DatasetMetadata.from_feature_spec(spec)
+    raw = [{"image": image.tobytes(), "label": int(label)} for image, label in splits["train"][:analysed]]
     options = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
     with Pipeline(argv=options) as pipeline, tft_beam.Context(temp_dir=str(home / "tmp")):
-        data = pipeline | Create(raw)
-        graph = (data, metadata) | tft_beam.AnalyzeDataset(preprocess)
+        graph = (pipeline | Create(raw), metadata) | tft_beam.AnalyzeDataset(preprocess)
         _ = graph | tft_beam.WriteTransformFn(str(home / "graph"))
         raw_metadata = str(home / "graph" / tft.TFTransformOutput.RAW_METADATA_DIR)
         _ = metadata | tft_beam.WriteMetadata(raw_metadata, pipeline)
     examples = standard_artifacts.Examples()
-    examples.split_names = json.dumps(["train", "eval"])
-    for split, records in serialized.items():
-        examples.set_int_custom_property(f"num_examples_{split}", len(records))
+    examples.split_names = json.dumps(list(splits))
+    for split, pairs in splits.items():
+        examples.set_int_custom_property(f"num_examples_{split}", len(pairs))
     artifacts = {
         "examples": examples,
         "schema": standard_artifacts.Schema(),

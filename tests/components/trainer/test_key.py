@@ -33,7 +33,7 @@ ROOMS = (f"{TRAINER}.estimator", f"{TRAINER}.keras", f"{TRAINER}.user_input")
 OPERATIONAL = {
     "tfx_estimator.components",
     "tfx_estimator.components.files",
-    "tfx_estimator.components.unkeyed",
+    "tfx_estimator.components.execution",
     TRAINER,
     f"{TRAINER}.best",
     f"{TRAINER}.checkpoint",

@@ -52,10 +52,7 @@ def _prepared(path, data_dir, make_builder):
 def test_no_code_of_a_file_is_run(make, tmp_path, data_dir, make_builder):
     dataset, file = make(tmp_path, data_dir, make_builder)
     whole, ran = parquet.read_table(file), tmp_path / "ran"
-    metadata = {
-        "ARROW:extension:name": "arrow.py_extension_type",
-        "ARROW:extension:metadata": pickle.dumps(_Code(ran)),
-    }
+    metadata = {"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": pickle.dumps(_Code(ran))}
     column = pa.array(["x"] * whole.num_rows)
     parquet.write_table(whole.append_column(pa.field("more", pa.string(), metadata=metadata), column), file)
     done = subprocess.run([sys.executable, "-c", _READ, str(dataset)], capture_output=True, text=True, timeout=120)

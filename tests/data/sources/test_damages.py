@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
 from PIL import Image
 
 from tfx_estimator.data.sources import open_source
@@ -63,20 +65,6 @@ def _replace(old: bytes, new: bytes) -> Damage:
     return replace
 
 
-def _folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def _link(path: Path) -> None:
-    path.unlink()
-    path.symlink_to(path.with_name("nowhere"))
-
-
-def _unreadable(path: Path) -> None:
-    path.chmod(0)
-
-
 def _header(path: Path, width: int, height: int) -> None:
     """Writes another size into a PNG, with the checksum that belongs to it."""
     data = path.read_bytes()
@@ -95,21 +83,15 @@ def _taller(path: Path) -> None:
 # What may happen to any file.
 _ANY: dict[str, Damage] = {
     "empty": _write(b""),
-    "cut in its first bytes": lambda path: path.write_bytes(path.read_bytes()[:3]),
     "cut in the middle": _cut(0.5),
     "cut at the end": lambda path: path.write_bytes(path.read_bytes()[:-1]),
     "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
     "missing": Path.unlink,
-    "a folder": _folder,
-    "a link to nowhere": _link,
-    "unreadable": _unreadable,
 }
 
 
 def _records(change: Callable[[list[bytes]], list[bytes]]) -> Damage:
     def damage(path: Path) -> None:
-        import tensorflow as tf
-
         records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
         with tf.io.TFRecordWriter(str(path)) as writer:
             for record in change(records):
@@ -155,8 +137,6 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def _prepare(data_dir: Path) -> Path:
-    import tensorflow_datasets as tfds
-
     class Flat(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         """Seventeen flat images."""
 
@@ -199,17 +179,15 @@ _DAMAGES: list[tuple[str, str, str, Damage]] = [
             ("tfds", "dataset_info.json"),
             ("tfds", "features.json"),
             ("tfds", _TFRECORD),
-            ("tfds", "label.labels.txt"),
             ("images", "train/a/1.png"),
             ("images", "test/b/0.jpg"),
             ("table", "labels.csv"),
             ("table", "files/train/a/0.png"),
         )
         for name, damage in _ANY.items()
-        # Nothing tells that these are damages: a data set without names, with a file less, with seven black aeroplanes.
+        # Nothing tells that these are damages: a data set with a file less, with seven black aeroplanes.
         if (file, name)
         not in (
-            ("label.labels.txt", "missing"),
             ("data_batch_2.bin", "missing"),
             ("data_batch_2.bin", "zeros"),
             ("train/a/1.png", "missing"),
@@ -218,15 +196,12 @@ _DAMAGES: list[tuple[str, str, str, Damage]] = [
     ),
     ("idx", "train-images-idx3-ubyte", "another type", _flip(2)),
     ("idx", "train-images-idx3-ubyte", "no magic", _flip(0)),
-    ("idx", "train-images-idx3-ubyte", "another number of dimensions", _flip(3, 0)),
     ("idx", "train-images-idx3-ubyte", "another count", _flip(7, 0)),
-    ("idx", "train-images-idx3-ubyte", "a huge count", _flip(4, 7)),
-    ("idx", "train-images-idx3-ubyte", "another width", _flip(15, 0)),
     ("idx", "train-images-idx3-ubyte", "one image more", _append(bytes(30))),
     ("idx", "train-labels-idx1-ubyte", "one label less than images", lambda path: path.write_bytes(
         struct.pack(">BBBBI", 0, 0, 8, 1, 39) + path.read_bytes()[8:-1])),
     ("idx", "train-labels-idx1-ubyte", "a label of no class", _flip(12, 6)),
-    *(("idx_gz", "train-images-idx3-ubyte.gz", f"a bit at {at}", _flip(at)) for at in (0, 1, 2, 0.2, 0.5, 0.8)),
+    *(("idx_gz", "train-images-idx3-ubyte.gz", f"a bit at {at}", _flip(at)) for at in (0, 0.5)),
     ("idx_gz", "train-labels-idx1-ubyte.gz", "its checksum", lambda path: _flip(path.stat().st_size - 6)(path)),
     ("idx_gz", "train-labels-idx1-ubyte.gz", "its length", lambda path: _flip(path.stat().st_size - 2)(path)),
     ("idx_gz", "train-images-idx3-ubyte.gz", "more after its end", _append(b"\0garbage")),
@@ -235,29 +210,18 @@ _DAMAGES: list[tuple[str, str, str, Damage]] = [
     ("cifar", "batches.meta.txt", "a name less", _replace(b"j", b"")),
     ("tfds", "dataset_info.json", "a record less", _replace(b'"12"', b'"11"')),
     ("tfds", "dataset_info.json", "a record more", _replace(b'"12"', b'"13"')),
-    ("tfds", "dataset_info.json", "a count that is none", _replace(b'"12"', b'"-1"')),
     ("tfds", "dataset_info.json", "another shard", _replace(b'"12"', b'"6", "6"')),
-    ("tfds", "dataset_info.json", "null", _write(b"null")),
-    ("tfds", "dataset_info.json", "a list", _write(b"[]")),
-    ("tfds", "dataset_info.json", "no splits", _replace(b'"splits"', b'"splits_"')),
-    ("tfds", "dataset_info.json", "no version", _replace(b'"1.0.0"', b'""')),
     ("tfds", "dataset_info.json", "an unknown format", _replace(b'"tfrecord"', b'"papyrus"')),
-    ("tfds", "features.json", "an empty object", _write(b"{}")),
     ("tfds", "features.json", "another shape", _replace(b'"4"', b'"5"')),
     ("tfds", "features.json", "an unknown feature", _replace(b"image_feature.Image", b"image_feature.Inage")),
-    ("tfds", "features.json", "a class less", _replace(b'"3"\n                }', b'"2"\n                }')),
-    ("tfds", "label.labels.txt", "a name twice", _write(b"a\nb\nb\n")),
     ("tfds", _TFRECORD, "a record less", _records(lambda records: records[:-1])),
     ("tfds", _TFRECORD, "a record more", _records(lambda records: [*records, records[0]])),
-    *(("tfds", _TFRECORD, f"a bit at {place}", _flip(place)) for place in (0, 9, 0.3, 0.7, 0.99)),
-    *(("images", "train/a/1.png", f"bit at {at}", _flip(at)) for at in (1, 12, 18, 20, 25, 30, 45, 0.2, 0.5, 0.99)),
-    ("images", "train/a/1.png", "another image", _write(b"GIF89a" + bytes(40))),
+    *(("tfds", _TFRECORD, f"a bit at {place}", _flip(place)) for place in (0, 9, 0.7)),
+    *(("images", "train/a/1.png", f"bit at {at}", _flip(at)) for at in (1, 18, 25, 30, 0.5)),
     ("images", "train/a/1.png", "a text", _write(b"<html>404 Not Found</html>")),
     ("images", "train/a/1.png", "a huge size", _huge),
     ("images", "train/a/1.png", "a line less than its header says", _taller),
     ("images", "train/a/1.png", "garbage after its end", _append(b"garbage")),
-    ("images", "test/b/0.jpg", "a bit at the start", _flip(1)),
-    ("images", "test/b/0.jpg", "cut in its header", _cut(0.1)),
     ("images", "test/b/0.jpg", "cut in its pixels", _cut(0.8)),
     ("table", "labels.csv", "a row of two", _append(b"files/train/a/9.png,a\n")),
     ("table", "labels.csv", "another encoding", _replace(b"label,", b"l\xe4bel,")),
@@ -288,6 +252,6 @@ _OTHERS = {
     "t10k-labels-idx1-ubyte": ("t10k-images-idx3-ubyte",),
     "train-images-idx3-ubyte.gz": ("train-labels-idx1-ubyte.gz",),
     "dataset_info.json": (_TFRECORD, _TFRECORD.replace("00001", "00002")),
-    "features.json": (_TFRECORD, "label.labels.txt"),
+    "features.json": (_TFRECORD,),
     "labels.csv": ("files/train/a/9.png", "files/train/b/3.jpg"),
 }

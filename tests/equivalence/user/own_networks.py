@@ -21,9 +21,6 @@ def in_float64(num_classes: int, network: str, **params: Any) -> tf.keras.Model:
 
     Sums in another order then differ by 1e-16. In float32 they differ by 1e-7, and sooner or later a ReLU or a maximum
     of almost equal numbers goes the other way, from where on two trainings drift apart whatever the strategy.
-
-    Args:
-        network: Of `model_fn.networks`, or of this module.
     """
     tf.keras.backend.set_floatx("float64")
     own = {"regularised": regularised, "linear": linear, "branched": branched, "constrained": constrained}
@@ -38,12 +35,7 @@ def linear(num_classes: int) -> tf.keras.Model:
 
 
 def regularised(num_classes: int, norm: str = "", dropout: str = "") -> tf.keras.Model:
-    """A small network with normalisation, with dropout, or with both.
-
-    Args:
-        norm: `keras`, `synchronized` or none.
-        dropout: `keras`, `stateless` or none.
-    """
+    """A small network with normalisation, with dropout, or with both."""
     layers = tf.keras.layers
     norms = {"keras": layers.BatchNormalization, "synchronized": SynchronizedBatchNormalization}
     dropouts = {"keras": layers.Dropout, "stateless": StatelessDropout}
@@ -131,11 +123,7 @@ class _KillWorkerOnce(tf.keras.layers.Layer):
 
 
 def killed_once(num_classes: int, kill_at: int, marker: str) -> tf.keras.Model:
-    """`mnist_cnn`, whose worker dies at a step unless it did already.
-
-    Args:
-        kill_at: Global step; on the Keras paths calls of the network in training, by each part of a batch.
-    """
+    """`mnist_cnn`, whose worker dies at a step, on the Keras paths at a call in training, unless it did already."""
     model = networks.mnist_cnn(num_classes)
     model.add(_KillWorkerOnce(kill_at, Path(marker)))
     return model
@@ -167,11 +155,7 @@ class _Count(tf.keras.layers.Layer):
 
 
 def counted(num_classes: int, file: str) -> tf.keras.Model:
-    """`mnist_cnn`, whose chief counts what crosses the network, at each call in training.
-
-    Args:
-        file: JSON of the bytes, by the number of the call.
-    """
+    """`mnist_cnn`, whose chief writes the bytes that have crossed the network until each call in training."""
     model = networks.mnist_cnn(num_classes)
     model.add(_Count(Path(file)))
     return model

@@ -1,4 +1,7 @@
-"""Where a network is cut, and in which order its stages work; that it trains is shown in tests/equivalence."""
+"""Which device a layer is put on, where a network is cut, and in which order its stages work.
+
+That it trains so is shown in tests/equivalence.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,32 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.networks import cifar_resnet9
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
-from tfx_estimator.model_fn.parallel.division import find_division
+from tfx_estimator.model_fn.parallel.division import Division, find_division
 from tfx_estimator.model_fn.parallel.pipelining import Work, schedule
 from tfx_estimator.model_fn.parallel.stages import balanced, chain_of, costs_of, numbers_of
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
-from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.config.parallel import PipelineParallel
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 pytestmark = pytest.mark.unit
+
+OPTION = "trainer.model_parallel"
+
+
+def test_the_longest_pattern_that_fits_decides_and_each_fits_a_layer():
+    found = Division(OPTION, ("cpu:0", "cpu:1", "cpu:2"), {"*": 1, "dense*": 2, "dense1": 0, "d*": 1})
+    assert [found.device_of(name)[-1] for name in ("conv", "dense1", "dense7", "drop")] == ["1", "0", "2", "1"]
+    assert Division(OPTION, ("cpu:3", "cpu:1"), {"a": 1}).device_of("b") == "/device:CPU:3"
+    network = tf.keras.Sequential([tf.keras.layers.Dense(3, name="dense1")])
+    found.check(network)
+    with pytest.raises(UserCodeError, match="no layer 'dense2'"):
+        Division(OPTION, ("cpu:0", "cpu:1"), {"dense2": 1}).check(network)
+
+
+def test_devices_that_are_not_there_are_refused():
+    with pytest.raises(DeclarationError, match=r"trainer.model_parallel.devices asks for gpu:63"):
+        Division(OPTION, ("cpu:0", "gpu:63"), {"a": 1})
 
 
 @pytest.mark.parametrize(("stages", "parts"), [(2, 1), (2, 4), (3, 2), (4, 7)])
@@ -145,13 +165,3 @@ def test_the_losses_that_layers_list_are_those_of_the_whole_network():
         found.append([*map(float, values.values()), *(each.numpy() for each in model.trainable_variables)])
     for whole, divided in zip(*found):
         np.testing.assert_allclose(divided, whole, atol=1e-6)
-
-
-def test_a_layer_may_take_what_the_one_before_puts_out_twice():
-    inputs = tf.keras.Input((4,))
-    inner = tf.keras.layers.Dense(4)(inputs)
-    network = tf.keras.Model(inputs, tf.keras.layers.Dense(2)(tf.keras.layers.Multiply()([inner, inner])))
-    data = given = tf.reshape(tf.range(12.0), [3, 4])
-    for link in chain_of(network):
-        given = link(given, True)
-    assert float(tf.reduce_max(tf.abs(given - network(data)))) == 0.0

@@ -8,10 +8,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn import networks
 from tfx_estimator.model_fn.networks import mnist_cnn
-from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.step.classifier import make_model_fn
-from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
-from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 pytestmark = pytest.mark.unit
 
@@ -57,25 +54,6 @@ def test_training_is_gradient_descent_on_the_mean_loss(tmp_path):
         weights, bias, _ = softmax_step(weights, bias, 0.1)
     np.testing.assert_allclose(trained.get_variable_value("net/linear/kernel"), weights, atol=1e-5)
     np.testing.assert_allclose(trained.get_variable_value("net/linear/bias"), bias, atol=1e-5)
-
-
-def test_labels_may_be_a_column_as_tfx_examples_have_them(tmp_path):
-    def columns():
-        return tf.data.Dataset.from_tensors(({"image": IMAGES}, LABELS[:, None])).repeat()
-
-    found = []
-    for number, own in enumerate((input_fn, columns)):
-        model = estimator(linear, tmp_path / str(number)).train(own, steps=3)
-        found.append((model.get_variable_value("net/linear/kernel"), model.evaluate(own, steps=1)))
-    np.testing.assert_array_equal(found[0][0], found[1][0])
-    assert found[0][1] == found[1][1]
-
-
-def test_weight_decay_pulls_kernels_only(tmp_path):
-    plain = estimator(linear, tmp_path / "a").train(input_fn, steps=5)
-    decayed = estimator(linear, tmp_path / "b", optimizer={"weight_decay": 0.5}).train(input_fn, steps=5)
-    norms = [np.linalg.norm(e.get_variable_value("net/linear/kernel")) for e in (plain, decayed)]
-    assert norms[1] < norms[0]
 
 
 def test_a_networks_own_regularisation_counts(tmp_path):
@@ -153,71 +131,3 @@ def test_networks_have_the_stated_size_and_learn(tmp_path, network, shape, weigh
     first = trained.train(data, steps=1).evaluate(data, steps=1, name="first")["average_loss"]
     trained.train(data, steps=30)
     assert trained.evaluate(data, steps=1, name="last")["average_loss"] < first / 2
-
-
-def test_batch_normalisation_keeps_moving_averages(tmp_path):
-    def network(num_classes):
-        layers = tf.keras.layers
-        return tf.keras.Sequential(
-            [layers.BatchNormalization(momentum=0.5, name="norm"), layers.Flatten(), layers.Dense(num_classes)],
-            name="net",
-        )
-
-    data = lambda: tf.data.Dataset.from_tensors(({"image": IMAGES + 4.0}, LABELS)).repeat()  # noqa: E731
-    trained = tf.estimator.Estimator(make_model_fn(network), str(tmp_path), params=params())
-    trained.train(data, steps=8)
-    expected = IMAGES.mean() + 4.0
-    assert trained.get_variable_value("net/norm/moving_mean")[0] == pytest.approx(expected * (1 - 0.5**8), abs=1e-3)
-
-
-def _regularised_outputs(num_classes: int):
-    """A functional network: Keras lists what its layers add to the loss for its placeholder as well."""
-    layers = tf.keras.layers
-
-    class Penalty(layers.Layer):
-        """Does not say what its loss is of."""
-
-        def call(self, inputs):
-            self.add_loss(0.5 * tf.reduce_mean(tf.square(inputs)))
-            return inputs
-
-    image, first = tf.keras.Input([8, 8, 1]), np.linspace(-0.1, 0.1, 64 * 4).reshape(64, 4)
-    dense = layers.Dense(
-        4,
-        activity_regularizer="l2",
-        kernel_regularizer="l2",
-        kernel_initializer=tf.keras.initializers.Constant(first),
-        name="dense",
-    )
-    logits = layers.Dense(num_classes, kernel_initializer=tf.keras.initializers.Constant(0.1), name="logits")
-    return tf.keras.Model(image, logits(Penalty()(dense(layers.Flatten()(image)))), name="net")
-
-
-@pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.long), 2])
-def test_a_functional_network_may_regularise_what_its_layers_put_out(tmp_path, parts):
-    trained = estimator(_regularised_outputs, tmp_path, gradient_accumulation=parts).train(input_fn, steps=5)
-    optimizer = params()["optimizer"]
-    section = TrainerSection(train_steps=10, global_batch_size=24, optimizer=optimizer)
-    keras = KerasClassifier(_regularised_outputs(3), section)
-    keras.compile(DeclaredOptimizer(section.optimizer, 10))
-    step = tf.function(keras.train_step)
-    for _ in range(5):
-        step(({"image": tf.constant(IMAGES)}, tf.constant(LABELS)))
-    # Of the weights, of the outputs, and the layer's own.
-    assert len(keras.network.losses) == 3
-    for name, expected in zip(("dense/kernel", "dense/bias", "logits/kernel"), keras.network.get_weights()):
-        np.testing.assert_allclose(trained.get_variable_value(name), expected, rtol=0, atol=1e-6, err_msg=name)
-
-
-def test_a_network_may_have_a_loss_of_weights_that_its_first_call_makes(tmp_path):
-    class Network(tf.keras.Model):
-        def __init__(self, num_classes):
-            super().__init__()
-            self.flatten, self.dense = tf.keras.layers.Flatten(), tf.keras.layers.Dense(num_classes)
-            self.add_loss(lambda: 100.0 * tf.reduce_sum(tf.square(self.dense.kernel)))
-
-        def call(self, image):
-            return self.dense(self.flatten(image))
-
-    trained = estimator(Network, tmp_path).train(input_fn, steps=5)
-    assert any("kernel" in name for name in trained.get_variable_names())

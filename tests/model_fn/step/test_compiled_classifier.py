@@ -58,28 +58,6 @@ def test_a_step_is_keras_own_whatever_the_losss_reduction_and_its_evaluation_is_
         np.testing.assert_array_equal(one, other)
 
 
-def test_the_loss_of_an_optimizer_of_mixed_precision_is_scaled():
-    optimizer = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
-    model = _model(optimizer=optimizer)
-    plain = _model()
-    scaled, before = [], optimizer.get_scaled_loss
-    optimizer.get_scaled_loss = lambda loss: scaled.append(1) or before(loss)
-    data = _data()
-    _wrapped(model).train_step(data)
-    _wrapped(plain).train_step(data)
-    assert scaled
-    np.testing.assert_allclose(model.get_weights()[0], plain.get_weights()[0], atol=1e-6)
-
-
-def test_a_train_step_that_returns_no_loss_is_told():
-    class Silent(tf.keras.Model):
-        def train_step(self, data):
-            return {"mae": tf.constant(1.0)}
-
-    with pytest.raises(UserCodeError, match="returns mae, and no loss"):
-        _wrapped(_model(Silent)).train_step(_data())
-
-
 @pytest.mark.parametrize("loss", ["vector", "one", "number"])
 def test_of_what_a_train_step_returns_the_numbers_are_reported(loss):
     losses = {"vector": tf.ones([3]), "one": tf.ones([1]), "number": 1.0}
@@ -243,22 +221,3 @@ def test_several_outputs_are_served_by_their_names(kind):
     wrapped = _wrapped(model)
     answers = tf.function(lambda: wrapped.answers(features, "abc"))()
     assert [(name, each.shape) for name, each in sorted(answers.items())] == [(names[0], (6, 3)), (names[1], (6, 2))]
-
-
-def test_the_values_that_a_metric_returns_as_a_dict_have_their_own_names():
-    class Each(tf.keras.metrics.Metric):
-        def __init__(self):
-            super().__init__(name="each")
-            self.seen = self.add_weight(name="seen", initializer="zeros")
-
-        def update_state(self, labels, outputs, sample_weight=None):
-            self.seen.assign_add(1.0)
-
-        def result(self):
-            return {"seen": self.seen, "twice": 2 * self.seen, "both": tf.stack([self.seen, self.seen])}
-
-    wrapped = _wrapped(_model(metrics=[Each(), "accuracy"]))
-    wrapped.test_step(_data())
-    found = wrapped.own_metrics()
-    assert sorted(found) == ["accuracy", "seen", "twice"]
-    assert (found["seen"], found["twice"]) == (1.0, 2.0)

@@ -109,20 +109,9 @@ def test_weights_and_losses_are_those_of_the_plain_step(path, parts, tmp_path):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-class _Within(tf.keras.layers.Layer):
-    """Has another one in a list, as blocks of networks have."""
-
-    def __init__(self, inner):
-        super().__init__()
-        self.inner = [inner]
-
-    def call(self, inputs, training=False):
-        return self.inner[0](inputs, training=training)
-
-
 NORMS = {
     "own": lambda: SynchronizedBatchNormalization(name="norm"),
-    "within": lambda: _Within(SynchronizedBatchNormalization(name="norm")),
+    "within": lambda: tf.keras.Sequential([SynchronizedBatchNormalization(name="norm")]),
     "keras": lambda: tf.keras.layers.BatchNormalization(synchronized=True, name="norm"),
 }
 

@@ -85,21 +85,3 @@ def test_steps_in_a_graph_are_those_that_run_eagerly_with_a_tape():
     # All but the unused one were trained.
     changed = [bool(np.abs(before - after).max() > 1e-4) for before, after in zip(first, graph)]
     assert changed.count(False) == 1
-
-
-def test_labels_may_be_a_column_as_tfx_examples_have_them():
-    section = TrainerSection(train_steps=1, global_batch_size=EXAMPLES, optimizer={"name": "sgd"})
-    random = np.random.default_rng(5)
-    rows, labels = random.integers(0, 7, [EXAMPLES, 4]), random.integers(0, 3, [EXAMPLES])
-    found = []
-    for shape in ([EXAMPLES], [EXAMPLES, 1]):
-        tf.keras.utils.set_random_seed(3)
-        classifier = KerasClassifier(_network(), section)
-        optimizer = DeclaredOptimizer(section.optimizer, 1)
-        optimizer._create_all_weights(classifier.trainable_variables)
-        classifier.compile(optimizer=optimizer)
-        batch = {"x": tf.constant(rows)}, tf.constant(labels.reshape(shape))
-        steps = [tf.function(step)(batch) for step in (classifier.test_step, classifier.train_step)]
-        found.append([{name: float(value) for name, value in each.items()} for each in steps])
-    assert found[0] == found[1]
-    assert found[1][0]["accuracy"] <= EXAMPLES

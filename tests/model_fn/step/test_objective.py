@@ -43,14 +43,6 @@ def test_weights_are_by_label_and_work_with_smoothing():
     np.testing.assert_allclose(both, loss(label_smoothing=0.1) * np.take(weights, LABELS), rtol=1e-14)
 
 
-def test_in_a_function_and_in_a_graph():
-    options = {"class_weights": (1.0, 2.0, 3.0, 4.0), "label_smoothing": 0.1}
-    expected = loss(**options).numpy()
-    np.testing.assert_array_equal(tf.function(lambda: loss(**options))(), expected)
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        np.testing.assert_array_equal(session.run(loss(**options)), expected)
-
-
 @pytest.mark.parametrize(
     ("names", "decays"),
     [

@@ -1,12 +1,10 @@
-"""What a step of the user's cannot have, and what a model must bring."""
+"""What a step of the user's cannot have, and what a model must bring: losses and metrics of one-hot labels are none."""
 
 from __future__ import annotations
 
 import pytest
 import tensorflow as tf
 
-from tfx_estimator.components.trainer.estimator.first_call import call_again, call_first
-from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.model_fn.user_models.checks import check_compiled, refuse_step_options
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -19,9 +17,7 @@ METHODS = ("train_step", "test_step", "compute_loss", "compute_metrics")
 @pytest.mark.parametrize("base", ["Model", "Sequential"])
 @pytest.mark.parametrize("path", ["keras", "estimator", "in the graph"])
 @pytest.mark.parametrize("method", ["", *METHODS])
-def test_of_a_model_that_is_not_compiled_it_is_refused_on_every_path(monkeypatch, method, path, base):
-    from tfx_estimator.components.trainer.keras import model
-
+def test_of_a_model_that_is_not_compiled_it_is_refused_on_every_path(look, method, path, base):
     kind = getattr(tf.keras, base)
     if method:
         kind = type("Own", (kind,), {method: lambda *_, **__: None})
@@ -35,24 +31,11 @@ def test_of_a_model_that_is_not_compiled_it_is_refused_on_every_path(monkeypatch
         image = tf.keras.Input([4, 4, 1])
         return kind(image, layers.Dense(num_classes)(layers.Flatten()(image)))
 
-    spec = {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
-    maker = model.ModelMaker(TrainerSection(model="own:network", train_steps=1), 3, spec)
-    monkeypatch.setattr(model, "find_function", lambda _: network)
-
-    def look():
-        if path == "keras":
-            return maker.make()
-        given = call_first(network, Settings(declaration=None, label_names=("a", "b", "c")), spec)
-        if path == "estimator":
-            return given
-        with tf.Graph().as_default():
-            return call_again(network, 3, {}, given)
-
     if not method:
-        look()
+        look(network, path)
         return
     with pytest.raises(UserCodeError, match=f"Own that is not compiled, has a {method} of its own") as caught:
-        look()
+        look(network, path)
     assert caught.value.todo == f"compile the model in the function, with its loss; or remove {method}"
 
 
@@ -78,29 +61,114 @@ def test_options_of_the_built_in_step_are_refused_where_another_trains(option, v
         refuse_step_options(section, "is compiled")
 
 
+SPARSE = "sparse_categorical_crossentropy"
+
+
+def _model(loss, units=(3,), kind=None):
+    image = tf.keras.Input([4], name="image")
+    outputs = [tf.keras.layers.Dense(count, name=name)(image) for count, name in zip(units, "ab")]
+    model = (kind or tf.keras.Model)(image, outputs if outputs[1:] else outputs[0])
+    model.compile("sgd", loss() if callable(loss) else loss)
+    return model
+
+
+def _check(model):
+    check_compiled(model, "nets:mine", model.output)
+
+
+def _of_tensorflow_1():
+    return tf.compat.v1.train.GradientDescentOptimizer(0.1)
+
+
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("loss", "optimizer", "told"),
     [
-        ({"loss": None}, "compiled without a loss"),
-        ({"loss": "categorical_crossentropy"}, "of one-hot labels"),
-        ({"optimizer": "ema"}, "use_ema"),
-        ({"optimizer": "tf1"}, "compiled with GradientDescentOptimizer, an optimizer of TensorFlow 1"),
-        ({}, ""),
+        (None, lambda: "sgd", "compiled without a loss"),
+        (SPARSE, lambda: tf.keras.optimizers.SGD(0.1, use_ema=True), "use_ema"),
+        (SPARSE, _of_tensorflow_1, "compiled with GradientDescentOptimizer, an optimizer of TensorFlow 1"),
     ],
 )
-def test_what_could_not_be_evaluated_or_kept_is_refused(options, told):
-    optimizers = {
-        "ema": lambda: tf.keras.optimizers.SGD(0.1, use_ema=True),
-        "tf1": lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1),
-    }
-    if "optimizer" in options:
-        options = {"optimizer": optimizers[options["optimizer"]]()}
-    image = tf.keras.Input([4], name="image")
-    model = tf.keras.Model(image, tf.keras.layers.Dense(3, activation="softmax")(image))
-    model.compile(**{"optimizer": "sgd", "loss": "sparse_categorical_crossentropy", **options})
-    arguments = model, "nets:mine", model.output
+def test_what_could_not_be_evaluated_or_kept_is_refused(loss, optimizer, told):
+    model = _model(SPARSE)
+    _check(model)
+    model.compile(optimizer(), loss)
+    with pytest.raises(UserCodeError, match=told):
+        _check(model)
+
+
+@pytest.mark.parametrize(
+    ("loss", "named"),
+    [
+        ("categorical_crossentropy", "categorical_crossentropy"),
+        (["kld"], "kld"),
+        ({"a": "mse"}, "mse"),
+        (lambda: tf.keras.losses.CategoricalCrossentropy(from_logits=True), "CategoricalCrossentropy"),
+        (lambda: tf.keras.losses.cosine_similarity, "cosine_similarity"),
+    ],
+)
+def test_a_loss_of_one_hot_labels_is_refused(loss, named):
+    with pytest.raises(UserCodeError, match=f"the loss {named}, which is of one-hot labels") as caught:
+        _check(_model(loss))
+    assert "sparse_categorical_crossentropy, or a loss of your own that calls tf.one_hot" in caught.value.todo
+
+
+def test_of_several_outputs_each_has_its_own():
+    for loss in ([SPARSE, "mse"], {"a": SPARSE, "b": "mse"}, {"a": SPARSE}):
+        _check(_model(loss, (3, 1)))
+    for loss in ([SPARSE, "mse"], {"b": "mse"}, "mse"):
+        with pytest.raises(UserCodeError, match="the loss mse"):
+            _check(_model(loss, (3, 2)))
+
+
+def _own():
+    """What a user may write."""
+
+    class Loss(tf.keras.losses.CategoricalCrossentropy):
+        def call(self, y_true, y_pred):
+            return super().call(tf.one_hot(tf.cast(tf.reshape(y_true, [-1]), tf.int32), 3), y_pred)
+
+    return Loss()
+
+
+@pytest.mark.parametrize(
+    ("loss", "units"),
+    [
+        (_own, (3,)),
+        (lambda: lambda labels, scores: scores, (3,)),
+        (lambda: tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0), (3,)),
+        (SPARSE, (1000,)),
+        ("binary_crossentropy", (1,)),
+        ("mse", (1,)),
+    ],
+)
+def test_what_is_the_users_own_or_of_numbers_is_not(loss, units):
+    _check(_model(loss, units))
+
+
+@pytest.mark.parametrize(("methods", "told"), [(["compute_loss"], ""), (["train_step", "test_step"], "the loss mse")])
+def test_what_a_method_of_the_users_gives_labels_of_its_own_is_not(methods, told):
+    kind = type("Own", (tf.keras.Model,), {name: lambda *values, **named: None for name in methods})
+    model = _model("mse", kind=kind)
     if not told:
-        check_compiled(*arguments)
+        _check(model)
         return
     with pytest.raises(UserCodeError, match=told):
-        check_compiled(*arguments)
+        _check(model)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "named"),
+    [
+        (["accuracy", "sparse_top_k_categorical_accuracy"], ""),
+        (["categorical_accuracy"], "categorical_accuracy"),
+        ([lambda: tf.keras.metrics.TopKCategoricalAccuracy(2)], "TopKCategoricalAccuracy"),
+    ],
+)
+def test_a_metric_of_one_hot_labels_is_refused(metrics, named):
+    model = _model(SPARSE)
+    model.compile("sgd", SPARSE, metrics=[each() if callable(each) else each for each in metrics])
+    if not named:
+        _check(model)
+        return
+    with pytest.raises(UserCodeError, match=f"the metric {named}, which is of one-hot labels"):
+        _check(model)

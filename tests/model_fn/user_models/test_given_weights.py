@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.eager import context
 
 from tests.components.trainer.user import weights_given
 from tests.model_fn.batch import PARAMS, input_fn
@@ -72,25 +71,6 @@ def test_a_network_that_is_given_nothing_begins_by_its_seed_alone(tmp_path):
 
     kept, _ = trained(plain, tmp_path)
     assert kept is None
-
-
-def test_outside_of_the_graph_no_gpu_is_used_where_a_cpu_will_do(tmp_path):
-    seen = []
-
-    class Seeing(tf.keras.layers.Layer):
-        def call(self, inputs):
-            if tf.executing_eagerly():
-                seen.append(context.context().device_name)
-            return inputs
-
-    def network(num_classes):
-        seen.append(context.context().device_name)
-        made = weights_given.network(num_classes, way="set")
-        return tf.keras.Sequential([made, Seeing()])
-
-    assert find(network)
-    assert len(seen) == 2
-    assert all(each.endswith("/device:CPU:0") for each in seen)
 
 
 def test_another_network_in_the_graph_is_refused(tmp_path):

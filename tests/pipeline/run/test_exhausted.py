@@ -90,7 +90,7 @@ def test_no_more_files_may_be_open(tmp_path):
 
 
 def test_a_file_of_data_that_cannot_be_opened_for_that_is_not_damaged(tmp_path):
-    from tfx_estimator.data.sources.damage import reading
+    from tfx_estimator.data.sources.files import reading
 
     with pytest.raises(OSError, match="Too many open files"), reading("/any"):
         raise of_the_system(errno.EMFILE, "/any")

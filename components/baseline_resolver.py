@@ -11,9 +11,11 @@ from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import La
 from tfx.dsl.io import fileio
 from tfx.utils import path_utils
 
-from tfx_estimator.components.artifacts import Artifacts
+from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.inventory import damage
 from tfx_estimator.components.tfds_example_gen.properties import DATASET, IMAGE_SHAPE, LABEL_NAMES, TEST
+
+__all__ = ["DROPPED", "ITSELF", "BaselineStrategy", "why_no_baseline", "write_comparable"]
 
 CANDIDATE = "candidate"
 _PROPERTY = "comparable"
@@ -39,11 +41,7 @@ class BaselineStrategy(LatestBlessedModelStrategy):
     """
 
     def resolve_artifacts(self, store: Any, input_dict: Artifacts) -> Optional[Artifacts]:
-        """Resolves the latest blessed other model and its blessing, empty lists where there is none.
-
-        Args:
-            input_dict: `model`: all models; `model_blessing`: all blessings; `candidate`: the model to evaluate.
-        """
+        """Resolves the latest blessed other model and its blessing, empty lists where there is none."""
         candidates = input_dict[CANDIDATE]
         ids = {artifact.id for artifact in candidates}
         others = {key: value for key, value in input_dict.items() if key != CANDIDATE}

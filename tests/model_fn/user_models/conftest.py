@@ -1,0 +1,32 @@
+"""What each path finds out of the function of a network before it trains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tfx_estimator.components.trainer.estimator.first_call import call_again, call_first
+from tfx_estimator.components.trainer.keras import model
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+
+SPEC = {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
+
+
+@pytest.fixture
+def look(monkeypatch: pytest.MonkeyPatch):
+    """Calls a function as a path does, `keras`, `estimator`, or `in the graph` of that, with data of three classes."""
+
+    def look(network: Any, path: str) -> Any:
+        if path == "keras":
+            monkeypatch.setattr(model, "find_function", lambda _: network)
+            return model.ModelMaker(TrainerSection(model="own:network", train_steps=1), 3, SPEC).make()
+        given = call_first(network, Settings(declaration=None, label_names=("a", "b", "c")), SPEC)
+        if path == "estimator":
+            return given
+        with tf.Graph().as_default():
+            return call_again(network, 3, {}, given)
+
+    return look
