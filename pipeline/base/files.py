@@ -1,4 +1,4 @@
-"""Files of this machine: those that are there whole or not at all, and the ends of long ones.
+"""Files of this machine: those that are there whole or not at all, the ends of long ones, and what cannot be written.
 
 Standard library only: training tasks start with it.
 """
@@ -10,8 +10,11 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Union
+
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.text import one_line
 
 # Where the last lines of a log are looked for: a chatty training's has gigabytes.
 _TAIL_BYTES = 64 * 1024
@@ -136,3 +139,36 @@ def write_json(path: Union[str, os.PathLike[str]], value: Any, **options: Any) -
         OSError: It cannot be written.
     """
     write_whole(path, json.dumps(value, **options))
+
+
+@contextlib.contextmanager
+def writing(name: str) -> Iterator[None]:
+    """Says which file it was that could not be written.
+
+    Raises:
+        TfxEstimatorError: It cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        what = f"{one_line(name)} cannot be written: {error.strerror}"
+        raise TfxEstimatorError(what, expected="a folder that you may write to", todo="choose another") from error
+
+
+@contextlib.contextmanager
+def printing(stream: str) -> Iterator[None]:
+    """Says which stream it was that could not be written; that nobody reads it is for others to judge.
+
+    Args:
+        stream: `stdout` or `stderr`.
+
+    Raises:
+        TfxEstimatorError: It cannot be written.
+        BrokenPipeError: Nobody reads it.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise TfxEstimatorError(f"{stream} cannot be written: {error.strerror}") from error

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Optional, Union
 
-from tfx_estimator.pipeline.commands.arguments import add_workdir
+from tfx_estimator.pipeline.commands.shared import add_workdir
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.doctor.machine import Finding
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
                 _say(f"{'':<25} to do: {finding.todo}")
     failed = [finding.name for finding in found if finding.state == FAILED]
     if args.json:
-        from tfx_estimator.pipeline.base.writing import printing
+        from tfx_estimator.pipeline.base.files import printing
 
         with printing("stdout"):
             sys.stdout.write(
@@ -57,13 +57,13 @@ def run(args: argparse.Namespace) -> int:
 
 def examine(workdir: str, data_dir: Optional[str] = None, quick: bool = False) -> Iterator[Finding]:
     """Examines this machine; the data sets are TFDS's own where no folder is named."""
-    from tfx_estimator.pipeline.doctor import machine, packages, training
+    from tfx_estimator.pipeline.doctor import machine, training
 
     checks: dict[str, Callable[[], Union[Finding, list[Finding]]]] = {
         "stack": machine.check_stack,
         "Python": machine.check_python,
         "platform": machine.check_platform,
-        "packages": packages.check_versions,
+        "packages": machine.check_versions,
         "cores": machine.check_cores,
         "memory": machine.check_memory,
         "shared memory": machine.check_shared_memory,
@@ -72,7 +72,7 @@ def examine(workdir: str, data_dir: Optional[str] = None, quick: bool = False) -
         "data sets": lambda: machine.check_data_dir(data_dir),
         "private network": machine.check_private_network,
         "localhost": machine.check_ports,
-        "TensorFlow": packages.check_tensorflow,
+        "TensorFlow": machine.check_tensorflow,
         **({} if quick else {"training": training.check_training}),
     }
     for name, check in checks.items():
@@ -87,8 +87,8 @@ def examine(workdir: str, data_dir: Optional[str] = None, quick: bool = False) -
 
 def _say(text: str) -> None:
     """Prints a line at once; what the other verbs print by needs packages that may be broken."""
+    from tfx_estimator.pipeline.base.files import printing
     from tfx_estimator.pipeline.base.text import one_line
-    from tfx_estimator.pipeline.base.writing import printing
 
     with printing("stdout"):
         sys.stdout.write(f"{one_line(text)}\n")

@@ -30,9 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Finds the runs, and makes the page."""
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+    from tfx_estimator.pipeline.base.files import writing
     from tfx_estimator.pipeline.base.text import one_line
-    from tfx_estimator.pipeline.base.writing import writing
-    from tfx_estimator.pipeline.commands.output import check_file, say
+    from tfx_estimator.pipeline.commands.shared import check_file, say
     from tfx_estimator.pipeline.report.source import find_runs
 
     if args.output is not None:
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     with quiet(os.devnull), writing(output):
         try:
             if several:
-                from tfx_estimator.pipeline.experiments.runs import write_comparison
+                from tfx_estimator.pipeline.experiments.side_by_side import write_comparison
 
                 write_comparison(runs, output)
             else:

@@ -13,7 +13,7 @@ from ml_metadata import metadata_store
 from ml_metadata.proto import metadata_store_pb2
 
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.moved_home import uris_here
+from tfx_estimator.pipeline.folders import uris_here
 from tfx_estimator.pipeline.report.page import LeftOutError
 
 

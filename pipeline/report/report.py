@@ -10,11 +10,10 @@ from typing import Any
 
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.report.artifacts import Outputs, read_outputs
-from tfx_estimator.pipeline.report.events import read_training
 from tfx_estimator.pipeline.report.metrics import tell_metrics, tell_slices
 from tfx_estimator.pipeline.report.page import LeftOutError, attempt, render
 from tfx_estimator.pipeline.report.source import Run, read_versions
-from tfx_estimator.pipeline.report.training import chart_training, find_training, tell_time
+from tfx_estimator.pipeline.report.training import chart_training, find_training, read_training, tell_time
 from tfx_estimator.pipeline.report.tuning import chart_tuning
 
 # Lengths in pixels of the page. The style sheet contains the height of a row as well.

@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.base.installed import version_of
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.render import leaves
-from tfx_estimator.pipeline.moved_home import former_home, rebased
+from tfx_estimator.pipeline.folders import former_home, rebased
 
 DECLARATION, SUMMARY = "declaration.yaml", "summary.json"
 # Entries of the summary that pages and plans are made of, and those of each component.

@@ -13,18 +13,17 @@ from rich.console import Console
 
 from tfx_estimator.pipeline.base.ending import shared_status
 from tfx_estimator.pipeline.base.files import write_whole
-from tfx_estimator.pipeline.base.importing import uncollected
+from tfx_estimator.pipeline.base.installed import uncollected
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.render import render
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run import dry_run
 from tfx_estimator.pipeline.run.join import Rendezvous
-from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.recording import recorded
 from tfx_estimator.pipeline.run.summary import FILE, INTERRUPTED, Summary, Warned
 from tfx_estimator.pipeline.run.table import COLUMN, print_table
-from tfx_estimator.pipeline.run.terminal import in_order, quiet
+from tfx_estimator.pipeline.run.terminal import in_order, make_console, quiet, title
 from tfx_estimator.pipeline.run.view import View
 
 REPORT = "report.html"

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run.executed_artifacts import add_outputs
-from tfx_estimator.pipeline.run.printing import make_console, title
 from tfx_estimator.pipeline.run.recording import recorded
 from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.run.table import print_table
-from tfx_estimator.pipeline.run.terminal import in_order, quiet
+from tfx_estimator.pipeline.run.terminal import in_order, make_console, quiet, title
 from tfx_estimator.pipeline.run.view import View
 from tfx_estimator.pipeline.runners.executing.execution import Execution, bring_modules, rebased
 from tfx_estimator.pipeline.runners.executing.job import read_job

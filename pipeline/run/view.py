@@ -19,8 +19,8 @@ from tfx_estimator.pipeline.base.ending.signals import SignalledError, received
 from tfx_estimator.pipeline.base.errors import StoppedError
 from tfx_estimator.pipeline.base.text import duration, one_line
 from tfx_estimator.pipeline.run.explain import explain
-from tfx_estimator.pipeline.run.printing import Escaped
 from tfx_estimator.pipeline.run.summary import Warned
+from tfx_estimator.pipeline.run.terminal import Escaped
 from tfx_estimator.pipeline.runners.listener import NodeRun
 
 _PROGRESS_SECONDS = 5.0

@@ -24,7 +24,7 @@ from typing import Optional
 from tfx_estimator.pipeline.base.ending import keeper, shared_status, signals
 from tfx_estimator.pipeline.base.ending.scratch import Scratch
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, UserCodeError
-from tfx_estimator.pipeline.run import unfinished
+from tfx_estimator.pipeline.run import recording
 from tfx_estimator.pipeline.user_source.faults import note_ends, read_users_frames
 
 # Longest time from a signal to the end of the run: normally, and where the run has asked for time.
@@ -69,7 +69,7 @@ def watched(work: Callable[[], int]) -> int:
         _show_cursor()
         number = watch.number or shared_status.last_heard()
         error = signals.SignalledError(number) if number else _explain(status, faults)
-        if told := unfinished.complete(scratch.path, error):
+        if told := recording.complete(scratch.path, error):
             with contextlib.suppress(OSError):
                 sys.stdout.write(json.dumps(told, indent=2) + "\n")
                 sys.stdout.flush()

@@ -74,7 +74,7 @@ class _Parser(argparse.ArgumentParser):
             raise
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        from tfx_estimator.pipeline.base.writing import printing
+        from tfx_estimator.pipeline.base.files import printing
 
         # What is wrong with the arguments, the exit code says as well.
         with contextlib.suppress(OSError) if file is sys.stderr else printing("stdout"):
@@ -131,13 +131,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str], alone: bool) -> int:
     """Runs one verb; an error becomes a message and an exit code."""
-    from tfx_estimator.pipeline.base import environment
+    from tfx_estimator.pipeline.base.environment import clear_other_keras
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError, exit_code_of
+    from tfx_estimator.pipeline.base.files import printing
     from tfx_estimator.pipeline.base.stack.stacks import KERAS
-    from tfx_estimator.pipeline.base.writing import printing
 
     # Of a process that does other things as well, the environment is not ours.
-    if alone and environment.clear():
+    if alone and clear_other_keras():
         _say(
             f"{PROG}: {KERAS} is left out: this project is for Keras 2: that is tf_keras where it is installed, else "
             "keras of TensorFlow 2.15"
@@ -188,8 +188,8 @@ def _drop_what_nobody_reads() -> None:
 
 
 def _dispatch(arguments: list[str], alone: bool) -> int:
+    from tfx_estimator.pipeline.base.environment import check_release
     from tfx_estimator.pipeline.base.errors import DeclarationError
-    from tfx_estimator.pipeline.base.release import check_release
 
     # Of a pod's command, before a declaration is read that another release has written.
     check_release()

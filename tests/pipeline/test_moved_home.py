@@ -15,8 +15,7 @@ import pytest
 
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.log import ROOT
-from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.moved_home import name_artifacts_here
+from tfx_estimator.pipeline.folders import PipelineFolders, name_artifacts_here
 from tfx_estimator.pipeline.report.artifacts import read_outputs
 
 pytestmark = pytest.mark.unit

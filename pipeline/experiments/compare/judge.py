@@ -13,11 +13,11 @@ from tfx_estimator.pipeline.experiments.compare.answers import Answers, Model
 from tfx_estimator.pipeline.experiments.compare.page import find_disagreements, to_html
 from tfx_estimator.pipeline.experiments.compare.results import Comparison, Result, facts_of, pair_up, score
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
-from tfx_estimator.pipeline.report.events import read_training
 from tfx_estimator.pipeline.report.examples import DataSet, batches, open_data
 from tfx_estimator.pipeline.report.metrics import entitle
 from tfx_estimator.pipeline.report.page import attempt
 from tfx_estimator.pipeline.report.predictions import losses
+from tfx_estimator.pipeline.report.training import read_training
 
 # With fewer examples every interval is wide, whatever was trained.
 _FEW = 1000

@@ -12,11 +12,17 @@ from rich.console import Console
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.experiments.compare.results import ClassDifference, Comparison, Pair, Result, show_p
 from tfx_estimator.pipeline.experiments.compare.statistics import Interval
-from tfx_estimator.pipeline.experiments.runs import render_side_by_side
-from tfx_estimator.pipeline.experiments.tables import MEGABYTE, Row, fact_rows, print_rows, told
-from tfx_estimator.pipeline.report.events import Training
+from tfx_estimator.pipeline.experiments.side_by_side import (
+    MEGABYTE,
+    Row,
+    fact_rows,
+    print_rows,
+    render_side_by_side,
+    told,
+)
 from tfx_estimator.pipeline.report.metrics import show_metric
 from tfx_estimator.pipeline.report.page import Missing, show_number, show_percent, show_seconds
+from tfx_estimator.pipeline.report.training import Training
 
 if TYPE_CHECKING:  # a page of what is known needs no TensorFlow
     from tfx_estimator.pipeline.experiments.compare.answers import Answers

@@ -20,9 +20,8 @@ from tests.stack import HERE
 from tests.stack import pins as in_lock
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.stack.stacks import LEGACY, TODAY
-from tfx_estimator.pipeline.doctor import machine, packages, training
-from tfx_estimator.pipeline.doctor.machine import FAILED, OK, WARNING
-from tfx_estimator.pipeline.doctor.packages import pins
+from tfx_estimator.pipeline.doctor import machine, training
+from tfx_estimator.pipeline.doctor.machine import FAILED, OK, WARNING, pins
 
 pytestmark = pytest.mark.unit
 
@@ -88,7 +87,7 @@ def test_another_version_of_what_decides_nothing_is_a_warning(tmp_path, monkeypa
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "rich-1.0.dist-info").mkdir()
     (tmp_path / "rich-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: rich\nVersion: 1.0\n")
-    finding = packages.check_versions()
+    finding = machine.check_versions()
     assert finding.state == WARNING
     assert finding.what.startswith("rich 1.0 (tested: ")
     assert "tfx-estimator constraints" in finding.todo
@@ -107,17 +106,17 @@ def test_in_the_image_all_is_well(monkeypatch):
     tested = pins()
     monkeypatch.setattr(metadata, "requires", functools.partial(look, required))
     monkeypatch.setattr(metadata, "version", functools.partial(look, image))
-    finding = packages.check_versions(tested)
+    finding = machine.check_versions(tested)
     assert finding.state == OK
     assert finding.what.startswith(f"all {len(image)} have the tested versions, {len(tested) - len(image)} that a pip")
     # Brought by another package.
     del image["ml-metadata"], required["ml-metadata"]
-    finding = packages.check_versions(tested)
+    finding = machine.check_versions(tested)
     assert (finding.state, finding.what.partition(" (")[0]) == (WARNING, "ml-metadata is missing")
 
 
 def test_many_wrong_versions_are_counted():
-    wrong = packages.check_versions([pin.partition("==")[0] + "==0.0.1" for pin in pins()])
+    wrong = machine.check_versions([pin.partition("==")[0] + "==0.0.1" for pin in pins()])
     assert wrong.state == FAILED
     assert f"tensorflow {HERE.tensorflow} (tested: 0.0.1)" in wrong.what
     assert f"and {len(pins()) - 4} more" in wrong.what
@@ -274,7 +273,7 @@ def test_two_processes_train(monkeypatch, tmp_path):
 
 
 def test_the_lines_of_a_person(monkeypatch, capsys):
-    monkeypatch.setattr(packages, "check_tensorflow", list)
+    monkeypatch.setattr(machine, "check_tensorflow", list)
     monkeypatch.setattr(
         machine, "check_cores", lambda: machine.Finding("cores", WARNING, "1 logical CPU", "one_device")
     )

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline.report.events import Series, read_training
 from tfx_estimator.pipeline.report.page import LeftOutError
-from tfx_estimator.pipeline.report.training import chart_training, in_order
+from tfx_estimator.pipeline.report.training import Series, chart_training, in_order, read_training
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfx_estimator.pipeline.experiments.runs import results
+from tfx_estimator.pipeline.experiments.side_by_side import results
 from tfx_estimator.pipeline.report.metrics import entitle, entitle_slice, tell_metrics, tell_slices
 from tfx_estimator.pipeline.report.source import Run
 

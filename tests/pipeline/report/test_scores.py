@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfx_estimator.pipeline.report.scores import calibrate, confusion, most_confused, score_classes
+from tfx_estimator.pipeline.report.evaluation import calibrate, confusion, most_confused, score_classes
 
 pytestmark = pytest.mark.unit
 

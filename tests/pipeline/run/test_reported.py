@@ -9,8 +9,8 @@ import pytest
 
 from tfx_estimator.pipeline.base.errors import DataNotFoundError
 from tfx_estimator.pipeline.run.console import reported
-from tfx_estimator.pipeline.run.printing import make_console
 from tfx_estimator.pipeline.run.summary import Summary
+from tfx_estimator.pipeline.run.terminal import make_console
 from tfx_estimator.pipeline.run.view import View
 
 pytestmark = pytest.mark.unit

@@ -7,9 +7,9 @@ import shlex
 
 import pytest
 
-from tfx_estimator.pipeline.run.printing import make_console
 from tfx_estimator.pipeline.run.summary import Summary, Warned
 from tfx_estimator.pipeline.run.table import _by_slice, print_table
+from tfx_estimator.pipeline.run.terminal import make_console
 
 pytestmark = pytest.mark.unit
 

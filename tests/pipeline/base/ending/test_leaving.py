@@ -1,8 +1,9 @@
-"""A process whose work is done ends in time, with real processes that leave all that holds Python up."""
+"""A process whose work is done: its exit code, and that it ends in time whatever holds Python up, as real processes."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,8 @@ import psutil
 import pytest
 
 from tests.root import ROOT
+from tfx_estimator.pipeline.base.ending import leaving, signals
+from tfx_estimator.pipeline.base.errors import RETRYABLE, StoppedError, TaskFailedError, UserCodeError
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(90)]
 
@@ -119,3 +122,61 @@ def test_what_python_cannot_interrupt_is_ended_by_the_keeper():
     assert seconds < 15
     assert "the work of this process is done, and it did not come to its end: it was ended\n" in said
     assert "the hook was called" in said
+
+
+def raising(error: BaseException):
+    def work() -> None:
+        raise error
+
+    return work
+
+
+def lost() -> TaskFailedError:
+    error = TaskFailedError("a worker has gone")
+    error.retryable = True
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "again"),
+    [
+        (UserCodeError("no such layer"), 4, 4),
+        (StoppedError("at a checkpoint", exit_code=130), 130, 130),
+        (lost(), 5, 99),
+        (signals.SignalledError(signal.SIGTERM), 143, 143),
+    ],
+)
+def test_an_error_is_said_and_becomes_a_code(monkeypatch, capsys, error, code, again):
+    assert leaving.exit_code(raising(error)) == code
+    assert capsys.readouterr().err == f"{error}\n"
+    monkeypatch.setenv(RETRYABLE, "99")
+    assert leaving.exit_code(raising(error)) == again
+
+
+def test_work_that_is_done_has_its_own_code():
+    assert leaving.exit_code(lambda: None) == 0
+    assert leaving.exit_code(lambda: 7) == 7
+
+
+def test_a_mistake_is_none_of_them():
+    with pytest.raises(KeyError):
+        leaving.exit_code(raising(KeyError("state")))
+
+
+# As __main__ does, with a training that ends by a signal.
+_REPLICA = """
+import os, runpy, signal, sys
+from tfx_estimator.components.trainer import executor
+executor.Executor.Do = lambda *told: os.kill(os.getpid(), signal.SIGTERM)
+from tfx_estimator.components.trainer.custom_job import call
+call.read_call = lambda folder: ({}, {}, {})
+sys.argv[1:] = ["--call", sys.argv[1], "--roles", "chief"]
+runpy.run_module("tfx_estimator.components.trainer.custom_job.replica", run_name="__main__")
+"""
+
+
+def test_a_replica_of_a_custom_job_says_what_signal_has_ended_it(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    words = [sys.executable, "-c", _REPLICA, str(tmp_path)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, "ended by SIGTERM" in done.stderr) == (143, True), done.stderr

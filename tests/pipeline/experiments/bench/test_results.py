@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.experiments.bench.measure import Measurement, summed
 from tfx_estimator.pipeline.experiments.bench.page import rows, show
 from tfx_estimator.pipeline.experiments.bench.results import Comparison
 from tfx_estimator.pipeline.experiments.bench.strategies import Contender, Run
-from tfx_estimator.pipeline.run.printing import make_console
+from tfx_estimator.pipeline.run.terminal import make_console
 
 pytestmark = pytest.mark.unit
 

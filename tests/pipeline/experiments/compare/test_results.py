@@ -13,9 +13,9 @@ from tfx_estimator.pipeline.base.errors import NotEqualError
 from tfx_estimator.pipeline.commands.compare import require_equal
 from tfx_estimator.pipeline.experiments.compare.page import Disagreement, show, to_html
 from tfx_estimator.pipeline.experiments.compare.results import Comparison, Result, pair_up, score
-from tfx_estimator.pipeline.report.events import Series, Training
 from tfx_estimator.pipeline.report.page import Missing
-from tfx_estimator.pipeline.run.printing import make_console
+from tfx_estimator.pipeline.report.training import Series, Training
+from tfx_estimator.pipeline.run.terminal import make_console
 
 pytestmark = pytest.mark.unit
 

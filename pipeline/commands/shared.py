@@ -1,22 +1,55 @@
-"""What verbs print, and the files that they write for the user. Printing needs the standard library only."""
+"""What several verbs share: arguments, what they print, and the files that they write. Standard library only."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional
 
 from tfx_estimator.pipeline.base.errors import DeclarationError, TfxEstimatorError
-from tfx_estimator.pipeline.base.files import write_whole
+from tfx_estimator.pipeline.base.files import printing, write_whole, writing
 from tfx_estimator.pipeline.base.text import one_line, printable
-from tfx_estimator.pipeline.base.writing import printing, writing
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.run.summary import Summary
+
+
+def add_declaration(
+    parser: argparse.ArgumentParser,
+    *,
+    nargs: Optional[str] = None,
+    source: str = "a preset's name, or a YAML file",
+    overridden: str = "one value",
+) -> None:
+    """Adds SOURCE and --set.
+
+    Args:
+        parser: A verb's parser.
+        nargs: How many SOURCEs may be given, as argparse has it; None is one.
+        source: What SOURCE may be.
+        overridden: What --set overrides.
+    """
+    parser.add_argument("source", metavar="SOURCE", nargs=nargs, help=source)
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help=f"overrides {overridden}, which is YAML: --set trainer.train_steps=500; may be given several times",
+    )
+
+
+def add_workdir(parser: argparse.ArgumentParser, what: str) -> None:
+    """Adds --workdir; `what` is done there."""
+    parser.add_argument(
+        "--workdir", metavar="DIR", type=os.path.expanduser, default="runs", help=f"{what} (default: %(default)s)"
+    )
 
 
 def say(text: str, *, to_stderr: bool = False) -> None:

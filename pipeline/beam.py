@@ -1,4 +1,4 @@
-"""Google's Dataflow, with this package on its workers, and no job that goes on when nobody waits for it."""
+"""Beam on Google's Dataflow, with this package on its workers, and no job that goes on when nobody waits for it."""
 
 from __future__ import annotations
 
