@@ -111,9 +111,6 @@ def only_run(folders: PipelineFolders) -> Iterator[None]:
     """Refuses a second run of a pipeline at the same time: both would write one database and one training folder.
 
     For the lock of a machine that was lost, and a file system without locks, see `lock.take_for_run`.
-
-    Raises:
-        PipelineError: Another run goes on, or the folder cannot be written.
     """
     with _lock_file(folders) as file:
         fd = file.fileno()
@@ -153,9 +150,6 @@ def name_artifacts_here(database: str, home: str) -> None:
     Args:
         database: The file of ML Metadata, which nobody else writes meanwhile; it need not be there.
         home: The pipeline's folder, or its address in a store.
-
-    Raises:
-        PipelineError: The database cannot be read or written, or another process has locked it.
     """
     if not os.path.exists(database):
         return
@@ -180,30 +174,15 @@ def name_artifacts_here(database: str, home: str) -> None:
 
 
 def uris_here(database: str, home: str) -> dict[str, str]:
-    """Finds the artifacts of a moved folder where they lie now, and writes nothing.
-
-    Args:
-        database: As of `name_artifacts_here`.
-
-    Returns:
-        Where they lie, by the URI that ML Metadata knows; without those that it knows where they are.
-
-    Raises:
-        sqlite3.Error: The database cannot be read.
-    """
+    """Returns where the artifacts of a moved folder lie now, by the URI that ML Metadata knows, and writes nothing."""
     with contextlib.closing(sqlite3.connect(database)) as connection:
         return {uri: rebased(uri, former, home) for uri, former in _find_formers(connection, home).items()}
 
 
 def former_home(uri: str, place: str, home: str) -> str:
-    """Tells in which other folder something lay that a pipeline made in its own.
+    """Tells in which other folder something lay that a pipeline made in its own, at a place (a regular expression).
 
-    Args:
-        uri: Where it lay then.
-        place: A regular expression of where it lies in a pipeline's folder.
-
-    Returns:
-        The other folder; empty if it is this one, by whatever name, or something else altogether.
+    Empty if it is this one, by whatever name, or something else altogether.
     """
     found = re.fullmatch(rf"(?s)(.+)/{place}(/.*)?", uri)
     return found[1] if found and not _is_same(found[1], home) else ""
@@ -215,12 +194,7 @@ def rebased(path: str, former: str, home: str) -> str:
 
 
 def tell_moved(formers: Iterable[str], home: str) -> None:
-    """Tells the user, in a line for each former folder.
-
-    Args:
-        formers: Where the pipeline's folder was.
-        home: Where it is.
-    """
+    """Tells the user, in a line for each former folder."""
     for former in formers:
         said = f"{one_line(home)} was moved or copied from {one_line(former)}: its artifacts are looked for here"
         logger.info(said, extra=STAYS)

@@ -39,12 +39,8 @@ def _is_of_keras_2(value: str | None) -> bool:
 def no_proxy(environment: Mapping[str, str], hosts: Iterable[str] = ()) -> dict[str, str]:
     """Returns the variable that keeps gRPC's connections inside this machine from the proxy of `http_proxy`.
 
-    It would take `localhost` there as well, which is another machine for the proxy.
-
-    Args:
-        environment: That the process would have; what it keeps from the proxy is kept on.
-
-    Source: https://github.com/grpc/grpc/blob/master/doc/environment_variables.md; tensorflow#24887.
+    It would take `localhost` there as well, which is another machine for the proxy. What the environment keeps from it
+    is kept on. Source: https://github.com/grpc/grpc/blob/master/doc/environment_variables.md; tensorflow#24887.
     """
     # The second is not asked where there is the first.
     before = environment.get("no_grpc_proxy") or environment.get("no_proxy") or ""
@@ -62,13 +58,10 @@ def _release() -> str:
 
 
 def check_release() -> None:
-    """Checks, in a container, that the image holds the release and the stack that compiled the pipeline.
+    """Refuses, in a container, an image that holds another release or stack than compiled the pipeline.
 
     Each release has settings of its own: an older one stumbles over those that it does not know, a newer one takes its
     own defaults for those that it misses. And each TFX has contracts of its own with the service.
-
-    Raises:
-        DeclarationError: It holds another one.
     """
     compiled = os.environ.get(COMPILED_BY)
     if compiled and compiled != (here := _release()):

@@ -21,15 +21,7 @@ def version_of(name: str) -> Optional[str]:
 
 
 def required_by(requirement: str, names: Iterable[str]) -> set[str]:
-    """Follows requirements through the installed packages; markers other than extras are not read.
-
-    Args:
-        requirement: Where to begin.
-        names: What may be on the way, in lower case.
-
-    Returns:
-        Those that are, installed or not.
-    """
+    """Returns which of some packages a requirement leads to, installed or not; of the markers extras alone count."""
     among, seen, waiting = frozenset(names), set(), [requirement]
     while waiting:
         name, extras = re.match(r"([\w.-]+)(?:\s*\[(.*?)])?", waiting.pop()).groups("")  # type: ignore[union-attr]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -32,26 +31,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Examines, and prints a line for each finding."""
+    from tfx_estimator.pipeline.base.text import one_line
+    from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.doctor.machine import FAILED
 
     found = []
     for finding in examine(args.workdir, args.data_dir, args.quick):
         found.append(finding)
         if not args.json:
-            _say(f"{finding.state:<8} {finding.name:<16} {finding.what}")
+            say(one_line(f"{finding.state:<8} {finding.name:<16} {finding.what}"))
             if finding.todo:
-                _say(f"{'':<25} to do: {finding.todo}")
+                say(one_line(f"{'':<25} to do: {finding.todo}"))
     failed = [finding.name for finding in found if finding.state == FAILED]
     if args.json:
-        from tfx_estimator.pipeline.base.files import printing
-
-        with printing("stdout"):
-            sys.stdout.write(
-                json.dumps({"ok": not failed, "findings": [asdict(each) for each in found]}, indent=2) + "\n"
-            )
-            sys.stdout.flush()
+        say(json.dumps({"ok": not failed, "findings": [asdict(each) for each in found]}, indent=2))
     else:
-        _say(f"a run cannot be done here: {', '.join(failed)}" if failed else "a run can be done here")
+        say(f"a run cannot be done here: {', '.join(failed)}" if failed else "a run can be done here")
     return int(bool(failed))
 
 
@@ -83,13 +78,3 @@ def examine(workdir: str, data_dir: Optional[str] = None, quick: bool = False) -
             what = f"cannot be examined: {type(error).__name__}: {error}"
             found = machine.Finding(name, machine.FAILED, what, todo)
         yield from found if isinstance(found, list) else [found]
-
-
-def _say(text: str) -> None:
-    """Prints a line at once; what the other verbs print by needs packages that may be broken."""
-    from tfx_estimator.pipeline.base.files import printing
-    from tfx_estimator.pipeline.base.text import one_line
-
-    with printing("stdout"):
-        sys.stdout.write(f"{one_line(text)}\n")
-        sys.stdout.flush()

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
-from tfx_estimator.pipeline.base.errors import DeclarationError, TfxEstimatorError
-from tfx_estimator.pipeline.base.files import printing, write_whole, writing
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.files import write_whole, writing
 from tfx_estimator.pipeline.base.text import one_line, printable
 
 if TYPE_CHECKING:
@@ -26,14 +26,7 @@ def add_declaration(
     source: str = "a preset's name, or a YAML file",
     overridden: str = "one value",
 ) -> None:
-    """Adds SOURCE and --set.
-
-    Args:
-        parser: A verb's parser.
-        nargs: How many SOURCEs may be given, as argparse has it; None is one.
-        source: What SOURCE may be.
-        overridden: What --set overrides.
-    """
+    """Adds SOURCE, `nargs` of them as argparse has it, and --set; the rest is for their help."""
     parser.add_argument("source", metavar="SOURCE", nargs=nargs, help=source)
     parser.add_argument(
         "--set",
@@ -53,28 +46,13 @@ def add_workdir(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def say(text: str, *, to_stderr: bool = False) -> None:
-    """Prints lines of text, without what a terminal would obey.
-
-    Args:
-        text: The lines; foreign text that is meant to be one of them has to be, by `one_line`.
-        to_stderr: Where to; else to stdout.
-
-    Raises:
-        TfxEstimatorError: It cannot be written.
-        BrokenPipeError: Nobody reads it.
-    """
-    with printing("stderr" if to_stderr else "stdout"):
-        print(printable(text), file=sys.stderr if to_stderr else sys.stdout, flush=True)
+    """Prints lines, without what a terminal would obey; foreign text that is to be one of them needs `one_line`."""
+    print(printable(text), file=sys.stderr if to_stderr else sys.stdout, flush=True)
 
 
 @contextlib.contextmanager
 def summarised(summary: Summary, prints: bool) -> Iterator[None]:
-    """Completes the summary when the context ends, however it does.
-
-    Args:
-        summary: Of what is done in the context.
-        prints: Whether to print it, as JSON.
-    """
+    """Completes the summary when the context ends, however it does, and prints it as JSON if it is to."""
     try:
         yield
         if not summary.seconds:  # a task that trained with its chief
@@ -83,7 +61,7 @@ def summarised(summary: Summary, prints: bool) -> Iterator[None]:
         summary.end(error)
         if prints:
             # An output that cannot be written must not hide how the command ended.
-            with contextlib.suppress(BrokenPipeError, TfxEstimatorError):
+            with contextlib.suppress(OSError):
                 _print_summary(summary)
         raise
     if prints:
@@ -96,46 +74,19 @@ def _print_summary(summary: Summary) -> None:
 
 
 def write_file(name: str, text: str, *, force: bool) -> None:
-    """Writes a file, whole or not at all.
-
-    Args:
-        name: The file.
-        text: What to write, as UTF-8.
-        force: Whether it may replace a file.
-
-    Raises:
-        DeclarationError: The name cannot be used.
-        TfxEstimatorError: The file cannot be written.
-    """
+    """Writes a file as UTF-8, whole or not at all, in the place of another one only by force."""
     file = check_file(name, force=force)
     with writing(name):
         write_whole(file, text, named=True)
 
 
 def check_file(name: str, *, force: bool) -> Path:
-    """Checks that a file can be named so. Creates nothing.
-
-    Args:
-        name: The file.
-        force: Whether it may replace a regular file; of a link, what it leads to.
-
-    Returns:
-        Its path.
-
-    Raises:
-        DeclarationError: The name cannot be used.
-    """
-    from tfx_estimator.pipeline.config.paths import current_folder, reject_address
+    """Checks that a file can be named so, by force in place of a regular file; of a link, what it leads to."""
+    from tfx_estimator.pipeline.config.paths import reject_address
 
     reject_address(name, "FILE")
     file = Path(os.path.expanduser(name))
-    if not file.is_absolute():
-        current_folder()
     name = one_line(name)
-    if not name or "\0" in str(file):
-        raise DeclarationError(f"{str(file)!r} is no file's name", expected="a file's name", todo="name one")
-    if os.path.isdir(file):
-        raise DeclarationError(f"{name} is a folder", expected="a file's name", todo=f"name a file in it: {name}/...")
     if not os.path.isdir(file.parent):
         parent = one_line(str(file.parent))
         todo = f"create it: mkdir -p {parent}"

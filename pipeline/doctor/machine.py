@@ -203,7 +203,7 @@ def check_versions(tested: Optional[list[str]] = None) -> Finding:
         wanted = dict(pin.split("==", 1) for pin in (pins() if tested is None else tested))
     except TfxEstimatorError as error:
         return Finding("packages", WARNING, error.what, error.todo)
-    found = {name: _version(name) for name in wanted}
+    found = {name: version_of(name) or "" for name in wanted}
     needed = required_by(f"tfx-estimator[{stacks.current().extra}]", wanted)
     # The image has none that only notebooks need.
     absent = [name for name in wanted if not found[name] and name not in needed]
@@ -245,13 +245,6 @@ def check_tensorflow() -> list[Finding]:
 def last_line(text: str) -> str:
     """Returns the last line that says something."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
-
-
-def _version(name: str) -> str:
-    try:
-        return version_of(name) or ""
-    except Exception as error:  # a damaged dist-info
-        return f"is damaged: {error}"
 
 
 def _not_writable(folder: str) -> str:

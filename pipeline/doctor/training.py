@@ -6,9 +6,9 @@ standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +29,6 @@ _STEPS = 4
 # Of somebody else's cluster, which is not asked to take part.
 _CLUSTERS = ("TF_CONFIG", "SLURM_")
 _LINES, _SHOWN = 50, 600
-_END_SECONDS = 10.0
 
 
 def check_training(seconds: float = 240.0, environment: Mapping[str, str] = os.environ) -> Finding:
@@ -39,38 +38,26 @@ def check_training(seconds: float = 240.0, environment: Mapping[str, str] = os.e
     started = time.monotonic()
     with scratch.made() as home, tempfile.TemporaryDirectory(dir=home) as folder:
         log = os.path.join(folder, "log")
-        with open(log, "wb") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-m", _MODULE, folder, str(os.getpid())],
+        words = [sys.executable, "-m", _MODULE, folder, str(os.getpid())]
+        code = None
+        with open(log, "wb") as file, contextlib.suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(
+                words,
                 env=own,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=file,
+                timeout=seconds,
+                check=False,
             )
-        try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            _end(process)
+            code = done.returncode
         said = read_tail(log, _LINES)
     if code == 0:
         return ok(_NAME, f"two processes trained and exported a model in {time.monotonic() - started:.0f} s")
     what = f"two processes did not train within {seconds:g} s" if code is None else _told(said, code)
     todo = "mend what is said above; where all else is ok, a firewall or a security module may forbid it"
     return Finding(_NAME, FAILED, what, todo)
-
-
-def _end(process: subprocess.Popen) -> None:
-    """Ends the training's supervisor, in order if it can; its tasks end with it."""
-    for number in (signal.SIGINT, signal.SIGKILL):
-        if process.poll() is None:
-            process.send_signal(number)
-            try:
-                process.wait(_END_SECONDS)
-            except subprocess.TimeoutExpired:
-                continue
 
 
 def _told(said: Sequence[str], code: int) -> str:
@@ -109,14 +96,7 @@ def run_fn(fn_args: Any) -> None:
 
 
 def train(folder: str) -> None:
-    """Trains as the Trainer does: supervised, in a private network if there can be one, up to the exported model.
-
-    Args:
-        folder: For all that it writes.
-
-    Raises:
-        TfxEstimatorError: It does not work here.
-    """
+    """Trains as the Trainer does: supervised, in a private network if there can be one, up to the exported model."""
     from tfx.types import standard_artifacts
 
     from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
@@ -148,14 +128,7 @@ def train(folder: str) -> None:
 
 
 def main(folder: str, parent: str) -> int:
-    """Trains for a parent process, and ends with it.
-
-    Args:
-        folder: For all that is written.
-
-    Returns:
-        The exit code of the error; 0 if there is none.
-    """
+    """Trains for a parent process, and ends with it; returns the exit code."""
     die_with(int(parent))
     try:
         train(folder)

@@ -65,10 +65,8 @@ def opened(
     """Makes a folder for an experiment beside the pipeline's runs, and sends there what libraries print.
 
     Args:
-        what: That is compared, for the first line.
         output: Folder for the results; None is the new one.
         alone: Let no run go on meanwhile.
-        terminal_fd: As of `quiet`.
     """
     with in_order(folders, alone):
         folder = make_dated(os.path.join(folders.home, verb))

@@ -82,13 +82,7 @@ def write_comparison(runs: Sequence[Run], path: str) -> None:
 def render_side_by_side(
     template: str, trainings: Mapping[str, Training | Missing], declared: Sequence[Mapping[str, Any]], **more: Any
 ) -> str:
-    """Fills the page of several trainings.
-
-    Args:
-        trainings: The curves of each, by its name.
-        declared: Of each what was declared, by dotted path.
-        **more: What else the template needs.
-    """
+    """Fills the page of several trainings: the curves of each, by its name, and what was declared, by dotted path."""
     return render(
         template,
         names=list(trainings),
@@ -110,10 +104,13 @@ def name_runs(runs: Sequence[Run]) -> list[str]:
 def results(runs: Sequence[Run]) -> list[Row]:
     """Returns what each run came to."""
     summaries = [run.summary for run in runs]
-    names = dict.fromkeys(name for summary in summaries for name, *_ in tell_metrics(summary))
+
+    def measured(summary: Mapping[str, Any]) -> dict[str, str]:
+        told = tell_metrics(summary.get("metrics") or {}, summary.get("label_names") or ())
+        return {name: value for name, value, _ in told}
 
     def metric(title: str) -> Callable[[Mapping[str, Any]], Optional[str]]:
-        return lambda summary: next((value for name, value, _ in tell_metrics(summary) if name == title), None)
+        return lambda summary: measured(summary).get(title)
 
     def of_training(name: str, show: Callable[[Any], str]) -> Callable[[Mapping[str, Any]], Optional[str]]:
         return lambda summary: told(summary.get("training", {}), name, show)
@@ -123,7 +120,7 @@ def results(runs: Sequence[Run]) -> list[Row]:
         "data": lambda summary: summary.get("dataset"),
         "accuracy": lambda summary: told(summary, "accuracy", lambda value: show_percent(value, 2)),
         "mean loss": lambda summary: told(summary, "loss", show_number),
-        **{name: metric(name) for name in names},
+        **{name: metric(name) for summary in summaries for name in measured(summary)},
         "blessed": lambda summary: told(summary, "blessed", lambda value: "yes" if value else "no"),
         "steps": of_training("last_step", show_number),
         "training": of_training("train_seconds", show_seconds),

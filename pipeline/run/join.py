@@ -36,12 +36,7 @@ _SILENT_SECONDS = 60.0
 
 
 class Rendezvous:
-    """The file of one cluster.
-
-    Args:
-        folders: Where the pipeline keeps its things; the same folder for every task.
-        tasks: Names and addresses of the cluster's tasks, which tell it from others.
-    """
+    """The file of one cluster, in a folder that all tasks share; their names and addresses tell it from others."""
 
     def __init__(self, folders: PipelineFolders, tasks: Any) -> None:
         key = hashlib.sha256(json.dumps(tasks, sort_keys=True, default=list).encode()).hexdigest()[:16]

@@ -11,13 +11,12 @@ import sys
 from collections.abc import Iterator
 from typing import IO, Any, Optional
 
-from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook, RenderResult
-from rich.segment import Segment
+from rich.console import Console
 from rich.text import Text
 
 from tfx_estimator.pipeline.base.ending.signals import handled
 from tfx_estimator.pipeline.base.errors import PipelineError
-from tfx_estimator.pipeline.base.text import one_line, printable
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 
 # A pipe whose reader has left; a terminal that was closed; a descriptor that was never open.
@@ -26,15 +25,7 @@ _GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
 
 @contextlib.contextmanager
 def in_order(folders: PipelineFolders, alone: bool = True) -> Iterator[None]:
-    """Works in a pipeline's folder; SIGINT and SIGTERM end what runs in order.
-
-    Args:
-        alone: Let no other run work there at the same time.
-
-    Raises:
-        PipelineError: Another run goes on, or something cannot be written.
-        SignalledError: A signal came.
-    """
+    """Works in a pipeline's folder, alone if it is to be; SIGINT and SIGTERM end what runs in order."""
     with only_run(folders) if alone else contextlib.nullcontext(), handled():
         try:
             yield
@@ -50,12 +41,9 @@ def in_order(folders: PipelineFolders, alone: bool = True) -> Iterator[None]:
 def quiet(log: str, terminal_fd: int = 1) -> Iterator[IO[str]]:
     """Sends all that libraries print, C++ included, to a file.
 
-    Args:
-        terminal_fd: What is left for us: 1, or 2 where stdout is for something else.
-
     Yields:
-        What is left for us: the terminal. When nobody reads it any more, the work goes on, and the rest of what it
-        is told goes to the file.
+        What is left for us, 1 or 2: the terminal. When nobody reads it any more, the work goes on, and the rest of what
+        it is told goes to the file.
     """
     atexit.register(_hide_teardown)
     _flush()
@@ -109,45 +97,14 @@ def _hide_teardown() -> None:
 
 
 def make_console(terminal: IO[str], width_of_a_file: Optional[int] = None) -> Console:
-    """Makes a console of what `quiet` leaves for us; it takes no text for markup, and prints no control characters.
+    """Makes a console of what `quiet` leaves for us, the terminal or a file so many characters wide.
 
-    Args:
-        terminal: The terminal, or a file in its place.
-        width_of_a_file: In characters, if it is a file; None takes the environment's.
+    It takes no text for markup; foreign text that is printed to it is to be `printable`.
     """
     width = None if terminal.isatty() else width_of_a_file
-    console = Console(file=terminal, highlight=False, soft_wrap=True, width=width, markup=False, emoji=False)
-    console.push_render_hook(_Escape())
-    return console
+    return Console(file=terminal, highlight=False, soft_wrap=True, width=width, markup=False, emoji=False)
 
 
 def title(console: Console, name: str, what: str, where: str) -> None:
-    """Prints the first line: what runs where.
-
-    Args:
-        what: Where its declaration came from, say.
-        where: The folder of its results.
-    """
+    """Prints the first line: what runs, of which declaration, and where its results go."""
     console.print(Text.assemble((name, "bold"), f"  {one_line(what)}  →  {one_line(where)}"))
-
-
-class Escaped:
-    """Shows what it holds, without what a terminal would obey in its text.
-
-    Args:
-        renderable: Whatever rich can show.
-    """
-
-    def __init__(self, renderable: RenderableType) -> None:
-        self._renderable = renderable
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for segment in console.render(self._renderable, options):
-            yield segment if segment.control else Segment(printable(segment.text), segment.style)
-
-
-class _Escape(RenderHook):
-    """Whatever is printed."""
-
-    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        return [Escaped(each) for each in renderables]

@@ -140,11 +140,6 @@ def test_two_pipelines_of_one_process_have_settings_of_their_own(tmp_path):
     assert not [name for name in os.environ if "RESOLVED" in name]
 
 
-def test_no_baseline_is_compared_where_the_declaration_says_so():
-    config = eval_config(EvaluatorSection(max_accuracy_drop=None))
-    assert not config.metrics_specs[0].metrics[0].per_slice_thresholds[0].threshold.HasField("change_threshold")
-
-
 def test_without_metrics_the_configuration_is_as_it_was():
     text = """
       model_specs { signature_name: "serving_default" label_key: "label" }

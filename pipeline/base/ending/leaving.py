@@ -26,14 +26,7 @@ _SHARE = 0.25
 
 
 def exit_code(work: Callable[[], Optional[int]]) -> int:
-    """Does the work of a process.
-
-    Args:
-        work: Does it; None is 0.
-
-    Returns:
-        The exit code: that of the work; of an error of this project's, which is printed; or of a signal.
-    """
+    """Does the work of a process; returns its exit code, that of an error of ours, which is printed, or of a signal."""
     try:
         return work() or 0
     except TfxEstimatorError as error:

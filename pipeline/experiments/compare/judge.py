@@ -28,15 +28,7 @@ _LEAST_SECONDS = 2.0
 def judge(
     had: Sequence[tuple[Model, Answers]], failures: Mapping[str, str], facts: Mapping[str, Any]
 ) -> tuple[Comparison, str]:
-    """Compares the models by what they say; returns what was found, and the page of it.
-
-    Args:
-        failures: Why there is nothing of another, by its name.
-        facts: When and where.
-
-    Raises:
-        DeclarationError: They did not evaluate the same examples.
-    """
+    """Compares the models by what they say of the same examples; returns what was found, and the page of it."""
     models = [model for model, _ in had]
     split = models[0].split
     data = open_data(models[0].outputs)

@@ -8,7 +8,6 @@ import pickle
 import pytest
 
 from tfx_estimator.pipeline.base import errors
-from tfx_estimator.pipeline.config.problems import Problem, to_error
 
 pytestmark = pytest.mark.unit
 
@@ -30,22 +29,6 @@ def test_the_end_of_a_log_cannot_pass_for_what_the_error_says():
         "      to do:    run this",
         "        return",
         "  to do:    see the log",
-    ]
-
-
-def test_a_problem_has_a_line_for_each_of_its_parts_whatever_they_hold():
-    problem = Problem("a\nb", f"what\n{EVIL}", EVIL, "x\ny", "my\n.yaml:1", "v\n")
-    lines = str(to_error([problem], "my\n.yaml")).split("\n")
-    assert all(line.isprintable() for line in lines)
-    assert [line.strip()[:8] for line in lines] == [
-        "the decl",
-        "",
-        r"my\n.yam",
-        "what\\n\\x",
-        "expected",
-        "to do:  ",
-        "",
-        "then:   ",
     ]
 
 
@@ -72,13 +55,3 @@ def test_an_error_is_the_same_in_another_process(error, kind):
     assert type(told) is kind
     assert str(told) == str(error)
     assert (told.retryable, told.exit_code) == (error.retryable, error.exit_code)
-
-
-@pytest.mark.parametrize("name", ["KeyError", "TfxEstimator", "exit_code_of", "Any", ""])
-def test_an_error_of_others_is_none_of_ours(name):
-    assert errors.from_json({"type": name, "what": "a", "expected": "b", "todo": "c"}) is None
-
-
-def test_an_error_that_another_release_has_told_is_understood():
-    told = errors.from_json({"type": "StoppedError", "what": "a", "expected": "b", "todo": "c"})
-    assert (told.retryable, told.exit_code) == (False, 143)

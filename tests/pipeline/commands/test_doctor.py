@@ -115,13 +115,6 @@ def test_in_the_image_all_is_well(monkeypatch):
     assert (finding.state, finding.what.partition(" (")[0]) == (WARNING, "ml-metadata is missing")
 
 
-def test_many_wrong_versions_are_counted():
-    wrong = machine.check_versions([pin.partition("==")[0] + "==0.0.1" for pin in pins()])
-    assert wrong.state == FAILED
-    assert f"tensorflow {HERE.tensorflow} (tested: 0.0.1)" in wrong.what
-    assert f"and {len(pins()) - 4} more" in wrong.what
-
-
 @pytest.mark.parametrize("version", [(3, 9, 1), (3, 10, 13), (3, 11, 0), (3, 13, 5), (3, 14, 0)])
 def test_only_the_pythons_of_the_stack_will_do(version):
     known = {LEGACY: [(3, 10, 13)], TODAY: [(3, 11, 0), (3, 13, 5)]}[HERE]
@@ -142,14 +135,6 @@ def test_only_the_platforms_of_the_wheels_will_do(monkeypatch, system, kind, lib
     monkeypatch.setattr(machine.platform, "machine", lambda: kind)
     monkeypatch.setattr(machine.platform, "libc_ver", lambda: libc)
     assert machine.check_platform().state == state
-
-
-def test_shared_memory_that_is_missing_or_cannot_be_written_is_a_warning(tmp_path):
-    for path in (str(tmp_path / "shm"), "/proc/self"):
-        finding = machine.check_shared_memory(path)
-        assert finding.state == WARNING
-        assert f"{path}: cannot be written" in finding.what
-        assert "--shm-size" in finding.todo
 
 
 def test_folders_without_room_or_leave(tmp_path, monkeypatch):

@@ -61,20 +61,6 @@ def test_the_work_goes_on_when_the_reader_of_the_terminal_leaves(tmp_path):
     assert [line.split()[-1] for line in log.read_text().splitlines()] == [str(number) for number in range(1000)]
 
 
-def test_a_terminal_that_cannot_be_written_does_not_hide_the_error(tmp_path):
-    code = (
-        "import sys\n"
-        "from tfx_estimator.pipeline.run.terminal import quiet\n"
-        "with quiet(sys.argv[1]) as terminal:\n"
-        "    print('for the person', file=terminal, flush=True)\n"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "run.log")]
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 1
-    assert "No space left on device" in done.stderr
-
-
 def test_progress_is_shown_in_lines_where_there_is_no_terminal(tmp_path, monkeypatch):
     from rich.console import Console
 

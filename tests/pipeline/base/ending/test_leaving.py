@@ -77,8 +77,6 @@ def test_what_is_left_is_named_and_not_waited_for(left):
     [
         "",
         "threading.Thread(target=time.sleep, args=(1,)).start()",
-        "concurrent.futures.ThreadPoolExecutor(1).submit(time.sleep, 1)",
-        "threading.Thread(target=time.sleep, args=(300,), daemon=True).start()",
         "multiprocessing.Process(target=time.sleep, args=(300,), daemon=True).start()",
     ],
 )
@@ -105,14 +103,6 @@ def test_a_function_of_atexit_that_does_not_end_is_given_up_and_none_is_called_t
     assert seconds < 15
     assert f"{TOLD}what is called at its end\n" in said
     assert said.count("later") == 1
-
-
-def test_functions_of_atexit_that_take_too_long_beside_a_thread_are_given_up_as_well():
-    left = "atexit.register(time.sleep, 300); threading.Thread(target=time.sleep, args=(300,), name='sender').start()"
-    code, said, seconds = run(left)
-    assert code == 3
-    assert seconds < 15
-    assert f"{TOLD}the thread 'sender'\n" in said
 
 
 def test_what_python_cannot_interrupt_is_ended_by_the_keeper():
@@ -151,16 +141,7 @@ def test_an_error_is_said_and_becomes_a_code(monkeypatch, capsys, error, code, a
     assert capsys.readouterr().err == f"{error}\n"
     monkeypatch.setenv(RETRYABLE, "99")
     assert leaving.exit_code(raising(error)) == again
-
-
-def test_work_that_is_done_has_its_own_code():
-    assert leaving.exit_code(lambda: None) == 0
     assert leaving.exit_code(lambda: 7) == 7
-
-
-def test_a_mistake_is_none_of_them():
-    with pytest.raises(KeyError):
-        leaving.exit_code(raising(KeyError("state")))
 
 
 # As __main__ does, with a training that ends by a signal.

@@ -131,13 +131,6 @@ def test_waiting_for_input_is_what_a_constant_batch_saves():
     assert result.input_share == pytest.approx(0.25)
 
 
-def test_the_answer_names_the_fastest_and_the_cheapest():
-    one = [measurement("one_core", number, 100.0, cpu=2.0) for number in (1, 2)]
-    two = [measurement("one_device", number, 180.0 + number, cpu=4.0, cores=2) for number in (1, 2)]
-    answer = comparison(*one, *two).answer()
-    assert answer.startswith("Most examples/s: one_device, 182 (1.81x one_core); least CPU per example: one_core, ")
-
-
 def test_numbers_that_say_little_are_called_so():
     good = [measurement("one_core", number, 100.0) for number in (1, 2)]
     assert comparison(*good).doubts() == []

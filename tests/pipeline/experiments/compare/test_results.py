@@ -143,14 +143,3 @@ def test_the_page_is_whole_and_escaped():
     assert "trainer.seed" in page
     assert "today · mine" in page
     assert "Content-Security-Policy" in page
-
-
-def test_examples_are_found_in_another_order():
-    from tfx_estimator.pipeline.experiments.compare.judge import match
-
-    first, second = [b"a", b"b", b"c", b"b"], [b"b", b"c", b"b", b"a"]
-    found = match(first, second)
-    assert found is not None
-    assert found.tolist() == [3, 0, 1, 2]
-    assert match(first, [b"a", b"b", b"c", b"d"]) is None
-    assert match(first, first[:3]) is None
