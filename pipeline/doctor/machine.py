@@ -221,30 +221,19 @@ def check_versions(tested: Optional[list[str]] = None) -> Finding:
 
 def check_tensorflow() -> list[Finding]:
     """Imports TensorFlow, in a process of its own: it may end it."""
-    try:
-        done = subprocess.run(
-            fresh_python.words(_IMPORT), capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False
-        )
-        told = last_line(done.stderr) or f"the process ended with {done.returncode}"
-    except subprocess.TimeoutExpired:
-        done, told = None, f"it took more than {_IMPORT_SECONDS:g} s"
-    if done is None or done.returncode:
+    words = fresh_python.words(_IMPORT)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False)
+    if done.returncode:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        told = said[-1] if said else f"the process ended with {done.returncode}"
         return [Finding("TensorFlow", FAILED, f"cannot be imported: {told}", "install it anew: docs/install.md")]
     version, gpus = json.loads(done.stdout.splitlines()[-1])
-    devices = glob.glob("/dev/nvidia[0-9]*")
-    if len(devices) > gpus:
+    found = ok("devices", f"{gpus} GPUs" if gpus else "CPUs only")
+    if (there := len(glob.glob("/dev/nvidia[0-9]*"))) > gpus:
         todo = "see CUDA_VISIBLE_DEVICES, or pip install "
         todo += f"tensorflow[and-cuda]=={stacks.current().tensorflow}; without, trainings are on CPUs"
-        return [
-            ok("TensorFlow", version),
-            Finding("devices", WARNING, f"{len(devices)} GPUs, of which TensorFlow sees {gpus}", todo),
-        ]
-    return [ok("TensorFlow", version), ok("devices", f"{gpus} GPUs" if gpus else "CPUs only")]
-
-
-def last_line(text: str) -> str:
-    """Returns the last line that says something."""
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+        found = Finding("devices", WARNING, f"{there} GPUs, of which TensorFlow sees {gpus}", todo)
+    return [ok("TensorFlow", version), found]
 
 
 def _not_writable(folder: str) -> str:

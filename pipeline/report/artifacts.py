@@ -77,7 +77,8 @@ def _told_properties(metadata: Mapping[str, Any]) -> dict[str, Any]:
     # Numbers are JSON's: whether one was whole is not known.
     values = {name: float(value) if isinstance(value, int) else value for name, value in metadata.items()}
     # What is its own stands before what its type has of the same name.
-    return {name.removeprefix(_CUSTOM): values[name] for name in sorted(values, key=lambda name: _CUSTOM in name)}
+    order = sorted(values, key=lambda name: name.startswith(_CUSTOM))
+    return {name.removeprefix(_CUSTOM): values[name] for name in order}
 
 
 def need(outputs: Outputs, node: str, name: str) -> Output:

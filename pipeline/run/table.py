@@ -26,8 +26,8 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
     # What is empty is not shown.
     facts: dict[str, Optional[str] | Sequence[str]] = {
         "data": f"{results.dataset}: {counts}",
-        "tuned": results.tuning and tell_best(results.tuning),
-        "training": results.training and _training(results.training, asynchronous),
+        "tuned": tell_best(results.tuning) if results.tuning else None,
+        "training": _training(results.training, asynchronous) if results.training else None,
         "learning rate": results.learning_rate,
         "stages": results.stages,
         "stopped early": results.stopped_early,

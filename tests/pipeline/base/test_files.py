@@ -5,13 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import re
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.root import ROOT
+from tests.root import ROOT, run_python
 from tfx_estimator.pipeline.base.files import finite, make_dated, read_tail, write_json, write_whole
 
 pytestmark = pytest.mark.unit
@@ -39,10 +37,7 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_else(tmp_path):
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "write_whole(sys.argv[1], b'x' * 5000)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-c", code, str(file)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert "File too large" in done.stderr
+    assert "File too large" in run_python("-c", code, str(file), PYTHONDONTWRITEBYTECODE="1").stderr
     assert file.read_text() == "before"
     assert list(tmp_path.iterdir()) == [file]
 

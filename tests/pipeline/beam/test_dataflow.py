@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tarfile
 import threading
 import time
@@ -14,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.pipeline.beam.staged import install, unpickle_there
-from tests.root import ROOT
+from tests.root import run_python
 
 # A run of digits that writes each pipeline of Beam's down before it runs it.
 CAPTURING = """
@@ -85,9 +82,7 @@ def test_whatever_the_components_send_to_workers_is_in_the_package(tmp_path):
 
     captured = tmp_path / "captured"
     captured.mkdir()
-    command = [sys.executable, "-c", CAPTURING, str(captured), str(tmp_path / "runs")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, env=environment, check=False)
+    done = run_python("-c", CAPTURING, str(captured), str(tmp_path / "runs"))
     assert done.returncode == 0, done.stderr[-3000:]
     files = sorted(captured.iterdir())
     # Ingest, statistics, transform, and the evaluator's.

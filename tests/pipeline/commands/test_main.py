@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.root import ROOT
+from tests.root import ROOT, run_python
 from tfx_estimator import __main__ as command_line
 from tfx_estimator.__main__ import VERBS, main
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, TrainingError
@@ -21,13 +21,6 @@ from tfx_estimator.pipeline.base.errors import TfxEstimatorError, TrainingError
 pytestmark = pytest.mark.unit
 
 HEAVY = ("tensorflow", "tfx", "apache_beam", "numpy", "pandas", "tensorflow_datasets", "tensorflow_transform", "rich")
-
-
-def start(*arguments: str, cwd: Path = ROOT, **options) -> subprocess.CompletedProcess:
-    """Runs the command line in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-m", "tfx_estimator", *arguments]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=60, **options)
 
 
 # A verb that answers at once takes the time of its imports, about a millisecond a module: a count is the same on every
@@ -48,8 +41,7 @@ def test_light_verbs_import_little_and_nothing_heavy(arguments, most):
         f"found = [name for name in {HEAVY!r} if name in sys.modules]; assert not found, found;"
         f"assert len(sys.modules) <= {most}, len(sys.modules); sys.exit(code)"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True)
+    done = run_python("-c", code, *arguments)
     assert done.returncode == 0, done.stderr
 
 
@@ -134,7 +126,7 @@ def test_errors_become_messages_and_exit_codes(capsys, monkeypatch, error, code,
 
 def test_a_process_shows_a_bad_declaration_without_a_traceback(tmp_path):
     (tmp_path / "mine.yaml").write_text("name: mine\ntrainer: {train_steps: yes}\n")
-    done = start("validate", "mine.yaml", cwd=tmp_path)
+    done = run_python("-m", "tfx_estimator", "validate", "mine.yaml", cwd=tmp_path)
     assert done.returncode == 2
     assert "3 problems" in done.stderr
     assert "mine.yaml:2  trainer.train_steps: true" in done.stderr
@@ -154,12 +146,10 @@ def test_a_reader_that_goes_away_is_no_error():
 
 def test_a_terminal_without_utf8_gets_the_message_too(tmp_path):
     (tmp_path / "mine.yaml").write_text("name: größe\n", encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "ascii"}
-    command = [sys.executable, "-m", "tfx_estimator", "validate", "mine.yaml"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=60)
+    done = run_python("-m", "tfx_estimator", "validate", "mine.yaml", cwd=tmp_path, PYTHONIOENCODING="ascii")
     assert done.returncode == 2
-    assert b"Traceback" not in done.stderr
-    assert b"gr\\xf6\\xdfe" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "gr\\xf6\\xdfe" in done.stderr
 
 
 def test_ctrl_c_ends_with_130(tmp_path):

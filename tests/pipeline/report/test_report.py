@@ -140,11 +140,6 @@ def test_everything_that_is_no_run_is_told_at_once(leave_run, tmp_path, capsys):
     assert "RUNS/NAME/logs/TIME" in said
 
 
-def test_a_page_that_cannot_be_written_is_told(leave_run, capsys):
-    report(str(leave_run("20261122-010000", **FAILED)), "--output", "no/such/page.html", code=2)
-    assert "no folder" in capsys.readouterr().err
-
-
 def test_several_runs_stand_side_by_side(leave_run, tmp_path, monkeypatch, capsys):
     good = {"state": "succeeded", "accuracy": 0.9833, "loss": 0.05, "blessed": True, "training": {"last_step": 600.0}}
     runs = [

@@ -92,12 +92,3 @@ def test_a_full_disk_is_an_error_and_not_a_traceback(tmp_path, monkeypatch):
     monkeypatch.setattr(console, "_make_logs", no_room)
     with pytest.raises(errors.PipelineError, match=r"declaration\.yaml: No space left on device"):
         console.run_declaration(load("digits"), str(tmp_path / "runs"))
-
-
-def test_a_file_in_the_place_of_the_work_folder_is_an_error(tmp_path):
-    from tfx_estimator.pipeline.config import load
-    from tfx_estimator.pipeline.run.console import run_declaration
-
-    (tmp_path / "runs").write_text("")
-    with pytest.raises(errors.PipelineError, match="cannot write"):
-        run_declaration(load("digits"), str(tmp_path / "runs"))

@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from tests.root import ROOT
+from tests.root import ROOT, run_python
 from tfx_estimator.pipeline.base.ending import leaving, signals
 from tfx_estimator.pipeline.base.errors import RETRYABLE, StoppedError, TaskFailedError, UserCodeError
 
@@ -157,7 +157,5 @@ runpy.run_module("tfx_estimator.components.trainer.custom_job.replica", run_name
 
 
 def test_a_replica_of_a_custom_job_says_what_signal_has_ended_it(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    words = [sys.executable, "-c", _REPLICA, str(tmp_path)]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    done = run_python("-c", _REPLICA, str(tmp_path))
     assert (done.returncode, "ended by SIGTERM" in done.stderr) == (143, True), done.stderr

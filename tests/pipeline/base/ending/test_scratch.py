@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import Manager
@@ -12,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.root import ROOT
+from tests.root import run_python
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.errors import PipelineError
@@ -74,13 +72,8 @@ def test_many_at_once_do_not_remove_each_others(place):
         "    with scratch.used():\n"
         "        open(os.path.join(os.environ['TMPDIR'], 'x'), 'w').close(); assert os.listdir(os.environ['TMPDIR'])\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-
-    def go(_: int) -> subprocess.CompletedProcess:
-        return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
-
     with ThreadPoolExecutor(4) as pool:
-        assert [done.stderr for done in pool.map(go, range(4))] == [""] * 4
+        assert [done.stderr for done in pool.map(run_python, ["-c"] * 4, [code] * 4)] == [""] * 4
     assert not list(place.iterdir())
 
 

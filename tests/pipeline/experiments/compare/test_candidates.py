@@ -122,12 +122,6 @@ def test_equal_means_points_of_accuracy(points, capsys):
     assert "out of range" in capsys.readouterr().err
 
 
-def test_results_of_before_are_not_overwritten(tmp_path, capsys):
-    (tmp_path / "compare.html").touch()
-    assert main(["compare", "digits", "--vary", "trainer.seed=1,2", "--output", str(tmp_path)]) == 2
-    assert "compare.html is there already" in capsys.readouterr().err
-
-
 def test_a_run_without_a_model_is_refused_before_anything_is_trained(tmp_path, leave_run, capsys):
     """A run that failed, and one that was killed."""
     failed = leave_run("20261122-010101", components=[], state="failed")
