@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Optional, Union
 
@@ -32,7 +33,6 @@ from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, VERTEX
 from tfx_estimator.pipeline.config import Declaration, Loaded
-from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.travelling import preprocessing_fn, travelling_declaration, travelling_function
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
@@ -79,7 +79,7 @@ def create_pipeline(
     schema = ImageSchemaGen(examples=examples)
     statistics = StatisticsGen(examples=examples, schema=schema.outputs["schema"])
     validator = ExampleValidator(
-        statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"], image_bytes=_product(image_shape)
+        statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"], image_bytes=math.prod(image_shape)
     )
 
     transform_graph = Transform(
@@ -99,6 +99,8 @@ def create_pipeline(
     # Nothing trains on examples that did not pass.
     transform_graph.add_upstream_node(validator)
 
+    # Other weights in the same place make another model.
+    weights = [trainer.warm_start.fingerprint()] if trainer.warm_start else []
     # What a training is, whether it is a trial or the one that makes the model.
     training = {
         "examples": examples,
@@ -115,9 +117,7 @@ def create_pipeline(
             label_names=source.info.label_names,
             declared=tuple(path for path in declared if not target or path.startswith("trainer.")),
             path="" if trainer.module_file else trainer.path,
-            source="-".join(
-                [fingerprint_source(declared_code(trainer), search_paths), *_warm_start_fingerprint(trainer)]
-            ),
+            source="-".join([fingerprint_source(declared_code(trainer), search_paths), *weights]),
         ),
     }
     tuner = Tuner(tune=declaration.tune, **training) if declaration.tune else None
@@ -183,13 +183,3 @@ def _destination(folder: str, target: str) -> Union[pusher_pb2.PushDestination, 
     if target:
         return RuntimeParameter(name="push_destination", ptype=str, default=folder)
     return pusher_pb2.PushDestination(filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=folder))
-
-
-def _warm_start_fingerprint(trainer: TrainerSection) -> list[str]:
-    """The fingerprint of the weights that training begins with: other weights in the same place make another model."""
-    return [trainer.warm_start.fingerprint()] if trainer.warm_start else []
-
-
-def _product(shape: Sequence[int]) -> int:
-    height, width, channels = shape
-    return height * width * channels

@@ -74,33 +74,21 @@ class TfxEstimatorError(Exception):
 
 
 def exit_code_of(error: TfxEstimatorError) -> int:
-    """Returns what a process ends with: the error's code, or the one that asks to be started again.
-
-    Args:
-        error: What ended it.
-    """
+    """Returns what a process ends with: the error's code, or the one that asks to be started again."""
     again = os.environ.get(RETRYABLE, "")
     return int(again) if error.retryable and again.isdecimal() else error.exit_code
 
 
 def to_json(error: TfxEstimatorError) -> dict[str, Any]:
-    """Returns what another process makes the same error of: see `from_json`.
-
-    Args:
-        error: Of a kind that is not of this module, its nearest one is told.
-    """
+    """Returns what another process makes the same error of; of a kind of another module, its nearest one here."""
     kind = next(each for each in type(error).__mro__ if globals().get(each.__name__) is each)
     return {"type": kind.__name__, **{name: getattr(error, name) for name in _TOLD}}
 
 
 def from_json(said: Mapping[str, Any]) -> Optional[TfxEstimatorError]:
-    """Makes the error that another process has told.
+    """Makes the error that another process has told; None where it is none of this project's.
 
-    Args:
-        said: As of `to_json`; what decides what follows from it may be missing, where another release has told it.
-
-    Returns:
-        The error; None where it is none of this project's.
+    What decides what follows from it may be missing, where another release has told it.
     """
     kind = globals().get(said["type"])
     if not (isinstance(kind, type) and issubclass(kind, TfxEstimatorError)):

@@ -1,4 +1,4 @@
-"""Files of this machine: those that are there whole or not at all, and the ends of long ones.
+"""Files of this machine: those that are there whole or not at all, the ends of long ones, and what cannot be written.
 
 Standard library only: training tasks start with it.
 """
@@ -10,8 +10,11 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Union
+
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.text import one_line
 
 # Where the last lines of a log are looked for: a chatty training's has gigabytes.
 _TAIL_BYTES = 64 * 1024
@@ -24,14 +27,8 @@ def write_whole(
     """Writes a file, or leaves what was there: nobody sees half of it, however this process ends.
 
     Args:
-        path: The file; a file that is there is replaced.
-        content: Text becomes UTF-8.
-        new: Whether a file that is there is an error instead, where the file system has links.
+        new: Whether a file that is there is an error, FileExistsError, where the file system has links.
         named: Whether a person named the file: then a link leads to it and stays, and the file keeps its mode.
-
-    Raises:
-        FileExistsError: It was to be new, and is there.
-        OSError: It cannot be written.
     """
     path = os.path.realpath(path) if named else path
     folder, name = os.path.split(os.fspath(path))
@@ -51,17 +48,7 @@ def write_whole(
 
 
 def make_dated(parent: Union[str, os.PathLike[str]]) -> str:
-    """Makes a new folder that is named by the time, for what begins now.
-
-    Args:
-        parent: The folder that it is in, which is made too.
-
-    Returns:
-        Its path; of several that begin in one second the later ones have a number.
-
-    Raises:
-        OSError: It cannot be made.
-    """
+    """Makes a new folder that is named by the time; of several in one second the later ones have a number."""
     os.makedirs(parent, exist_ok=True)
     first = folder = os.path.join(parent, time.strftime("%Y%m%d-%H%M%S"))
     number = 1
@@ -83,15 +70,7 @@ def names_in(folder: Union[str, os.PathLike[str]]) -> list[str]:
 
 
 def read_tail(path: Union[str, os.PathLike[str]], lines: int) -> list[str]:
-    """Reads the last lines of a text, such as a log, however large it is.
-
-    Args:
-        path: The file; it need not be there.
-        lines: How many at most; fewer where they are long.
-
-    Returns:
-        The lines, the first of which may have lost its beginning.
-    """
+    """Reads the last lines of a text that may be huge, or not there; the first may have lost its beginning."""
     try:
         with open(path, "rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
@@ -102,11 +81,7 @@ def read_tail(path: Union[str, os.PathLike[str]], lines: int) -> list[str]:
 
 
 def finite(value: Any) -> Any:
-    """Returns what standard JSON can hold: a number that is none, or infinite, is None there.
-
-    Args:
-        value: Of dicts, lists and tuples, however deep.
-    """
+    """Returns what standard JSON can hold: a number that is none, or infinite, is None there, however deep."""
     if isinstance(value, Mapping):
         return {name: finite(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -126,13 +101,15 @@ def _is_linked(draft: str, path: Union[str, os.PathLike[str]]) -> bool:
 
 
 def write_json(path: Union[str, os.PathLike[str]], value: Any, **options: Any) -> None:
-    """Writes a value as JSON, whole or not at all.
-
-    Args:
-        path: As of `write_whole`.
-        **options: Of `json.dumps`.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Writes a value as JSON, whole or not at all, with options of `json.dumps`."""
     write_whole(path, json.dumps(value, **options))
+
+
+@contextlib.contextmanager
+def writing(name: str) -> Iterator[None]:
+    """Says which file it was that could not be written."""
+    try:
+        yield
+    except OSError as error:
+        what = f"{one_line(name)} cannot be written: {error.strerror}"
+        raise TfxEstimatorError(what, expected="a folder that you may write to", todo="choose another") from error

@@ -1,9 +1,11 @@
-"""Which version of a package is installed, and what it requires. Standard library only."""
+"""Installed packages: their versions, what they require, and their imports in less time. Standard library only."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional
 
 # The same under another name: for CPUs alone, of Intel's, of AMD's, for macOS.
@@ -19,15 +21,7 @@ def version_of(name: str) -> Optional[str]:
 
 
 def required_by(requirement: str, names: Iterable[str]) -> set[str]:
-    """Follows requirements through the installed packages; markers other than extras are not read.
-
-    Args:
-        requirement: Where to begin.
-        names: What may be on the way, in lower case.
-
-    Returns:
-        Those that are, installed or not.
-    """
+    """Returns which of some packages a requirement leads to, installed or not; of the markers extras alone count."""
     among, seen, waiting = frozenset(names), set(), [requirement]
     while waiting:
         name, extras = re.match(r"([\w.-]+)(?:\s*\[(.*?)])?", waiting.pop()).groups("")  # type: ignore[union-attr]
@@ -40,6 +34,23 @@ def required_by(requirement: str, names: Iterable[str]) -> set[str]:
             asked = [re.search(r"""extra\s*==\s*["'](.+?)["']""", line) for line in lines]
             waiting += [line.lower() for line, found in zip(lines, asked) if (found[1] if found else "") == extra]
     return {name for name, _ in seen} & among
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Has Python look for no garbage among what is imported in the context, nor ever after.
+
+    All of it stays, and there is so much of it that looking takes a sixth of the time of importing TensorFlow, and a
+    quarter of TFX's.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_on:
+            gc.enable()
 
 
 def _first(name: str, ask: Callable[[Any, str], Any]) -> Any:

@@ -9,7 +9,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import struct
 import time
 from collections.abc import Callable, Iterator
 from typing import Optional
@@ -22,18 +21,12 @@ _POLL_SECONDS = 0.05
 _LOST_SECONDS, _LOST_POLL_SECONDS = 150.0, 1.0
 # Some file systems of user space have no locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-# The bytes that SQLite locks, and Linux's `struct flock`: https://www.sqlite.org/fileformat.html#the_lock_byte_page
-_SQLITE_BYTES, _FLOCK = (0x40000000, 512), "hhqqi4x"
 
 logger = get_logger("pipeline")
 
 
 def try_lock(fd: int) -> Optional[bool]:
-    """Locks an open file.
-
-    Returns:
-        Whether this process holds it now; None if the file system has no locks.
-    """
+    """Locks an open file; tells whether this process holds it now, None if the file system has no locks."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -50,14 +43,7 @@ def try_lock(fd: int) -> Optional[bool]:
 
 @contextlib.contextmanager
 def held(path: str, what: str, seconds: float = 120.0) -> Iterator[None]:
-    """Waits until nobody else holds a file, and holds it; the file is there only as long as somebody does.
-
-    Args:
-        what: Each holds it for, a `push` say.
-
-    Raises:
-        PipelineError: Somebody held it for too long.
-    """
+    """Waits until nobody else holds a file for what each does, a `push` say, and holds it; it is there only so long."""
     deadline = time.monotonic() + seconds
     while (fd := take(path)) is None:
         if time.monotonic() > deadline:
@@ -74,12 +60,9 @@ def held(path: str, what: str, seconds: float = 120.0) -> Iterator[None]:
 
 
 def take(path: str) -> Optional[int]:
-    """Locks a file, which is made if it is not there; also where the file system has no locks.
+    """Locks a file, which is made if it is not there; returns it open, None if somebody else holds it.
 
-    Whoever has it removes it before it is closed.
-
-    Returns:
-        The open file; None if somebody else holds it.
+    Whoever has it removes it before it is closed. Where the file system has no locks, it is taken as well.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -105,19 +88,10 @@ def give_back(path: str, fd: int) -> None:
 
 
 def take_for_run(attempt: Callable[[], Optional[int]], path: str, folder: str) -> Optional[int]:
-    """Locks a folder for a run.
+    """Locks a folder for a run, by an attempt that returns the locked file, open, or None.
 
     Where somebody starts this task again, the run before it may be one of a machine that was lost, whose lock takes its
     time to go: it is waited for. Where the file system has no locks, nobody is kept out.
-
-    Args:
-        attempt: Locks the file, and returns it open; None if somebody else holds it.
-
-    Returns:
-        As `attempt`.
-
-    Raises:
-        PipelineError: The file cannot be locked.
     """
     seconds = _LOST_SECONDS if RETRYABLE in os.environ else 0.0
     began, is_told = time.monotonic(), False
@@ -146,22 +120,9 @@ def if_lost(path: str) -> str:
 
 
 def in_use(database: str) -> PipelineError:
-    """Returns the error of a database of SQLite's that another process has locked.
-
-    Args:
-        database: The file; where the process is one of this machine, it is named.
-    """
-    who = "another process"
-    with contextlib.suppress(OSError), open(database, "rb") as file:
-        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, *_SQLITE_BYTES, 0)
-        kind, *_, pid = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
-        # Of another machine, or of another container, it has no number here.
-        if kind != fcntl.F_UNLCK and pid > 0:
-            who += f", {pid}"
-            with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as words:
-                who += f" (`{words.read().rstrip(chr(0)).replace(chr(0), ' ')}`)"
+    """Returns the error of a database of SQLite's that another process has locked."""
     return PipelineError(
-        f"{database} is locked: {who} uses it",
+        f"{database} is locked: another process uses it",
         expected="a database that no other program keeps locked while a pipeline runs",
-        todo="end that program, or wait for it; then run the same again",
+        todo="end that program (`fuser` names it), or wait for it; then run the same again",
     )

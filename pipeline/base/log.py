@@ -12,9 +12,5 @@ STAYS = {"stays": True}
 
 
 def get_logger(part: str) -> logging.Logger:
-    """Returns the logger of a part of the project.
-
-    Args:
-        part: For example `trainer`.
-    """
+    """Returns the logger of a part of the project, `trainer` for example."""
     return logging.getLogger(f"{ROOT}.{part}")

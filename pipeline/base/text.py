@@ -7,11 +7,7 @@ _TAB = " " * 4
 
 
 def printable(text: str) -> str:
-    """Escapes what is no printable character: control characters, such that turn the reading direction, surrogates.
-
-    Returns:
-        The same lines; a tab becomes spaces.
-    """
+    """Escapes what a terminal may obey, or cannot show, such as a surrogate; lines stay, a tab becomes spaces."""
     text = text.replace("\r\n", "\n").replace("\t", _TAB)
     return text if text.isprintable() else "".join(c if c == "\n" or c.isprintable() else _escape(c) for c in text)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from tfx_estimator.pipeline.commands.arguments import add_declaration, add_workdir
+from tfx_estimator.pipeline.commands.shared import add_declaration, add_workdir
 
 HELP = "measure which distribution strategy pays"
 _STRATEGIES_HELP = "train a declaration for some steps under each strategy, and compare"

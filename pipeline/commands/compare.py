@@ -7,7 +7,7 @@ import json
 from typing import Optional
 
 from tfx_estimator.pipeline.base.errors import DeclarationError, NotEqualError
-from tfx_estimator.pipeline.commands.arguments import add_declaration, add_workdir
+from tfx_estimator.pipeline.commands.shared import add_declaration, add_workdir
 
 HELP = "train declarations on the same examples, or take finished runs, and put them side by side"
 _EPILOG = """\
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Finds what is to be compared, and compares it."""
-    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config.paths import check_output, check_workdir
     from tfx_estimator.pipeline.experiments.compare.candidates import FILES, find_candidates
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.targets import ALL_TARGETS, VERTEX
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.commands.shared import add_declaration
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Loaded
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         DeclarationError: The file to write is the declaration itself.
     """
-    from tfx_estimator.pipeline.commands.output import check_file, say
+    from tfx_estimator.pipeline.commands.shared import check_file, say
     from tfx_estimator.pipeline.config import load
 
     loaded = load(args.source, args.overrides, args.target)

@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints a pin a line."""
-    from tfx_estimator.pipeline.commands.output import say
-    from tfx_estimator.pipeline.doctor.packages import pins
+    from tfx_estimator.pipeline.commands.shared import say
+    from tfx_estimator.pipeline.doctor.machine import pins
 
     say("\n".join(pins()))
     return 0

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     """Writes the preset's or the script's text, header and comments included."""
     from tfx_estimator.pipeline import presets
     from tfx_estimator.pipeline.base.text import one_line
-    from tfx_estimator.pipeline.commands.output import say, write_file
+    from tfx_estimator.pipeline.commands.shared import say, write_file
 
     name = one_line(args.file)
     if args.preset in _SCRIPTS:

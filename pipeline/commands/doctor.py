@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Optional, Union
 
-from tfx_estimator.pipeline.commands.arguments import add_workdir
+from tfx_estimator.pipeline.commands.shared import add_workdir
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.doctor.machine import Finding
@@ -32,38 +31,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Examines, and prints a line for each finding."""
+    from tfx_estimator.pipeline.base.text import one_line
+    from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.doctor.machine import FAILED
 
     found = []
     for finding in examine(args.workdir, args.data_dir, args.quick):
         found.append(finding)
         if not args.json:
-            _say(f"{finding.state:<8} {finding.name:<16} {finding.what}")
+            say(one_line(f"{finding.state:<8} {finding.name:<16} {finding.what}"))
             if finding.todo:
-                _say(f"{'':<25} to do: {finding.todo}")
+                say(one_line(f"{'':<25} to do: {finding.todo}"))
     failed = [finding.name for finding in found if finding.state == FAILED]
     if args.json:
-        from tfx_estimator.pipeline.base.writing import printing
-
-        with printing("stdout"):
-            sys.stdout.write(
-                json.dumps({"ok": not failed, "findings": [asdict(each) for each in found]}, indent=2) + "\n"
-            )
-            sys.stdout.flush()
+        say(json.dumps({"ok": not failed, "findings": [asdict(each) for each in found]}, indent=2))
     else:
-        _say(f"a run cannot be done here: {', '.join(failed)}" if failed else "a run can be done here")
+        say(f"a run cannot be done here: {', '.join(failed)}" if failed else "a run can be done here")
     return int(bool(failed))
 
 
 def examine(workdir: str, data_dir: Optional[str] = None, quick: bool = False) -> Iterator[Finding]:
     """Examines this machine; the data sets are TFDS's own where no folder is named."""
-    from tfx_estimator.pipeline.doctor import machine, packages, training
+    from tfx_estimator.pipeline.doctor import machine, training
 
     checks: dict[str, Callable[[], Union[Finding, list[Finding]]]] = {
         "stack": machine.check_stack,
         "Python": machine.check_python,
         "platform": machine.check_platform,
-        "packages": packages.check_versions,
+        "packages": machine.check_versions,
         "cores": machine.check_cores,
         "memory": machine.check_memory,
         "shared memory": machine.check_shared_memory,
@@ -72,7 +67,7 @@ def examine(workdir: str, data_dir: Optional[str] = None, quick: bool = False) -
         "data sets": lambda: machine.check_data_dir(data_dir),
         "private network": machine.check_private_network,
         "localhost": machine.check_ports,
-        "TensorFlow": packages.check_tensorflow,
+        "TensorFlow": machine.check_tensorflow,
         **({} if quick else {"training": training.check_training}),
     }
     for name, check in checks.items():
@@ -83,13 +78,3 @@ def examine(workdir: str, data_dir: Optional[str] = None, quick: bool = False) -
             what = f"cannot be examined: {type(error).__name__}: {error}"
             found = machine.Finding(name, machine.FAILED, what, todo)
         yield from found if isinstance(found, list) else [found]
-
-
-def _say(text: str) -> None:
-    """Prints a line at once; what the other verbs print by needs packages that may be broken."""
-    from tfx_estimator.pipeline.base.text import one_line
-    from tfx_estimator.pipeline.base.writing import printing
-
-    with printing("stdout"):
-        sys.stdout.write(f"{one_line(text)}\n")
-        sys.stdout.flush()

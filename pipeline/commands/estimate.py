@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.commands.shared import add_declaration
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Loaded
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Builds the step in a process of its own, and prints what it costs."""
-    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.experiments.estimate import check_estimable, lines
 

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Executes the file."""
-    from tfx_estimator.pipeline.commands.output import summarised
+    from tfx_estimator.pipeline.commands.shared import summarised
     from tfx_estimator.pipeline.config.paths import check_workdir
     from tfx_estimator.pipeline.run.executed import execute_file
     from tfx_estimator.pipeline.run.summary import Summary

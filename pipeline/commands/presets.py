@@ -16,7 +16,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints each preset in one line; or one preset's header."""
     from tfx_estimator.pipeline import presets
     from tfx_estimator.pipeline.commands.copy import check_preset
-    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.commands.shared import say
 
     if args.name:
         check_preset(args.name)

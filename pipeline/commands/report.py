@@ -29,10 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Finds the runs, and makes the page."""
-    from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+    from tfx_estimator.pipeline.base.files import writing
     from tfx_estimator.pipeline.base.text import one_line
-    from tfx_estimator.pipeline.base.writing import writing
-    from tfx_estimator.pipeline.commands.output import check_file, say
+    from tfx_estimator.pipeline.commands.shared import check_file, say
     from tfx_estimator.pipeline.report.source import find_runs
 
     if args.output is not None:
@@ -45,22 +44,13 @@ def run(args: argparse.Namespace) -> int:
 
     # Hides what TensorFlow prints while it loads a model.
     with quiet(os.devnull), writing(output):
-        try:
-            if several:
-                from tfx_estimator.pipeline.experiments.runs import write_comparison
+        if several:
+            from tfx_estimator.pipeline.experiments.side_by_side import write_comparison
 
-                write_comparison(runs, output)
-            else:
-                from tfx_estimator.pipeline.report.report import write_report
+            write_comparison(runs, output)
+        else:
+            from tfx_estimator.pipeline.report.report import write_report
 
-                write_report(runs[0], output)
-        except (OSError, TfxEstimatorError):
-            raise
-        except Exception as error:
-            raise TfxEstimatorError(
-                f"the report could not be made: {type(error).__name__}: {error}",
-                expected="a page of any run whose files nobody has edited",
-                todo="run the pipeline again if somebody has; else it is a mistake of tfx-estimator: report it",
-            ) from error
+            write_report(runs[0], output)
     say(f"wrote {one_line(output)}")
     return 0

@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from tfx_estimator.pipeline.commands.arguments import add_declaration, add_workdir
+from tfx_estimator.pipeline.commands.shared import add_declaration, add_workdir
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.run.summary import Summary
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Loads the declaration and runs it."""
-    from tfx_estimator.pipeline.commands.output import summarised
+    from tfx_estimator.pipeline.commands.shared import summarised
     from tfx_estimator.pipeline.run.summary import Summary
 
     summary = Summary(args.source)

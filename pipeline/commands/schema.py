@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints or writes the schema, as of JSON Schema's draft 7."""
     from tfx_estimator.pipeline.base.text import one_line
-    from tfx_estimator.pipeline.commands.output import say, write_file
+    from tfx_estimator.pipeline.commands.shared import say, write_file
     from tfx_estimator.pipeline.config import Declaration
 
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", **Declaration.schema()}

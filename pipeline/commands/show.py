@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.commands.shared import add_declaration
 
 HELP = "print the resolved declaration, with where each value came from"
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the declaration; the YAML is itself a declaration that loads."""
-    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.render import render
 

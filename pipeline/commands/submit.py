@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Optional
 
 from tfx_estimator.pipeline.base.targets import ALL_TARGETS, KUBEFLOW, KUBEFLOW_V2, TFJOB, VERTEX
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.commands.shared import add_declaration
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Loaded
@@ -133,7 +133,7 @@ def _beside(args: argparse.Namespace) -> str:
 def _submit(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.base.ending.signals import SignalledError
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError
-    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.deploy import DeploySection
     from tfx_estimator.pipeline.run.terminal import quiet
@@ -194,7 +194,7 @@ def _submit(args: argparse.Namespace) -> int:
 
 def _tell_unnoted(name: str, started: Optional[Started], is_stopped: bool) -> None:
     """Says of a job without a note that it may be there: the service has it by its name, which is of its contents."""
-    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.commands.shared import say
 
     again = "the same command, with nothing changed, finds it, and does not start it twice"
     if started is not None:
@@ -245,8 +245,7 @@ def _where(note: Note) -> str:
 
 def _write(folder: str, compiled: Compiled, target: str) -> str:
     """Writes what was compiled; returns the folder."""
-    from tfx_estimator.pipeline.base.files import write_whole
-    from tfx_estimator.pipeline.base.writing import writing
+    from tfx_estimator.pipeline.base.files import write_whole, writing
     from tfx_estimator.pipeline.config.paths import reject_address
 
     reject_address(folder, "--folder")
@@ -264,7 +263,7 @@ def _attach(named: str) -> int:
 
 
 def _cancel(named: str) -> int:
-    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.services.follow import GOES_ON, START_SECONDS, patiently
 
     service, note = _find_submitted(named)
@@ -297,7 +296,7 @@ def _follow(service: Service, note: Note, named: str) -> int:
     """Follows a job, which was named by the folder of its note, or as `find_note` takes it."""
     from tfx_estimator.pipeline.base.ending.signals import SignalledError
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError
-    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.services.follow import follow
 
     # A job that the user named has no note with its address; the service knows that.
@@ -328,11 +327,11 @@ def _show_results(look: Look, job: str, address: str) -> None:
     """Prints what a job came to; nothing where it has no outputs of a step of ours."""
     import tempfile
 
-    from tfx_estimator.pipeline.run.executed_artifacts import add_readable_outputs
-    from tfx_estimator.pipeline.run.printing import make_console
+    from tfx_estimator.pipeline.report.artifacts import told_outputs
+    from tfx_estimator.pipeline.run.results import add_readable_outputs
     from tfx_estimator.pipeline.run.summary import Summary, Warned
     from tfx_estimator.pipeline.run.table import print_table
-    from tfx_estimator.pipeline.run.terminal import quiet
+    from tfx_estimator.pipeline.run.terminal import make_console, quiet
     from tfx_estimator.pipeline.runners.listener import NodeRun
 
     if not _TOLD & look.outputs.keys():
@@ -345,7 +344,7 @@ def _show_results(look: Look, job: str, address: str) -> None:
     ]
     # Hides what TensorFlow prints when it is loaded.
     with tempfile.TemporaryDirectory() as folder, quiet(os.path.join(folder, "log")) as terminal:
-        wrong = add_readable_outputs(results, look.outputs)
+        wrong = add_readable_outputs(results, told_outputs(look.outputs))
         results.warnings += [Warned("", line) for line in wrong]
         results.seconds = look.seconds
         # A reader that has gone is no reason to fail.
@@ -354,7 +353,7 @@ def _show_results(look: Look, job: str, address: str) -> None:
 
 
 def _show(line: str, is_warning: bool) -> None:
-    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.commands.shared import say
 
     say(f"warning: {one_line(line)}" if is_warning else one_line(line), to_stderr=is_warning)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.base.targets import ALL_TARGETS
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.commands.arguments import add_declaration
+from tfx_estimator.pipeline.commands.shared import add_declaration
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Declaration, Loaded
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Checks each source; returns the exit code of the last problem."""
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError
-    from tfx_estimator.pipeline.commands.output import say
+    from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config import load
 
     code = 0

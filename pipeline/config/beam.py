@@ -22,7 +22,7 @@ _RUNNERS = {
     # fastest local mode.
     "direct": "apache_beam.runners.portability.fn_api_runner.FnApiRunner",
     "portable": "PortableRunner",
-    "dataflow": "tfx_estimator.pipeline.beam.dataflow.DataflowRunner",
+    "dataflow": "tfx_estimator.pipeline.beam.DataflowRunner",
 }
 
 

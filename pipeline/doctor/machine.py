@@ -1,11 +1,14 @@
-"""Examines the machine: Python, cores, memory, disks, network. Standard library only: all else may be broken."""
+"""Examines the machine and its packages. Standard library only: all else may be broken."""
 
 from __future__ import annotations
 
+import glob
+import json
 import os
 import platform
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -14,7 +17,10 @@ from typing import Optional
 from tfx_estimator.components.trainer.cluster.plan import free_ports
 from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
 from tfx_estimator.pipeline.base.cpus import cpu_quota
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.installed import required_by, version_of
 from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.user_source import fresh_python
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 _MIB = 1 << 20
@@ -32,6 +38,15 @@ _CONTAINERS = (
     (f"{_V2}.max", f"{_V2}.current", f"{_V2}.stat", "inactive_file"),
     (f"{_V1}.limit_in_bytes", f"{_V1}.usage_in_bytes", f"{_V1}.stat", "total_inactive_file"),
 )
+# With another version of these, nothing has been tried at all.
+_DECIDING = ("tfx", "tensorflow", "tensorflow-estimator", "tensorflow-transform", "tensorflow-model-analysis")
+_SHOWN = 4
+_IMPORT_SECONDS = 180.0
+_IMPORT = """\
+import json, tensorflow, tfx_estimator
+tfx_estimator.bring_back_estimator()
+print(json.dumps([tensorflow.__version__, len(tensorflow.config.list_physical_devices("GPU"))]))
+"""
 
 
 @dataclass(frozen=True)
@@ -160,6 +175,65 @@ def check_ports() -> Finding:
                 return ok("localhost", "ports can be opened and reached")
     except OSError as error:
         return Finding("localhost", FAILED, f"no port can be opened and reached: {error}", todo)
+
+
+def pins() -> list[str]:
+    """Returns `name==version` of every package below this one, as the extra of this stack asks for them."""
+    # Here, since every verb's module is imported for the help, and this one takes 25 ms to import.
+    from importlib import metadata
+
+    from packaging.requirements import Requirement
+
+    try:
+        required = metadata.requires("tfx-estimator") or []
+    except metadata.PackageNotFoundError as error:
+        raise TfxEstimatorError(
+            "tfx-estimator is on the path, but not installed",
+            expected="an installed wheel, or `make install` in a checkout",
+            todo="install it: pip install --no-deps WHEEL",
+        ) from error
+    extra = {"extra": f"{stacks.current().extra}-locked"}
+    asked = map(Requirement, required)
+    return [f"{each.name}{each.specifier}" for each in asked if each.marker and each.marker.evaluate(extra)]
+
+
+def check_versions(tested: Optional[list[str]] = None) -> Finding:
+    """The installed versions against those that were tested together: those of `tfx-estimator constraints`."""
+    try:
+        wanted = dict(pin.split("==", 1) for pin in (pins() if tested is None else tested))
+    except TfxEstimatorError as error:
+        return Finding("packages", WARNING, error.what, error.todo)
+    found = {name: version_of(name) or "" for name in wanted}
+    needed = required_by(f"tfx-estimator[{stacks.current().extra}]", wanted)
+    # The image has none that only notebooks need.
+    absent = [name for name in wanted if not found[name] and name not in needed]
+    wrong = [name for name in wanted if found[name] != wanted[name] and name not in absent]
+    wrong.sort(key=lambda name: (name not in _DECIDING, name))
+    if not wrong:
+        others = f", {len(absent)} that a pipeline can do without are not installed" if absent else ""
+        return ok("packages", f"all {len(wanted) - len(absent)} have the tested versions{others}")
+    told = ", ".join(f"{name} {found[name] or 'is missing'} (tested: {wanted[name]})" for name in wrong[:_SHOWN])
+    more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    failed = any(name in _DECIDING for name in wrong)
+    todo = "install the tested versions: docs/install.md; `tfx-estimator constraints` lists them"
+    return Finding("packages", FAILED if failed else WARNING, f"{told}{more}", todo)
+
+
+def check_tensorflow() -> list[Finding]:
+    """Imports TensorFlow, in a process of its own: it may end it."""
+    words = fresh_python.words(_IMPORT)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False)
+    if done.returncode:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        told = said[-1] if said else f"the process ended with {done.returncode}"
+        return [Finding("TensorFlow", FAILED, f"cannot be imported: {told}", "install it anew: docs/install.md")]
+    version, gpus = json.loads(done.stdout.splitlines()[-1])
+    found = ok("devices", f"{gpus} GPUs" if gpus else "CPUs only")
+    if (there := len(glob.glob("/dev/nvidia[0-9]*"))) > gpus:
+        todo = "see CUDA_VISIBLE_DEVICES, or pip install "
+        todo += f"tensorflow[and-cuda]=={stacks.current().tensorflow}; without, trainings are on CPUs"
+        found = Finding("devices", WARNING, f"{there} GPUs, of which TensorFlow sees {gpus}", todo)
+    return [ok("TensorFlow", version), found]
 
 
 def _not_writable(folder: str) -> str:

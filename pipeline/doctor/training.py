@@ -1,26 +1,34 @@
-"""Examines whether a cluster of two processes trains here. Standard library only: the training is another process."""
+"""Examines whether a cluster of two processes trains here: for some steps, up to the exported model.
+
+The training is another process: `python -m tfx_estimator.pipeline.doctor.training FOLDER PARENT`. Until it trains, the
+standard library only.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tfx_estimator.pipeline.base.ending import scratch
+from tfx_estimator.pipeline.base.ending.keeper import die_with
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.files import read_tail
 from tfx_estimator.pipeline.doctor.machine import FAILED, Finding, ok
 from tfx_estimator.pipeline.user_source.modules import package_parent
 
 _NAME = "training"
-_SMOKE = "tfx_estimator.pipeline.doctor.smoke"
+_MODULE = "tfx_estimator.pipeline.doctor.training"
+_STEPS = 4
 # Of somebody else's cluster, which is not asked to take part.
 _CLUSTERS = ("TF_CONFIG", "SLURM_")
 _LINES, _SHOWN = 50, 600
-_END_SECONDS = 10.0
 
 
 def check_training(seconds: float = 240.0, environment: Mapping[str, str] = os.environ) -> Finding:
@@ -30,21 +38,20 @@ def check_training(seconds: float = 240.0, environment: Mapping[str, str] = os.e
     started = time.monotonic()
     with scratch.made() as home, tempfile.TemporaryDirectory(dir=home) as folder:
         log = os.path.join(folder, "log")
-        with open(log, "wb") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-m", _SMOKE, folder, str(os.getpid())],
+        words = [sys.executable, "-m", _MODULE, folder, str(os.getpid())]
+        code = None
+        with open(log, "wb") as file, contextlib.suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(
+                words,
                 env=own,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=file,
+                timeout=seconds,
+                check=False,
             )
-        try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            _end(process)
+            code = done.returncode
         said = read_tail(log, _LINES)
     if code == 0:
         return ok(_NAME, f"two processes trained and exported a model in {time.monotonic() - started:.0f} s")
@@ -53,19 +60,84 @@ def check_training(seconds: float = 240.0, environment: Mapping[str, str] = os.e
     return Finding(_NAME, FAILED, what, todo)
 
 
-def _end(process: subprocess.Popen) -> None:
-    """Ends the training's supervisor, in order if it can; its tasks end with it."""
-    for number in (signal.SIGINT, signal.SIGKILL):
-        if process.poll() is None:
-            process.send_signal(number)
-            try:
-                process.wait(_END_SECONDS)
-            except subprocess.TimeoutExpired:
-                continue
-
-
 def _told(said: Sequence[str], code: int) -> str:
     """What the training says last: an error of this project, which it prints without a traceback, or another's end."""
     lines = [line.strip() for line in said if line.strip()]
     shown = " ".join(lines[-4:])[-_SHOWN:] if lines else f"it ended with {code}"
     return f"two processes cannot train: {shown}"
+
+
+def run_fn(fn_args: Any) -> None:
+    """Fits a number in the cluster that the Trainer has made, in the contract of TFX's Trainer."""
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    with strategy.scope():
+        weight = tf.Variable(0.0)
+
+    @tf.function
+    def step(x: Any) -> Any:
+        def update(x: Any) -> None:
+            gradient = 2.0 * x * (weight * x - 2.0 * x)
+            total = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradient)
+            weight.assign_sub(0.1 * total)
+
+        strategy.run(update, args=(x,))
+        return weight.read_value()
+
+    for _ in range(_STEPS):
+        found = float(step(tf.constant(1.0)))
+    if strategy.num_replicas_in_sync < 2 or not 1.0 < found < 2.0:
+        raise RuntimeError(f"{strategy.num_replicas_in_sync} replicas found {found}, wanted a number near 2")
+    model = tf.Module()
+    model.weight = tf.Variable(found)
+    model.call = tf.function(lambda x: x * model.weight, input_signature=[tf.TensorSpec([None], tf.float32)])
+    tf.saved_model.save(model, fn_args.serving_model_dir, signatures=model.call.get_concrete_function())
+
+
+def train(folder: str) -> None:
+    """Trains as the Trainer does: supervised, in a private network if there can be one, up to the exported model."""
+    from tfx.types import standard_artifacts
+
+    from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
+    from tfx_estimator.components.trainer.executor import Executor
+    from tfx_estimator.components.trainer.settings import Settings
+    from tfx_estimator.pipeline.config.strategies import ON_WORKERS
+
+    try:
+        with PrivateNetwork():
+            network = "private"
+    except NoPrivateNetworkError:
+        network = "host"
+    train = {"strategy": ON_WORKERS, "workers": 2, "timeout_seconds": 30}
+    section = {"train": train, "max_restarts": 1, "network": network}
+    settings = Settings(start_timeout=120.0, stall_timeout=60.0, arguments={"distribution": section})
+    examples = standard_artifacts.Examples()
+    examples.split_names = json.dumps(["train", "eval"])
+    artifacts = {"examples": examples, "model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
+    for name, artifact in artifacts.items():
+        artifact.uri = os.path.join(folder, name, "1")
+    properties = {
+        "run_fn": f"{_MODULE}.run_fn",
+        "train_args": json.dumps({"num_steps": _STEPS}),
+        "eval_args": "{}",
+        "custom_config": "null",
+        **settings.to_properties(),
+    }
+    outputs = {name: [artifacts[name]] for name in ("model", "model_run")}
+    Executor().Do({"examples": [examples]}, outputs, properties)
+
+
+def main(folder: str, parent: str) -> int:
+    """Trains for a parent process, and ends with it; returns the exit code."""
+    die_with(int(parent))
+    try:
+        train(folder)
+    except TfxEstimatorError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

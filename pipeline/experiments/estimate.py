@@ -10,7 +10,6 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
-from tfx_estimator.pipeline.config.parallel import SyncEvery
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # Batches that the input makes ready beside the one that is trained: see `data.input_fn`.
@@ -93,14 +92,8 @@ class Estimate:
     memory: Memory  # of a replica and its process
     wire: Wire  # what a step sends
     unseen: tuple[str, ...] = ()  # kinds of operations whose costs are not seen
-    divided: bool = False  # are parts of the network on several devices of the process
-    devices: tuple[Device, ...] = ()  # what each of these holds
+    devices: tuple[Device, ...] = ()  # what each holds that a part of the network is on
     counted_as: tuple[str, ...] = ()  # what of the declaration is counted as something else, and why
-
-    @property
-    def fullest(self) -> Optional[Device]:
-        """Of the devices that the network is divided among, the one that holds most; None where it is on one."""
-        return max(self.devices, key=lambda each: each.total, default=None)
 
     def notes(self) -> list[str]:
         """Returns what the reader must know before trusting the numbers."""
@@ -108,7 +101,7 @@ class Estimate:
         if self.unseen:
             kinds = ", ".join(self.unseen)
             notes.append(f"What is inside of {kinds} is not counted: memory and FLOPs are higher.")
-        if self.divided:
+        if self.devices:
             notes.append("The layers are on several devices: the memory of the replica is that of all together.")
         if self.memory.data is None:
             notes.append("The data set is not prepared: what is kept of it in memory is not counted.")
@@ -161,7 +154,7 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
     trainer = declaration.trainer
     train: TrainStrategy = trainer.distribution.train
     gradients, batch = found["trained_bytes"], found["batch"]
-    sync, devices = trainer.sync_every, tuple(_devices(trainer, found))
+    sync = trainer.sync_every
     memory = Memory(
         weights=found["weight_bytes"],
         gradients=gradients,
@@ -186,20 +179,9 @@ def put_together(declaration: Declaration, found: Mapping[str, Any]) -> Estimate
         forward_flops=found["forward_flops"] / batch,
         step_flops=found["step_flops"] / batch,
         memory=memory,
-        wire=wire_of(
-            train,
-            found["weight_bytes"],
-            gradients,
-            found["slot_bytes"],
-            sync,
-            trainer.path == "estimator",
-            trainer.is_divided,
-            found["sent_bytes"],
-            found["table_bytes"],
-        ),
+        wire=wire_of(trainer, found),
         unseen=tuple(found["unseen"]),
-        divided=trainer.is_divided,
-        devices=devices,
+        devices=tuple(_devices(trainer, found)),
         counted_as=tuple(_counted_as(trainer, found["table_bytes"])),
     )
 
@@ -228,39 +210,22 @@ def _counted_as(trainer: TrainerSection, tables: int) -> Iterator[str]:
         yield "trainer.xla: true is counted as false: XLA does the same FLOPs, and arranges its memory by itself."
 
 
-def wire_of(
-    train: TrainStrategy,
-    weights: int,
-    gradients: int,
-    slots: int = 0,
-    sync: Optional[SyncEvery] = None,
-    chief_trains: bool = True,
-    divided: bool = False,
-    cuts: int = 0,
-    tables: int = 0,
-) -> Wire:
-    """Counts the bytes of one step; a ring of n sends 2 (n - 1) / n of the gradients from each of its members.
-
-    Args:
-        gradients: Before they are compressed.
-        slots: Of the optimizer.
-        sync: The declared averaging of weights, which is then what is sent.
-        chief_trains: Does the chief of parameter servers do steps as well, as an Estimator's does; on the Keras paths
-            it hands them out.
-        divided: Are parts of the network on several devices of the process.
-        cuts: Bytes that go between these.
-        tables: Bytes of the gradients of embeddings, among the others, which are not compressed.
-    """
-    devices, what = train.devices.count, "the gradients"
+def wire_of(trainer: TrainerSection, found: Mapping[str, Any]) -> Wire:
+    """Counts the bytes of one step; a ring of n sends 2 (n - 1) / n of the gradients from each of its members."""
+    train: TrainStrategy = trainer.distribution.train
+    devices, what, sync = train.devices.count, "the gradients", trainer.sync_every
+    weights, gradients = found["weight_bytes"], found["trained_bytes"]
     if train.gradient_compression != "none":
-        gradients -= (gradients - tables) // 2
+        # Those of embeddings are not compressed.
+        gradients -= (gradients - found["table_bytes"]) // 2
     if sync is not None:
         # As many bytes as the weights that are trained have.
-        gradients = (gradients + slots) // sync.steps
+        gradients = (gradients + found["slot_bytes"]) // sync.steps
         what = f"the weights and slots once in {sync.steps} steps"
     local = 2 * (devices - 1) * gradients
     if train.asynchronous:
-        workers = train.worker_count - (not chief_trains)
+        # On the Keras paths the chief hands steps out; an Estimator's does steps as well.
+        workers = train.worker_count - (trainer.path != "estimator")
         each = weights + gradients
         return Wire(weights, workers * each, 0, "each worker pulls the weights, and pushes its gradients")
     if train.is_collective:
@@ -273,8 +238,8 @@ def wire_of(
         return Wire(0, 0, devices * (weights + gradients), how)
     if devices > 1:
         return Wire(0, 0, local, "gradients to one device and their sum back, or a ring of as many bytes")
-    if divided:
-        return Wire(0, 0, cuts, "nothing: there is one process")
+    if trainer.is_divided:
+        return Wire(0, 0, found["sent_bytes"], "nothing: there is one process")
     return Wire()
 
 
@@ -287,6 +252,11 @@ def lines(found: Estimate) -> list[str]:
     # What is not counted comes on top.
     least = "≥ " if found.unseen else ""
     shared = ", which share weights and slots" if memory.one_copy and memory.replicas > 1 else ""
+    fullest = []
+    if device := max(found.devices, key=lambda each: each.total, default=None):
+        parts = ("weights", "gradients", "slots", "activations")
+        told = ", ".join(f"{name} {size(getattr(device, name))}" for name in parts)
+        fullest = [("memory of the fullest device", f"{size(device.total)}, on {device.name}: {told}")]
     rows = [
         ("model", f"{found.model}, {found.strategy}, {spread} with batches of {found.batch:,}"),
         ("parameters", f"{found.parameters:,}"),
@@ -301,7 +271,7 @@ def lines(found: Estimate) -> list[str]:
         ("  optimizer's slots", slots),
         ("  activations", least + size(memory.activations)),
         ("  input", size(memory.input)),
-        *_fullest(found),
+        *fullest,
         ("memory of a process", f"{least}{size(memory.process)}, with {memory.replicas} of them{shared}"),
         ("  Python, TensorFlow, TFX", size(memory.runtime)),
         ("  data kept in memory", kept),
@@ -313,16 +283,6 @@ def lines(found: Estimate) -> list[str]:
     width = max(len(title) for title, _ in rows)
     shown = [f"{title:<{width}}  {one_line(text)}".rstrip() for title, text in rows]
     return [*shown, *(f"note: {one_line(note)}" for note in found.notes())]
-
-
-def _fullest(found: Estimate) -> list[tuple[str, str]]:
-    """Of the devices that a network is divided among."""
-    device = found.fullest
-    if device is None:
-        return []
-    parts = ("weights", "gradients", "slots", "activations")
-    told = ", ".join(f"{name} {size(getattr(device, name))}" for name in parts)
-    return [("memory of the fullest device", f"{size(device.total)}, on {device.name}: {told}")]
 
 
 def size(number: float) -> str:

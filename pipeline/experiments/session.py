@@ -16,8 +16,7 @@ from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.files import make_dated, write_json, write_whole
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.run.printing import make_console
-from tfx_estimator.pipeline.run.terminal import in_order, quiet
+from tfx_estimator.pipeline.run.terminal import in_order, make_console, quiet
 
 _WIDTH_OF_A_FILE = 140
 # By name of the file: text, bytes, or what becomes JSON.
@@ -66,10 +65,8 @@ def opened(
     """Makes a folder for an experiment beside the pipeline's runs, and sends there what libraries print.
 
     Args:
-        what: That is compared, for the first line.
         output: Folder for the results; None is the new one.
         alone: Let no run go on meanwhile.
-        terminal_fd: As of `quiet`.
     """
     with in_order(folders, alone):
         folder = make_dated(os.path.join(folders.home, verb))

@@ -28,12 +28,7 @@ TRAINER = "Trainer"
 
 
 def train(loaded: Loaded, folders: PipelineFolders, view: View) -> Outputs:
-    """Trains; nothing is evaluated, blessed or pushed. What was done before comes from TFX's cache.
-
-    Args:
-        folders: Where the first of the candidates keeps its things; all are trained under its name.
-        view: Is told how each component goes.
-    """
+    """Trains, under the folders' name; nothing is evaluated, blessed or pushed. What was done before TFX has cached."""
     declaration = loaded.declaration.copy(update={"name": folders.name})
     search_paths = list(sys.path)
     try:
@@ -41,8 +36,7 @@ def train(loaded: Loaded, folders: PipelineFolders, view: View) -> Outputs:
     finally:
         # Another candidate may have modules of the same names.
         sys.path[:] = search_paths
-    components = [{"node": each.node, "execution_id": each.execution_id} for each in view.runs]
-    return read_outputs(folders.metadata, components)
+    return read_outputs(folders.metadata, {each.execution_id: each.node for each in view.runs if each.execution_id})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,12 +75,7 @@ class TrainerInputs:
 
 
 def prepare_inputs(loaded: Loaded, folders: PipelineFolders, listener: Optional[Listener] = None) -> TrainerInputs:
-    """Runs all that comes before the Trainer; what is there already comes from TFX's cache.
-
-    Args:
-        folders: Where the pipeline keeps its things: those of `tfx-estimator run` with the same work folder.
-        listener: Is told how each component goes.
-    """
+    """Runs all that comes before the Trainer, in the folders of `run`; what is there already comes from TFX's cache."""
     runner = _InputsRunner(folders, listener)
     # A bench measures speed, for which no hyperparameters have to be tuned.
     declaration = loaded.declaration.copy(update={"tune": None})

@@ -1,11 +1,11 @@
-"""What the components of a run read and wrote, from ML Metadata."""
+"""What the components of a run wrote: as ML Metadata has it, or as a service tells of it."""
 
 from __future__ import annotations
 
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from ml_metadata import metadata_store
 from ml_metadata.proto import metadata_store_pb2
 
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.moved_home import uris_here
+from tfx_estimator.pipeline.folders import uris_here
 from tfx_estimator.pipeline.report.page import LeftOutError
 
 
@@ -32,22 +32,23 @@ class Output:
 
 # By component and name of the output.
 Outputs = Mapping[tuple[str, str], Output]
+# Before the name of a property that its type has as well, in what a service tells.
+_CUSTOM = "custom:"
 
 
-def read_outputs(database: str, components: Iterable[Mapping[str, Any]]) -> Outputs:
-    """Reads what the components of a run wrote, or found in the cache.
-
-    Args:
-        database: The file of ML Metadata, in the pipeline's folder.
-        components: Of the run's summary: each has a `node` and an `execution_id`.
-    """
-    if not os.path.exists(database):
-        raise LeftOutError(f"There is no {database}, which knows where the components keep what they make.")
+def open_store(database: str) -> metadata_store.MetadataStore:
+    """Opens a file of ML Metadata."""
     config = metadata_store_pb2.ConnectionConfig()
     config.sqlite.filename_uri = database
     config.sqlite.connection_mode = metadata_store_pb2.SqliteMetadataSourceConfig.READWRITE
-    store = metadata_store.MetadataStore(config)
-    nodes = {each["execution_id"]: each["node"] for each in components if each.get("execution_id")}
+    return metadata_store.MetadataStore(config)
+
+
+def read_outputs(database: str, nodes: Mapping[int, str]) -> Outputs:
+    """Reads what the components, by their executions, wrote or found in the cache, from a file of ML Metadata."""
+    if not os.path.exists(database):
+        raise LeftOutError(f"There is no {database}, which knows where the components keep what they make.")
+    store = open_store(database)
     events = store.get_events_by_execution_ids(list(nodes)) if nodes else []
     written = [event for event in events if event.type == metadata_store_pb2.Event.OUTPUT]
     artifacts = {each.id: each for each in store.get_artifacts_by_id([event.artifact_id for event in written])}
@@ -61,6 +62,23 @@ def read_outputs(database: str, components: Iterable[Mapping[str, Any]]) -> Outp
         )
         for event in written
     }
+
+
+def told_outputs(tasks: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Outputs:
+    """Returns what the tasks of a compiled pipeline wrote, by task and output, each a RuntimeArtifact in JSON."""
+    return {
+        (task, key): Output(made.get("uri", ""), _told_properties(made.get("metadata", {})))
+        for task, own in tasks.items()
+        for key, made in own.items()
+    }
+
+
+def _told_properties(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    # Numbers are JSON's: whether one was whole is not known.
+    values = {name: float(value) if isinstance(value, int) else value for name, value in metadata.items()}
+    # What is its own stands before what its type has of the same name.
+    order = sorted(values, key=lambda name: name.startswith(_CUSTOM))
+    return {name.removeprefix(_CUSTOM): values[name] for name in order}
 
 
 def need(outputs: Outputs, node: str, name: str) -> Output:

@@ -74,11 +74,7 @@ class Statistics:
 
 
 def open_data(outputs: Outputs) -> DataSet:
-    """Finds the examples of a run.
-
-    Raises:
-        LeftOutError: There are none, some have been deleted, or they are no images of one size.
-    """
+    """Finds the examples of a run; some may have been deleted, or be no images of one size."""
     examples = need(outputs, "TfdsExampleGen", "examples")
     shape, names = examples.read_json("image_shape"), examples.read_json("label_names")
     if not shape or not names:

@@ -1,20 +1,31 @@
-"""The Evaluator's metrics as people read them: names, numbers, and tables of slices."""
+"""What was measured, as people read it: the Evaluator's metrics, and the trials of a Tuner.
+
+What needs no chart imports no TensorFlow.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from tfx_estimator.data.features import LABEL
+from tfx_estimator.pipeline.config.put_values import TRIALS_FILE, short_names, show_value, tell_values
+
+if TYPE_CHECKING:
+    from tfx_estimator.pipeline.report.training import Chart
 
 # Separates the names, and the values, of crossed features.
 CROSSED = " x "
-_DIFF = "_diff"
-_PREFIX = "sparse_categorical_"
-_COUNT = "example_count"
+# TFMA's names.
+BUILT_IN = ACCURACY, LOSS, COUNT = "sparse_categorical_accuracy", "sparse_categorical_crossentropy", "example_count"
+PREFIX, DIFF = "sparse_categorical_", "_diff"
 # Largest size of a table of slices.
 _MOST_ROWS, _MOST_COLUMNS = 200, 8
+_COMPLETED = "completed"
+_MOST_CHARTS = 9
 
 
 @dataclass(frozen=True)
@@ -59,17 +70,16 @@ def place(value: str) -> list[tuple[bool, int, str]]:
     return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in value.split(CROSSED)]
 
 
-def tell_metrics(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def tell_metrics(metrics: Mapping[str, Any], label_names: Sequence[str]) -> list[tuple[str, str, str]]:
     """Returns what was measured beside the built-in metrics: name, value, and the difference from the baseline."""
-    metrics, names = summary.get("metrics") or {}, summary.get("label_names") or ()
     return [
         (
-            entitle(name, names),
+            entitle(name, label_names),
             show_metric(value),
-            show_metric(metrics[f"{name}{_DIFF}"]) if f"{name}{_DIFF}" in metrics else "",
+            show_metric(metrics[f"{name}{DIFF}"]) if f"{name}{DIFF}" in metrics else "",
         )
         for name, value in metrics.items()
-        if _is_further(name, metrics)
+        if name not in BUILT_IN and not _is_diff(name, metrics)
     ]
 
 
@@ -79,7 +89,7 @@ def tell_slices(summary: Mapping[str, Any]) -> list[SliceTable]:
     tables = []
     for feature, slices in (summary.get("slice_metrics") or {}).items():
         found = dict.fromkeys(name for metrics in slices.values() for name in metrics if not _is_diff(name, metrics))
-        columns = sorted(found, key=lambda name: (name != _COUNT, not name.startswith(_PREFIX), "/" in name))
+        columns = sorted(found, key=lambda name: (name != COUNT, not name.startswith(PREFIX), "/" in name))
         order = sorted(slices, key=place)
         shown = columns[:_MOST_COLUMNS]
         rows = [
@@ -88,15 +98,74 @@ def tell_slices(summary: Mapping[str, Any]) -> list[SliceTable]:
         ]
         left_out = (len(order) - len(rows), len(columns) - len(shown))
         tables.append(
-            SliceTable(feature, [entitle(name, names).removeprefix(_PREFIX) for name in shown], rows, left_out)
+            SliceTable(feature, [entitle(name, names).removeprefix(PREFIX) for name in shown], rows, left_out)
         )
     return tables
 
 
 def _is_diff(name: str, metrics: Mapping[str, Any]) -> bool:
-    return name.endswith(_DIFF) and name.removesuffix(_DIFF) in metrics
+    return name.endswith(DIFF) and name.removesuffix(DIFF) in metrics
 
 
-def _is_further(name: str, metrics: Mapping[str, Any]) -> bool:
-    built_in = (f"{_PREFIX}accuracy", f"{_PREFIX}crossentropy", _COUNT)
-    return name not in built_in and not _is_diff(name, metrics)
+def read_tuning(uri: str) -> Optional[dict[str, Any]]:
+    """Reads what `trials.json` holds, of the URI of `tuner_results`; None where it is gone."""
+    from tfx.dsl.io import fileio
+
+    path = os.path.join(uri, TRIALS_FILE)
+    if not fileio.exists(path):
+        return None
+    with fileio.open(path) as file:
+        return json.loads(file.read())
+
+
+def tell_best(found: Mapping[str, Any]) -> str:
+    """Says in one line which values were used, and why."""
+    trials = found["trials"]
+    best = next(each for each in trials if each["number"] == found["best"])
+    failed = sum(each["status"] != _COMPLETED for each in trials)
+    more = f", {failed} of which failed" if failed else ""
+    metric = found["objective"]["metric"]
+    return f"{tell_values(best['values'])}: {metric} {best['score']:.4f}, trial {best['number']} of {len(trials)}{more}"
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The trials as a page shows them."""
+
+    metric: str
+    columns: list[str]  # names of the values
+    rows: list[tuple[int, bool, list[str], str]]  # number, whether it is the best, cells, and what is to be said of it
+    charts: list[Chart]  # the objective over the trials, and over each value that is a number
+
+
+def chart_tuning(found: Mapping[str, Any]) -> Tuning:
+    """Lays out the table, and draws the charts."""
+    from tfx_estimator.pipeline.report.page import show_number, show_seconds
+    from tfx_estimator.pipeline.report.plots import draw_trials
+    from tfx_estimator.pipeline.report.training import Chart
+
+    metric, trials = found["objective"]["metric"], found["trials"]
+    names = short_names(list(found["ranges"]))
+    rows = []
+    for each in trials:
+        cells = [show_value(each["values"].get(name, "—")) for name in names]
+        cells += [show_number(each["score"]), show_number(each["steps"]), show_seconds(each["seconds"])]
+        said = each["reason"].splitlines()[0] if each["reason"] else ""
+        said = said or (f"goes on from trial {each['parent']}" if each["parent"] else "")
+        rows.append((each["number"], each["number"] == found["best"], cells, said))
+    scored = [each for each in trials if each["score"] is not None]
+    best = next(each for each in trials if each["number"] == found["best"])
+    scores = [each["score"] for each in scored]
+    over_time = draw_trials([each["number"] for each in scored], scores, "trial", best=found["objective"]["mode"])
+    charts = [Chart(f"{metric} of each trial", over_time, f"best: {show_number(best['score'])}")]
+    for name, short in names.items():
+        values = [each["values"].get(name) for each in scored]
+        if (
+            len(charts) <= _MOST_CHARTS
+            and all(type(value) in (int, float) for value in values)
+            and len(set(values)) > 1
+        ):
+            log = "log" in found["ranges"][name]
+            text = f"best at {show_value(best['values'][name])}"
+            charts.append(Chart(f"{metric} by {short}", draw_trials(values, scores, short, log=log), text))
+    return Tuning(metric, list(names.values()), rows, charts)

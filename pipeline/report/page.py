@@ -32,8 +32,7 @@ class Missing:
 def attempt(make: Callable[..., Any], *args: Any) -> Any:
     """Makes a part of a page, or says why not: whatever a user's model or data may be, the rest is made.
 
-    Args:
-        *args: Its arguments; one that is missing itself makes the part missing too.
+    An argument that is missing itself makes the part missing too.
     """
     gone = next((each for each in args if isinstance(each, Missing)), None)
     if gone is not None:

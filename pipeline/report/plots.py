@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 if TYPE_CHECKING:  # a chart needs no TensorFlow
-    from tfx_estimator.pipeline.report.events import Series
+    from tfx_estimator.pipeline.report.evaluation import Calibration
     from tfx_estimator.pipeline.report.examples import Pixels
-    from tfx_estimator.pipeline.report.scores import Calibration
+    from tfx_estimator.pipeline.report.training import Series
 
 COLOURS = 8
 # Numbers on an axis, and a legend above it.

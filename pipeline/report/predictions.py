@@ -14,6 +14,7 @@ from tfx.utils import path_utils
 
 from tfx_estimator.components.served_outputs import Scores, choose_scores, read_outputs
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
+from tfx_estimator.pipeline.report.evaluation import losses
 from tfx_estimator.pipeline.report.examples import DataSet, batches, to_image
 from tfx_estimator.pipeline.report.page import LeftOutError
 
@@ -23,7 +24,6 @@ MOST_SECONDS = 30.0
 WORST = 20
 # Tolerance for a sum of probabilities in float32.
 _CLOSE = 1e-3
-_SMALLEST = 1e-12
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,6 @@ def predict(
     if seen < (count := data.counts.get(split, seen)):
         notes.append(f"Predicted are the first {seen:,} of the {count:,} evaluation examples.")
     return Predictions(np.concatenate(labels), np.concatenate(scores), worst, scores_are.key, notes, scores_are.of_two)
-
-
-def losses(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """Returns the cross-entropy of each example, natural logarithm; float64 [examples]."""
-    chosen = probabilities[np.arange(len(labels)), labels].astype(np.float64)
-    return -np.log(np.maximum(chosen, _SMALLEST))
 
 
 def _evaluated(outputs: Outputs) -> tuple[str, str | None]:

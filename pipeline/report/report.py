@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfx_estimator.pipeline.base.files import write_whole
+from tfx_estimator.pipeline.folders import METADATA
 from tfx_estimator.pipeline.report.artifacts import Outputs, read_outputs
-from tfx_estimator.pipeline.report.events import read_training
-from tfx_estimator.pipeline.report.metrics import tell_metrics, tell_slices
+from tfx_estimator.pipeline.report.metrics import chart_tuning, tell_metrics, tell_slices
 from tfx_estimator.pipeline.report.page import LeftOutError, attempt, render
 from tfx_estimator.pipeline.report.source import Run, read_versions
-from tfx_estimator.pipeline.report.training import chart_training, find_training, tell_time
-from tfx_estimator.pipeline.report.tuning import chart_tuning
+from tfx_estimator.pipeline.report.training import chart_training, find_training, read_training, tell_time
 
 # Lengths in pixels of the page. The style sheet contains the height of a row as well.
 _ROW = 44
@@ -38,7 +37,7 @@ def write_report(run: Run, path: str) -> None:
         "charts": attempt(chart_training, training),
         "timeline": attempt(lambda found: tell_time(found, training), outputs),
         "evaluation": attempt(_evaluate, outputs, data, run.summary.get("evaluated_split") or "eval"),
-        "measured": tell_metrics(run.summary),
+        "measured": tell_metrics(run.summary.get("metrics") or {}, run.summary.get("label_names") or ()),
         "sliced": tell_slices(run.summary),
         "data": data,
         "described": attempt(_describe, data),
@@ -53,7 +52,9 @@ def read_run_outputs(run: Run) -> Outputs:
     """Reads what the components of a run made."""
     if not run.summary:
         raise LeftOutError("This run has left no summary.json: it was killed, or still goes on.")
-    return read_outputs(os.path.join(run.home, "metadata.sqlite"), run.summary.get("components", ()))
+    components = run.summary.get("components", ())
+    nodes = {each["execution_id"]: each["node"] for each in components if each.get("execution_id")}
+    return read_outputs(os.path.join(run.home, METADATA), nodes)
 
 
 # TensorFlow is imported by these alone: a run that ended before it made any examples needs none for its report.

@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,15 +20,9 @@ from tfx_estimator.pipeline.base.installed import version_of
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.render import leaves
-from tfx_estimator.pipeline.moved_home import former_home, rebased
+from tfx_estimator.pipeline.folders import former_home, rebased
 
 DECLARATION, SUMMARY = "declaration.yaml", "summary.json"
-# Entries of the summary that pages and plans are made of, and those of each component.
-_KINDS: Mapping[str, Any] = {
-    "components": list,
-    **dict.fromkeys(("examples", "metrics", "slice_metrics", "training", "versions"), dict),
-}
-_COMPONENT = {"node": str, "state": str, "seconds": (int, float)}
 # Entries that hold a place in the pipeline's folder; by the first it is known where that was then.
 _PLACES = ("model_run", "pushed")
 _MODEL_RUN = "artifacts/Trainer/model_run/[0-9]+"
@@ -75,11 +69,7 @@ class Run:
 
 
 def find_runs(named: Sequence[str]) -> list[Run]:
-    """Finds runs, each by its log folder, or by a pipeline's folder, which means its latest run.
-
-    Raises:
-        DeclarationError: Something else was named; the message tells of all of it.
-    """
+    """Finds runs, each by its log folder, or by a pipeline's folder, which means its latest; refuses what is none."""
     runs, wrong = [], []
     for name in named:
         try:
@@ -124,20 +114,18 @@ def _place_in_time(logs: str) -> tuple[int, list[tuple[int, str]]]:
     try:
         with open(os.path.join(logs, SUMMARY), encoding="utf-8") as file:
             return int(datetime.datetime.fromisoformat(json.load(file)["started"]).timestamp()), name
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
+    except (OSError, ValueError, KeyError):
         return int(os.path.getmtime(os.path.join(logs, DECLARATION))), name
 
 
 def read_run(logs: str) -> Run:
     """Reads what a run left; raises OSError if there is no declaration, ValueError if something is damaged."""
     with open(path := os.path.join(logs, DECLARATION), encoding="utf-8") as file, _damaged(path):
-        declared = _checked(yaml.safe_load(text := file.read()), {})
+        declared = yaml.safe_load(text := file.read())
     summary = {}
     if os.path.exists(path := os.path.join(logs, SUMMARY)):
         with open(path, encoding="utf-8") as file, _damaged(path):
-            summary = _checked(json.load(file), _KINDS)
-            for each in summary.get("components", ()):
-                _checked(dict.fromkeys(_COMPONENT) | _checked(each, {}), _COMPONENT)
+            summary = json.load(file)
             summary.update(_places_here(summary, os.path.dirname(os.path.dirname(os.path.abspath(logs)))))
     values = {".".join(map(str, path)): value for path, value in leaves(declared)}
     return Run(os.path.abspath(logs), text, summary, values)
@@ -158,18 +146,8 @@ def _damaged(path: str) -> Iterator[None]:
     """Names the file in what is wrong with it."""
     try:
         yield
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
+    except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{path} is damaged: {str(error) or type(error).__name__}") from error
-
-
-def _checked(found: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
-    """Refuses what is no mapping, or holds an entry of another kind."""
-    if not isinstance(found, dict):
-        raise ValueError(f"{found!r:.80} is no mapping")
-    for name, kind in kinds.items():
-        if name in found and not isinstance(found[name], kind):
-            raise ValueError(f"{name} is {found[name]!r:.80}")
-    return found
 
 
 def _find(name: str) -> str:

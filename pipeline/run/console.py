@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 from collections.abc import Iterator
@@ -13,18 +12,16 @@ from rich.console import Console
 
 from tfx_estimator.pipeline.base.ending import shared_status
 from tfx_estimator.pipeline.base.files import write_whole
-from tfx_estimator.pipeline.base.importing import uncollected
+from tfx_estimator.pipeline.base.installed import uncollected
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.render import render
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run import dry_run
 from tfx_estimator.pipeline.run.join import Rendezvous
-from tfx_estimator.pipeline.run.printing import make_console, title
-from tfx_estimator.pipeline.run.recording import recorded
-from tfx_estimator.pipeline.run.summary import FILE, INTERRUPTED, Summary, Warned
+from tfx_estimator.pipeline.run.summary import FILE, INTERRUPTED, Summary, Warned, recorded
 from tfx_estimator.pipeline.run.table import COLUMN, print_table
-from tfx_estimator.pipeline.run.terminal import in_order, quiet
+from tfx_estimator.pipeline.run.terminal import in_order, make_console, quiet, title
 from tfx_estimator.pipeline.run.view import View
 
 REPORT = "report.html"
@@ -41,7 +38,7 @@ def run_declaration(
     terminal_fd: int = 1,
     report: bool = True,
 ) -> int:
-    """Runs a declaration on this machine.
+    """Runs a declaration on this machine; returns the exit code, 0.
 
     Args:
         cluster: Addresses of the cluster whose chief this process is; the other tasks wait for its training.
@@ -49,13 +46,6 @@ def run_declaration(
         require_blessing: Whether a model that is not blessed is a failure.
         tries: Whether the user's code is tried first.
         terminal_fd: As of `quiet`.
-
-    Returns:
-        The exit code: 0.
-
-    Raises:
-        TfxEstimatorError: The run failed.
-        NotBlessedError: The model was not blessed, and had to be.
     """
     results = summary or Summary(loaded.source)
     folders = PipelineFolders(workdir, loaded.declaration.name)
@@ -65,9 +55,16 @@ def run_declaration(
             view = View(console := make_console(terminal))
             page = reported(results, view, logs) if report else contextlib.nullcontext()
             results.name, results.notes = folders.name, loaded.notes
-            collect = functools.partial(_collect, results, folders)
-            with page, recorded(results, view, logs, terminal_fd != 1, collect):
-                _run(loaded, folders, logs, console, view, results, tries)
+            with page, recorded(results, view, logs, terminal_fd != 1, lambda: _collect(results, folders)):
+                title(console, folders.name, loaded.source, folders.home)
+                with view.explaining(os.path.join(logs, "pipeline.log")):
+                    _run(loaded, folders, logs, console, view, tries)
+                    view.current = "results"
+                    shared_status.at("while reading the results")
+                    results.heard(view.runs, view.warnings)
+                    _collect(results, folders)
+                results.end()
+                print_table(console, results, logs, loaded.declaration.trainer.distribution.train.asynchronous)
                 if require_blessing:
                     results.check_blessed()
     return 0
@@ -80,44 +77,28 @@ def _make_logs(loaded: Loaded, folders: PipelineFolders) -> str:
     return logs
 
 
-def _run(
-    loaded: Loaded,
-    folders: PipelineFolders,
-    logs: str,
-    console: Console,
-    view: View,
-    results: Summary,
-    tries: bool,
-) -> None:
-    with view.explaining(os.path.join(logs, "pipeline.log")):
-        title(console, folders.name, loaded.source, folders.home)
-        for note in loaded.notes:
-            console.print(f"  note: {one_line(note)}")
-        for warning in loaded.warnings:
-            view.warn(warning)
-        with dry_run.beside(loaded, folders, logs, tries) as wait:
-            with view.waiting("starting TensorFlow and TFX"), uncollected():
-                from tfx_estimator.pipeline.run.results import collect
-                from tfx_estimator.pipeline.runners.local import LocalRunner, prepare
+def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, view: View, tries: bool) -> None:
+    for note in loaded.notes:
+        console.print(f"  note: {one_line(note)}")
+    for warning in loaded.warnings:
+        view.warn(warning)
+    with dry_run.beside(loaded, folders, logs, tries) as wait:
+        with view.waiting("starting TensorFlow and TFX"), uncollected():
+            from tfx_estimator.pipeline.runners.local import LocalRunner, prepare
 
-            view.current = "dry run"
-            with view.waiting("trying your code on made-up examples"):
-                tried = wait()
-            view.current = ""
-        if tried:
-            console.print(f"  tried    {'your code':<18} {tried.seconds:7.1f} s")
-        with view.waiting("preparing the data and the pipeline"):
-            pipeline = prepare(loaded, folders)
-        LocalRunner(view, folders).run(pipeline)
-        view.current = "results"
-        shared_status.at("while reading the results")
-        results.heard(view.runs, view.warnings)
-        collect(results, folders)
-    results.end()
-    print_table(console, results, logs, loaded.declaration.trainer.distribution.train.asynchronous)
+        view.current = "dry run"
+        with view.waiting("trying your code on made-up examples"):
+            tried = wait()
+        view.current = ""
+    if tried:
+        console.print(f"  tried    {'your code':<18} {tried.seconds:7.1f} s")
+    with view.waiting("preparing the data and the pipeline"):
+        pipeline = prepare(loaded, folders)
+    LocalRunner(view, folders).run(pipeline)
 
 
 def _collect(results: Summary, folders: PipelineFolders) -> None:
+    # Here, since it imports TFX.
     from tfx_estimator.pipeline.run.results import collect
 
     collect(results, folders)
@@ -125,12 +106,7 @@ def _collect(results: Summary, folders: PipelineFolders) -> None:
 
 @contextlib.contextmanager
 def reported(results: Summary, view: View, logs: str) -> Iterator[None]:
-    """Makes the report when the context ends; whoever interrupts a run does not want to wait for it.
-
-    Args:
-        results: Of the run; written when the context ends.
-        view: Shows what is going on, or that there is no report: that must not fail a run.
-    """
+    """Makes the report when the context ends; whoever interrupts a run does not want to wait for it."""
     try:
         yield
     finally:

@@ -8,12 +8,10 @@ from collections.abc import Iterator, Mapping
 
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.run.executed_artifacts import add_outputs
-from tfx_estimator.pipeline.run.printing import make_console, title
-from tfx_estimator.pipeline.run.recording import recorded
-from tfx_estimator.pipeline.run.summary import Summary
+from tfx_estimator.pipeline.report.artifacts import told_outputs
+from tfx_estimator.pipeline.run.summary import Summary, recorded
 from tfx_estimator.pipeline.run.table import print_table
-from tfx_estimator.pipeline.run.terminal import in_order, quiet
+from tfx_estimator.pipeline.run.terminal import in_order, make_console, quiet, title
 from tfx_estimator.pipeline.run.view import View
 from tfx_estimator.pipeline.runners.executing.execution import Execution, bring_modules, rebased
 from tfx_estimator.pipeline.runners.executing.job import read_job
@@ -29,7 +27,7 @@ def execute_file(
     require_blessing: bool = False,
     terminal_fd: int = 1,
 ) -> int:
-    """Executes a compiled pipeline on this machine.
+    """Executes a compiled pipeline on this machine; returns the exit code, 0.
 
     Args:
         root: Folder of all executions, here or in a bucket.
@@ -37,14 +35,6 @@ def execute_file(
         caches: Whether what was made before may be taken.
         require_blessing: Whether a model that is not blessed is a failure.
         terminal_fd: As of `quiet`.
-
-    Returns:
-        The exit code: 0.
-
-    Raises:
-        DeclarationError: The file is no compiled pipeline.
-        PipelineError: A component failed, there is no such bucket, or another machine works there.
-        NotBlessedError: The model was not blessed, and had to be.
     """
     job = read_job(path)
     folders = PipelineFolders(root, job.name, "--root")
@@ -64,7 +54,9 @@ def execute_file(
                         view.current = "results"
                         results.heard(view.runs, view.warnings)
                         with view.waiting("reading the results"):
-                            add_outputs(results, outputs)
+                            from tfx_estimator.pipeline.run.results import add_outputs
+
+                            add_outputs(results, told_outputs(outputs))
                 results.end()
                 print_table(console, results, logs, asynchronous=False)
                 if require_blessing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import resource
+import shutil
 import tempfile
 from collections.abc import Iterable
 from typing import Optional
@@ -14,12 +14,6 @@ from tfx_estimator.pipeline.base.text import one_line, printable
 from tfx_estimator.pipeline.user_source.frames import causes, user_lines, without_stacks
 
 _DISK = ("No space left on device", "Disk quota exceeded", "database or disk is full")
-# SQLite's, among others of a journal that it cannot make, as there is no inode for it.
-_MAY_BE_DISK = "unable to open database file"
-# A share of a disk, or of its inodes, below which there is no room.
-_NO_ROOM = 0.01
-_OPEN_FILES = ("Too many open files",)
-_MEMORY = ("MemoryError", "Cannot allocate memory", "std::bad_alloc", "can't start new thread")
 # As TensorFlow and as Python name what they could not write.
 _UNWRITTEN = re.compile(r"(/[^;:'\"\n]+); No space left|No space left on device: '(/[^'\n]+)'")
 
@@ -27,21 +21,13 @@ _LONGEST = 600
 
 
 def explain(error: BaseException, component: str, log: str) -> TfxEstimatorError:
-    """Finds the project's own error behind another, or the user's line behind it, or says what it is.
-
-    Args:
-        component: The component that ran; empty before the first.
-        log: Where the whole of it stands.
-
-    Returns:
-        The error to show.
-    """
+    """Finds the project's own error behind another, or the user's line behind it, or says in which component it was."""
     for cause in causes(error):
         if isinstance(cause, TfxEstimatorError):
             return cause
     where = f"component {component}" if component else "building the pipeline"
-    if used_up := exhausted(causes(error), where, os.path.dirname(log)):
-        return used_up
+    if full := _full_disk(causes(error), where, os.path.dirname(log)):
+        return full
     ended = next((cause for cause in causes(error) if isinstance(cause, SystemExit)), None)
     told = (
         f"{type(error).__name__}: {_shorten(without_stacks(str(error)))}"
@@ -64,39 +50,20 @@ def _shorten(text: str) -> str:
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]} … (shortened; the log has all)"
 
 
-def exhausted(errors: Iterable[BaseException], where: str, folder: str) -> Optional[PipelineError]:
-    """Says what was used up.
-
-    Args:
-        errors: What was raised, and what caused it.
-        where: It was raised, for people.
-        folder: Where the run writes, unless the error names a file.
-
-    Returns:
-        The error to show; None if it was something else.
-    """
-    text = "\n".join(f"{type(each).__name__}: {each}" for each in errors)
+def _full_disk(errors: Iterable[BaseException], where: str, folder: str) -> Optional[PipelineError]:
+    """Says which disk is full: of the file in the error, or of the run's folder; None if it was something else."""
+    text = "\n".join(map(str, errors))
+    if not any(each in text for each in _DISK):
+        return None
     found = _UNWRITTEN.search(text)
     places = [os.path.dirname(found[1] or found[2])] if found else [folder, tempfile.gettempdir()]
-    place = min((_there(each) for each in places), key=_room)
-    room, of_inodes = _room(place)
-    if any(each in text for each in _DISK) or (_MAY_BE_DISK in text and room < _NO_ROOM):
-        if of_inodes and room < _NO_ROOM:
-            what, todo = f"has no inodes left of {os.statvfs(place).f_files:,}", "remove files there"
-        else:
-            what, todo = "is full", "make room there"
-        what, expected = f"the disk of {one_line(place)} {what}", "room for what the pipeline makes"
-        todo += ", or name another --workdir"
-    elif any(each in text for each in _OPEN_FILES):
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        what, expected, todo = f"no more than {files:,} files may be open", "more of them", "raise `ulimit -n`"
-    elif any(each in text for each in _MEMORY):
-        what, expected = "the memory is used up", "memory for what the component does"
-        todo = "give it more (see `ulimit -v`, and the limit of the container)"
-    else:
-        return None
-    todo += "; then run it again: what was done before comes from the cache"
-    return PipelineError(f"{where} failed: {what}", expected=expected, todo=todo)
+    place = min(map(_there, places), key=lambda each: shutil.disk_usage(each).free)
+    return PipelineError(
+        f"{where} failed: the disk of {one_line(place)} is full",
+        expected="room, and inodes, for what the pipeline makes",
+        todo="make room there (see `df`, and `df -i`), or name another --workdir; then run it again: what was done "
+        "before comes from the cache",
+    )
 
 
 def _there(folder: str) -> str:
@@ -105,11 +72,3 @@ def _there(folder: str) -> str:
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return folder
-
-
-def _room(folder: str) -> tuple[float, bool]:
-    """The share of blocks that is free, or of inodes where those are scarcer, and whether they are."""
-    disk = os.statvfs(folder)
-    # Not every file system counts them.
-    inodes = disk.f_favail / disk.f_files if disk.f_files else 1.0
-    return min((disk.f_bavail / max(disk.f_blocks, 1), False), (inodes, True))

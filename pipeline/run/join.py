@@ -19,11 +19,10 @@ from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import EVALUATOR
 from tfx_estimator.pipeline.base.errors import RETRYABLE, SIGNALLED, PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.base.files import write_json
-from tfx_estimator.pipeline.base.importing import uncollected
+from tfx_estimator.pipeline.base.installed import uncollected
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.run.printing import make_console, title
-from tfx_estimator.pipeline.run.terminal import in_order, quiet
+from tfx_estimator.pipeline.run.terminal import in_order, make_console, quiet, title
 from tfx_estimator.pipeline.run.view import View
 
 RUNNING, ENDED, FAILED = "running", "ended", "failed"
@@ -37,12 +36,7 @@ _SILENT_SECONDS = 60.0
 
 
 class Rendezvous:
-    """The file of one cluster.
-
-    Args:
-        folders: Where the pipeline keeps its things; the same folder for every task.
-        tasks: Names and addresses of the cluster's tasks, which tell it from others.
-    """
+    """The file of one cluster, in a folder that all tasks share; their names and addresses tell it from others."""
 
     def __init__(self, folders: PipelineFolders, tasks: Any) -> None:
         key = hashlib.sha256(json.dumps(tasks, sort_keys=True, default=list).encode()).hexdigest()[:16]

@@ -1,33 +1,35 @@
-"""Reads from ML Metadata and the artifacts what a run came to."""
+"""Reads from the artifacts of a run what it came to."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from ml_metadata.proto import metadata_store_pb2
 from tfx.dsl.io import fileio
-from tfx.orchestration import metadata
-from tfx.types import Artifact
-from tfx.types.artifact_utils import decode_split_names, deserialize_artifact
 
 from tfx_estimator.components.baseline_resolver import DROPPED
-from tfx_estimator.components.tfds_example_gen.properties import DATASET, LABEL_NAMES, label_names
+from tfx_estimator.components.tfds_example_gen.properties import DATASET, LABEL_NAMES, VERSION, num_examples
 from tfx_estimator.components.trainer.replica_check import verdict
 from tfx_estimator.components.trainer.supervisor.outcome import Restart
 from tfx_estimator.data.features import LABEL
+from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.config.runtime import PROFILE_TEXT, PROFILES
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.report.metrics import CROSSED
-from tfx_estimator.pipeline.report.tuning import read_tuning
-from tfx_estimator.pipeline.run.summary import ACCURACY, COUNT, LOSS, Summary, Warned
-from tfx_estimator.pipeline.runners.listener import NodeRun
-
-# The results call the built-in metrics by their names without this prefix.
-_PREFIX = "sparse_categorical_"
+from tfx_estimator.pipeline.report.artifacts import Output, Outputs, open_store, read_outputs
+from tfx_estimator.pipeline.report.metrics import (
+    ACCURACY,
+    COUNT,
+    CROSSED,
+    LOSS,
+    PREFIX,
+    entitle,
+    entitle_slice,
+    read_tuning,
+)
+from tfx_estimator.pipeline.run.summary import Summary, Warned
 
 EXAMPLE_GEN = "TfdsExampleGen"
 # TFMA puts this before the name of an aggregated metric.
@@ -36,90 +38,56 @@ _OF_MEAN = re.compile(r"^\w+_average: true\n_")
 
 def collect(results: Summary, folders: PipelineFolders) -> None:
     """Adds to a summary what the components came to, as far as they went."""
-    with metadata.Metadata(metadata.sqlite_metadata_connection_config(folders.metadata)) as handle:
-        outputs = _outputs(handle.store, [run for run in results.components if run.execution_id])
-        if any(run.node == EXAMPLE_GEN and run.state == "ran" for run in results.components):
-            results.warnings += _reordered(handle.store, outputs.get(EXAMPLE_GEN, {}).get("examples"))
-    add_outputs_to(results, outputs)
+    outputs = read_outputs(
+        folders.metadata, {run.execution_id: run.node for run in results.components if run.execution_id}
+    )
+    examples = outputs.get((EXAMPLE_GEN, "examples"))
+    if examples and any(run.node == EXAMPLE_GEN and run.state == "ran" for run in results.components):
+        results.warnings += _reordered(folders.metadata, examples)
+    add_outputs(results, outputs)
 
 
-def add_outputs_to(results: Summary, outputs: Mapping[str, Mapping[str, Artifact]]) -> None:
-    """Adds to a summary what the components came to.
-
-    Args:
-        results: The summary; how the components went is in it already.
-        outputs: The output artifacts, by component and channel.
-    """
-    if examples := outputs.get(EXAMPLE_GEN, {}).get("examples"):
+def add_outputs(results: Summary, outputs: Outputs) -> None:
+    """Adds to a summary what the components came to; how they went is in it already."""
+    if examples := outputs.get((EXAMPLE_GEN, "examples")):
         _read_examples(results, examples)
-    if tuned := outputs.get("Tuner", {}).get("tuner_results"):
+    if tuned := outputs.get(("Tuner", "tuner_results")):
         results.tuning = read_tuning(tuned.uri)
-    if model_run := outputs.get("Trainer", {}).get("model_run"):
-        results.model_run = model_run.uri
-        results.training = {
-            name: model_run.get_float_custom_property(name)
-            for name, value in model_run.mlmd_artifact.custom_properties.items()
-            # The numbers of a PipelineSpec are JSON's.
-            if value.HasField("double_value") or isinstance(model_run.get_json_value_custom_property(name), float)
-        }
-        results.exported = model_run.get_string_custom_property("exported") or None
-        results.stopped_early = model_run.get_string_custom_property("stopped_early") or None
-        results.learning_rate = model_run.get_string_custom_property("learning_rate") or None
-        results.stages = model_run.get_string_custom_property("stages") or None
-        found = fileio.glob(os.path.join(model_run.uri, PROFILES, "*", PROFILE_TEXT))
-        # A profile that is there may be of an earlier run; only one of this run counts.
-        found = found if any(run.node == "Trainer" and run.state == "ran" for run in results.components) else []
-        results.profiles = {os.path.basename(os.path.dirname(path)): os.path.dirname(path) for path in sorted(found)}
-        history = model_run.get_string_custom_property("history")
-        known = {warned.text for warned in results.warnings}
-        # A training that was done before, or that goes on, is not checked again.
-        told = verdict.read(model_run.uri)
-        notes = [note for note in told.get("notes", ()) if note not in known]
-        results.warnings += [Warned("Trainer", note) for note in notes]
-        if batch := told.get("batch"):
-            results.notes = [*results.notes, f"Trainer: {batch}"]
-        results.restarts = [str(Restart(**each)) for each in json.loads(history or "[]")]
-    evaluator = outputs.get("Evaluator", {})
-    if evaluation := evaluator.get("evaluation"):
-        results.baseline_dropped = evaluation.get_string_custom_property(DROPPED) or None
+    if model_run := outputs.get(("Trainer", "model_run")):
+        _read_training(results, model_run)
+    if evaluation := outputs.get(("Evaluator", "evaluation")):
+        results.baseline_dropped = evaluation.properties.get(DROPPED) or None
         _read_evaluation(results, evaluation.uri)
-    if blessing := evaluator.get("blessing"):
-        results.blessed = blessing.get_int_custom_property("blessed") == 1
-    pushed = outputs.get("Pusher", {}).get("pushed_model")
-    if pushed and pushed.get_int_custom_property("pushed") == 1:
-        results.pushed = pushed.get_string_custom_property("pushed_destination")
+    if blessing := outputs.get(("Evaluator", "blessing")):
+        results.blessed = blessing.properties.get("blessed") == 1
+    pushed = outputs.get(("Pusher", "pushed_model"))
+    if pushed and pushed.properties.get("pushed") == 1:
+        results.pushed = pushed.properties.get("pushed_destination")
 
 
-def _outputs(store: Any, runs: list[NodeRun]) -> dict[str, dict[str, Artifact]]:
-    """The output artifacts by component and channel."""
-    nodes = {run.execution_id: run.node for run in runs}
-    events = [
-        event
-        for event in store.get_events_by_execution_ids(list(nodes))
-        if event.type == metadata_store_pb2.Event.OUTPUT
-    ]
-    artifacts = {artifact.id: artifact for artifact in store.get_artifacts_by_id([e.artifact_id for e in events])}
-    types = {kind.id: kind for kind in store.get_artifact_types()}
-    outputs: dict[str, dict[str, Artifact]] = {}
-    for event in events:
-        artifact = artifacts[event.artifact_id]
-        channel = event.path.steps[0].key
-        outputs.setdefault(nodes[event.execution_id], {})[channel] = deserialize_artifact(
-            types[artifact.type_id], artifact
-        )
-    return outputs
+def add_readable_outputs(results: Summary, outputs: Outputs) -> list[str]:
+    """Adds to a summary what the components came to, as far as it can be read from here.
+
+    Returns:
+        What went wrong, a line for each artifact whose files are out of reach.
+    """
+    wrong = []
+    for (task, key), artifact in outputs.items():
+        try:
+            add_outputs(results, {(task, key): artifact})
+        except Exception as error:  # file systems, and what parses their files, have errors of their own
+            wrong.append(f"{task}: {artifact.uri or key} cannot be read from here: {first_line(error)}")
+    return wrong
 
 
-def _reordered(store: Any, examples: Optional[Artifact]) -> Iterator[Warned]:
+def _reordered(database: str, examples: Output) -> Iterator[Warned]:
     """Says that labels mean other classes than in the examples that were made of this data set before."""
-    if examples is None:
+    made = [each.custom_properties for each in open_store(database).get_artifacts_by_type("Examples")]
+    # Those of this run come last.
+    same = [each for each in made[:-1] if each[DATASET].string_value == examples.properties.get(DATASET)]
+    if not same or not same[-1][LABEL_NAMES].string_value:
         return
-    made = (each.custom_properties for each in store.get_artifacts_by_type(examples.type_name) if each.id < examples.id)
-    dataset = examples.get_string_custom_property(DATASET)
-    earlier = [each[LABEL_NAMES].string_value for each in made if each[DATASET].string_value == dataset]
-    if not earlier or not earlier[-1]:
-        return
-    before, now = json.loads(earlier[-1]), label_names(examples)
+    before, now = json.loads(same[-1][LABEL_NAMES].string_value), examples.read_json(LABEL_NAMES)
     if [name for name in before if name in now] != [name for name in now if name in before]:
         label = next(label for label, (old, new) in enumerate(zip(before, now)) if old != new)
         yield Warned(
@@ -129,13 +97,32 @@ def _reordered(store: Any, examples: Optional[Artifact]) -> Iterator[Warned]:
         )
 
 
-def _read_examples(results: Summary, examples: Artifact) -> None:
-    name, version = examples.get_string_custom_property("dataset"), examples.get_string_custom_property("version")
-    results.dataset = f"{name} {version}".strip()
-    results.label_names = label_names(examples)
-    for split in decode_split_names(examples.split_names):
-        results.examples[split] = examples.get_int_custom_property(f"num_examples_{split}")
+def _read_examples(results: Summary, examples: Output) -> None:
+    told = examples.properties
+    results.dataset = f"{told.get(DATASET, '')} {told.get(VERSION, '')}".strip()
+    results.label_names = tuple(examples.read_json(LABEL_NAMES) or ())
+    for split in examples.read_json("split_names") or ():
+        results.examples[split] = int(told.get(num_examples(split), 0))
         results.evaluated_split = split  # the last: `test` where there is one
+
+
+def _read_training(results: Summary, model_run: Output) -> None:
+    told = model_run.properties
+    results.model_run = model_run.uri
+    results.training = {name: value for name, value in told.items() if isinstance(value, float)}
+    for name in ("exported", "stopped_early", "learning_rate", "stages"):
+        setattr(results, name, told.get(name) or None)
+    results.restarts = [str(Restart(**each)) for each in model_run.read_json("history") or ()]
+    # A profile that is there may be of an earlier run; only one of this run counts.
+    if any(run.node == "Trainer" and run.state == "ran" for run in results.components):
+        folders = map(os.path.dirname, fileio.glob(os.path.join(model_run.uri, PROFILES, "*", PROFILE_TEXT)))
+        results.profiles = {os.path.basename(folder): folder for folder in sorted(folders)}
+    known = {warned.text for warned in results.warnings}
+    # A training that was done before, or that goes on, is not checked again.
+    checked = verdict.read(model_run.uri)
+    results.warnings += [Warned("Trainer", note) for note in checked.get("notes", ()) if note not in known]
+    if batch := checked.get("batch"):
+        results.notes = [*results.notes, f"Trainer: {batch}"]
 
 
 def _read_evaluation(results: Summary, uri: str) -> None:
@@ -190,7 +177,8 @@ def read_reasons(validation: Any, label_names: Sequence[str]) -> Iterator[str]:
             yield _reason(failure, label_names, where)
     for missing in validation.missing_slices:
         values = [
-            f"{name} {_title(name, value, label_names)}" for name, value in sorted(missing.feature_values.items())
+            f"{name} {entitle_slice(name, value, label_names)}"
+            for name, value in sorted(missing.feature_values.items())
         ]
         yield f"no example is of {' x '.join([*missing.feature_keys, *values])}, which a threshold is for"
 
@@ -198,22 +186,16 @@ def read_reasons(validation: Any, label_names: Sequence[str]) -> Iterator[str]:
 def _value(key: Any, label_names: Sequence[str]) -> str:
     """The value that a slice has; a class by its name."""
     value = getattr(key, key.WhichOneof("kind"))
-    return _title(key.column, value.decode() if isinstance(value, bytes) else str(value), label_names)
-
-
-def _title(name: str, value: str, label_names: Sequence[str]) -> str:
-    is_class = name == LABEL and value.isdigit() and int(value) < len(label_names)
-    return label_names[int(value)] if is_class else value
+    return entitle_slice(key.column, value.decode() if isinstance(value, bytes) else str(value), label_names)
 
 
 def _reason(failure: Any, label_names: Sequence[str], where: str) -> str:
     key = failure.metric_key
-    name = key.name.removeprefix(_PREFIX)
+    name = key.name.removeprefix(PREFIX)
     if key.sub_key.HasField("class_id"):
-        label = key.sub_key.class_id.value
-        name += f" of class {label_names[label] if label < len(label_names) else label}"
+        name += f" of class {entitle_slice(LABEL, str(key.sub_key.class_id.value), label_names)}"
     elif key.sub_key.HasField("top_k"):
-        name += f" at top {key.sub_key.top_k.value}"
+        name = entitle(f"topK:{key.sub_key.top_k.value}/{name}", label_names)
     name += where
     threshold, value = failure.metric_threshold, failure.metric_value.double_value.value
     if not failure.metric_value.WhichOneof("type"):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
+from typing import Optional
 
 from rich.console import Console
 
 from tfx_estimator.pipeline.base.text import duration, one_line
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.runtime import PROFILE_TEXT
-from tfx_estimator.pipeline.report.metrics import entitle, entitle_slice, place, show_metric
-from tfx_estimator.pipeline.report.tuning import tell_best
+from tfx_estimator.pipeline.report.metrics import entitle_slice, place, tell_best, tell_metrics
 from tfx_estimator.pipeline.run.summary import Summary
 
 COLUMN = 13
@@ -19,58 +20,57 @@ _MOST_SLICES = 100
 
 
 def print_table(console: Console, results: Summary, logs: str, asynchronous: bool) -> None:
-    """Prints the results; how each component went stands above them already.
-
-    Args:
-        asynchronous: Whether workers train without waiting for each other.
-    """
+    """Prints the results below how each component went; asynchronous workers do not wait for each other."""
     counts = ", ".join(f"{count:,} {split}" for split, count in results.examples.items())
-    facts = {"data": [f"{results.dataset}: {counts}"]}
-    if results.tuning:
-        facts["tuned"] = [tell_best(results.tuning)]
-    if results.training:
-        facts["training"] = [_training(results.training, asynchronous)]
-    if results.learning_rate:
-        facts["learning rate"] = [results.learning_rate]
-    if results.stages:
-        facts["stages"] = [results.stages]
-    if results.stopped_early:
-        facts["stopped early"] = [results.stopped_early]
-    if results.exported:
-        facts["exported"] = [results.exported]
-    if results.restarts:
-        facts["restarts"] = results.restarts
-    if results.profiles:
-        facts["profile"] = [line for folder in results.profiles.values() for line in _profile(folder)]
-    if results.accuracy is not None:
-        loss = "" if results.loss is None else f", mean loss {results.loss:.4f}"
-        of_test = " of test" if results.evaluated_split == "test" else ""
-        gained = results.gained()
-        against = "" if gained is None else f" ({gained:+.4f} against the latest blessed model)"
-        facts["accuracy"] = [f"{results.accuracy:.4f}{against} on {results.evaluated:,} examples{of_test}{loss}"]
-    if further := results.further_metrics():
-        facts["metrics"] = [
-            ", ".join(f"{entitle(name, results.label_names)} {show_metric(value)}" for name, value in further.items())
-        ]
-    for name, values in results.slices.items():
-        facts[f"by {name}"] = [_by_slice(name, values, results.label_names)]
-    if results.baseline_dropped:
-        facts["baseline"] = [f"none: {results.baseline_dropped}"]
-    if results.blessed is not None:
-        facts["blessed"] = ["yes" if results.blessed else f"no: {results.why_not_blessed()}"]
-    pushed = results.pushed or "none"
-    gone = results.pushed and not is_address(results.pushed) and not os.path.exists(results.pushed)
-    facts["pushed model"] = [f"{pushed} (deleted since)" if gone else pushed]
-    if warnings := results.warnings_beside_restarts():
-        facts["warnings"] = [str(each) for each in warnings]
-    facts["TensorBoard"] = [f"tensorboard --logdir {shlex.quote(results.model_run)}" if results.model_run else "none"]
-    facts["logs"] = [logs]
-    if results.seconds:
-        facts["elapsed"] = [duration(results.seconds)]
+    further = [f"{name} {value}" for name, value, _ in tell_metrics(results.metrics, results.label_names)]
+    # What is empty is not shown.
+    facts: dict[str, Optional[str] | Sequence[str]] = {
+        "data": f"{results.dataset}: {counts}",
+        "tuned": tell_best(results.tuning) if results.tuning else None,
+        "training": _training(results.training, asynchronous) if results.training else None,
+        "learning rate": results.learning_rate,
+        "stages": results.stages,
+        "stopped early": results.stopped_early,
+        "exported": results.exported,
+        "restarts": results.restarts,
+        "profile": [line for folder in results.profiles.values() for line in _profile(folder)],
+        "accuracy": _accuracy(results),
+        "metrics": ", ".join(further),
+        **{f"by {name}": _by_slice(name, values, results.label_names) for name, values in results.slices.items()},
+        "baseline": results.baseline_dropped and f"none: {results.baseline_dropped}",
+        "blessed": _blessed(results),
+        "pushed model": _pushed(results.pushed),
+        "warnings": [str(each) for each in results.warnings_beside_restarts()],
+        "TensorBoard": f"tensorboard --logdir {shlex.quote(results.model_run)}" if results.model_run else "none",
+        "logs": logs,
+        "elapsed": duration(results.seconds) if results.seconds else "",
+    }
     console.print()
-    for title, lines in facts.items():
-        for index, line in enumerate(lines):
+    for title, told in facts.items():
+        for index, line in enumerate([told] if isinstance(told, str) else told or ()):
             console.print(f"{'' if index else title:<{COLUMN}} {one_line(line)}")
+
+
+def _accuracy(results: Summary) -> str:
+    if results.accuracy is None:
+        return ""
+    gained = results.gained()
+    against = "" if gained is None else f" ({gained:+.4f} against the latest blessed model)"
+    of_test = " of test" if results.evaluated_split == "test" else ""
+    loss = "" if results.loss is None else f", mean loss {results.loss:.4f}"
+    return f"{results.accuracy:.4f}{against} on {results.evaluated:,} examples{of_test}{loss}"
+
+
+def _blessed(results: Summary) -> str:
+    if results.blessed is None:
+        return ""
+    return "yes" if results.blessed else f"no: {results.why_not_blessed()}"
+
+
+def _pushed(folder: Optional[str]) -> str:
+    if folder is None or is_address(folder) or os.path.exists(folder):
+        return folder or "none"
+    return f"{folder} (deleted since)"
 
 
 def _profile(folder: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The terminal and the signals of a command that works for long."""
+"""The terminal and the signals of a command that works for long, and the console that it prints to."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, Any, Optional
+
+from rich.console import Console
+from rich.text import Text
 
 from tfx_estimator.pipeline.base.ending.signals import handled
 from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 
 # A pipe whose reader has left; a terminal that was closed; a descriptor that was never open.
@@ -21,15 +25,7 @@ _GONE = (errno.EPIPE, errno.EIO, errno.EBADF)
 
 @contextlib.contextmanager
 def in_order(folders: PipelineFolders, alone: bool = True) -> Iterator[None]:
-    """Works in a pipeline's folder; SIGINT and SIGTERM end what runs in order.
-
-    Args:
-        alone: Let no other run work there at the same time.
-
-    Raises:
-        PipelineError: Another run goes on, or something cannot be written.
-        SignalledError: A signal came.
-    """
+    """Works in a pipeline's folder, alone if it is to be; SIGINT and SIGTERM end what runs in order."""
     with only_run(folders) if alone else contextlib.nullcontext(), handled():
         try:
             yield
@@ -45,12 +41,9 @@ def in_order(folders: PipelineFolders, alone: bool = True) -> Iterator[None]:
 def quiet(log: str, terminal_fd: int = 1) -> Iterator[IO[str]]:
     """Sends all that libraries print, C++ included, to a file.
 
-    Args:
-        terminal_fd: What is left for us: 1, or 2 where stdout is for something else.
-
     Yields:
-        What is left for us: the terminal. When nobody reads it any more, the work goes on, and the rest of what it
-        is told goes to the file.
+        What is left for us, 1 or 2: the terminal. When nobody reads it any more, the work goes on, and the rest of what
+        it is told goes to the file.
     """
     atexit.register(_hide_teardown)
     _flush()
@@ -101,3 +94,17 @@ def _hide_teardown() -> None:
     """TensorFlow prints ignored exceptions while the interpreter shuts down."""
     _flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def make_console(terminal: IO[str], width_of_a_file: Optional[int] = None) -> Console:
+    """Makes a console of what `quiet` leaves for us, the terminal or a file so many characters wide.
+
+    It takes no text for markup; foreign text that is printed to it is to be `printable`.
+    """
+    width = None if terminal.isatty() else width_of_a_file
+    return Console(file=terminal, highlight=False, soft_wrap=True, width=width, markup=False, emoji=False)
+
+
+def title(console: Console, name: str, what: str, where: str) -> None:
+    """Prints the first line: what runs, of which declaration, and where its results go."""
+    console.print(Text.assemble((name, "bold"), f"  {one_line(what)}  →  {one_line(where)}"))

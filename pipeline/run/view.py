@@ -19,7 +19,6 @@ from tfx_estimator.pipeline.base.ending.signals import SignalledError, received
 from tfx_estimator.pipeline.base.errors import StoppedError
 from tfx_estimator.pipeline.base.text import duration, one_line
 from tfx_estimator.pipeline.run.explain import explain
-from tfx_estimator.pipeline.run.printing import Escaped
 from tfx_estimator.pipeline.run.summary import Warned
 from tfx_estimator.pipeline.runners.listener import NodeRun
 
@@ -49,15 +48,7 @@ class View:
 
     @contextlib.contextmanager
     def explaining(self, log: str) -> Iterator[None]:
-        """Ends the view with the context, and says in the project's words what went wrong in it.
-
-        Args:
-            log: Where the whole of it goes.
-
-        Raises:
-            TfxEstimatorError: Something went wrong.
-            SignalledError: A signal came before it did.
-        """
+        """Ends the view with the context, and says in the project's words what went wrong in it."""
         try:
             yield
         except (Exception, SystemExit) as error:
@@ -137,11 +128,7 @@ class View:
             self._moving = _Moving(text)
             # rich must not redirect stdout and stderr: what libraries print belongs into the log.
             self._live = Live(
-                Escaped(self._moving),
-                console=self._console,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
+                self._moving, console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False
             )
             self._live.start()
 

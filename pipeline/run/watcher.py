@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -24,7 +23,7 @@ from typing import Optional
 from tfx_estimator.pipeline.base.ending import keeper, shared_status, signals
 from tfx_estimator.pipeline.base.ending.scratch import Scratch
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, UserCodeError
-from tfx_estimator.pipeline.run import unfinished
+from tfx_estimator.pipeline.run.summary import complete
 from tfx_estimator.pipeline.user_source.faults import note_ends, read_users_frames
 
 # Longest time from a signal to the end of the run: normally, and where the run has asked for time.
@@ -69,7 +68,7 @@ def watched(work: Callable[[], int]) -> int:
         _show_cursor()
         number = watch.number or shared_status.last_heard()
         error = signals.SignalledError(number) if number else _explain(status, faults)
-        if told := unfinished.complete(scratch.path, error):
+        if told := complete(scratch.path, error):
             with contextlib.suppress(OSError):
                 sys.stdout.write(json.dumps(told, indent=2) + "\n")
                 sys.stdout.flush()
@@ -140,9 +139,6 @@ def _explain(status: int, faults: str) -> TfxEstimatorError:
     todo = "run the same again: what was done before comes from the cache"
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
         todo = f"see whether the memory was used up (`dmesg`); {todo}"
-    elif (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
-        # C++ and the C library abort where there is no more, each in its own way.
-        todo = f"see whether the memory was used up (`ulimit -v` is {limit // 1024}), and raise that; {todo}"
     error = PipelineError(told, expected="a run that ends by itself", todo=todo)
     error.retryable = os.WIFSIGNALED(status)
     return error

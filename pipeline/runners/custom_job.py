@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from tfx_estimator.components.trainer.custom_job.plan import HOME, PLAN_KEY, REPLICA, ROLES, Plan
-from tfx_estimator.pipeline.base import release
+from tfx_estimator.pipeline.base.environment import release_variables
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.vertex import Machine
 from tfx_estimator.pipeline.runners import entry
@@ -46,7 +46,7 @@ def make_plan(declaration: Declaration, modules: Optional[Packed] = None) -> Pla
     command = ["python", "-m", REPLICA, ROLES, ",".join(machines)]
     if modules:
         command = [*entry.COMMAND, *entry.arguments(entry.HOME, HOME, modules, command)]
-    variables = sorted({**release.variables(), **deploy.env}.items())
+    variables = sorted({**release_variables(), **deploy.env}.items())
     container = {
         "image_uri": deploy.image or "",
         "command": command[:1],

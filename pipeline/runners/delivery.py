@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Union
 
 from tfx_estimator.components.trainer.tfjob.manifest import PIPELINE, job_name
-from tfx_estimator.pipeline.base.files import write_whole
+from tfx_estimator.pipeline.base.files import write_whole, writing
 from tfx_estimator.pipeline.base.targets import KUBEFLOW, KUBEFLOW_V2, TFJOB, VERTEX
-from tfx_estimator.pipeline.base.writing import writing
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.tfjob import TfJob
 from tfx_estimator.pipeline.folders import PipelineFolders

@@ -15,9 +15,9 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
-from tfx_estimator.pipeline.base.ending import exit_code, scratch
+from tfx_estimator.pipeline.base.ending import leaving, scratch
+from tfx_estimator.pipeline.base.environment import check_release
 from tfx_estimator.pipeline.base.errors import PipelineError
-from tfx_estimator.pipeline.base.release import check_release
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.user_source.pack import Packed
@@ -87,4 +87,4 @@ def _fetch(place: str, sha256: str) -> bytes:
 
 
 if __name__ == "__main__":
-    sys.exit(exit_code.of(lambda: main(sys.argv[1:])))
+    sys.exit(leaving.exit_code(lambda: main(sys.argv[1:])))

@@ -18,9 +18,9 @@ import tensorflow as tf
 from absl import app
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
 
-from tfx_estimator.pipeline.base.ending import exit_code
+from tfx_estimator.pipeline.base.ending import leaving
+from tfx_estimator.pipeline.base.environment import check_release
 from tfx_estimator.pipeline.base.errors import PipelineError
-from tfx_estimator.pipeline.base.release import check_release
 
 
 def for_tfx(told: str, component: str) -> str:
@@ -100,7 +100,7 @@ def main(parsed: tuple[argparse.Namespace, list[str]]) -> None:
     Args:
         parsed: As of `parse`.
     """
-    if code := exit_code.of(lambda: _run(parsed)):
+    if code := leaving.exit_code(lambda: _run(parsed)):
         sys.exit(code)
 
 

@@ -24,14 +24,13 @@ from tfx.proto.orchestration import pipeline_pb2
 from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.data.sources import open_source
-from tfx_estimator.pipeline.base.ending import exit_code, scratch, shared_status, signals
+from tfx_estimator.pipeline.base.ending import leaving, scratch, shared_status, signals
 from tfx_estimator.pipeline.base.errors import DeclarationError, StoppedError, TfxEstimatorError, UserCodeError
 from tfx_estimator.pipeline.base.lock import in_use
 from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
-from tfx_estimator.pipeline.folders import PipelineFolders, only_run
-from tfx_estimator.pipeline.moved_home import name_artifacts_here
+from tfx_estimator.pipeline.folders import PipelineFolders, name_artifacts_here, only_run
 from tfx_estimator.pipeline.runners.buckets import check_buckets
 from tfx_estimator.pipeline.runners.launcher import Launcher
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
@@ -169,7 +168,7 @@ def main(declaration: str, workdir: str) -> None:
             _run(declaration, workdir)
 
     # The script may do more when all went well.
-    if code := exit_code.of(work):
+    if code := leaving.exit_code(work):
         sys.exit(code)
 
 

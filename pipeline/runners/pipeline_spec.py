@@ -14,7 +14,7 @@ from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
 from tfx.orchestration.pipeline import Pipeline
 
 from tfx_estimator.components.trainer.settings import HOME_KEY
-from tfx_estimator.pipeline.base import release
+from tfx_estimator.pipeline.base.environment import release_variables
 from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.pods import placement
@@ -66,7 +66,7 @@ def compile_spec(
             then = [*container["command"], *container["args"]]
             # Placeholders have to be in the arguments: not every service replaces them in a command.
             container.update(command=[*entry.COMMAND], args=entry.arguments(entry.HOME, _HOME, packed, then))
-        told = {**release.variables(), **deploy.env}
+        told = {**release_variables(), **deploy.env}
         container["env"] = [{"name": key, "value": value} for key, value in sorted(told.items())]
         if retries := deploy.step(name).retries:
             task["retryPolicy"] = {"maxRetryCount": retries, **(_BACKOFF if target == KUBEFLOW_V2 else {})}

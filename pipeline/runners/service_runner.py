@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from tfx_estimator.pipeline.base.ending import exit_code
+from tfx_estimator.pipeline.base.ending import leaving
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.runners.compiling import compile_declaration
@@ -21,7 +21,7 @@ def main(declaration: str, target: str) -> None:
         target: One of `targets.TARGETS`.
     """
     # The script may do more when all went well.
-    if code := exit_code.of(lambda: _compile(declaration, target)):
+    if code := leaving.exit_code(lambda: _compile(declaration, target)):
         sys.exit(code)
 
 

@@ -19,8 +19,7 @@ from tfx_estimator.components.files import write_whole as store_whole
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.base.log import get_logger
-from tfx_estimator.pipeline.folders import METADATA, PipelineFolders
-from tfx_estimator.pipeline.moved_home import name_artifacts_here
+from tfx_estimator.pipeline.folders import METADATA, PipelineFolders, name_artifacts_here
 from tfx_estimator.pipeline.runners.buckets import only_machine, reached
 
 logger = get_logger("run")

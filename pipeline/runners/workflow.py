@@ -13,7 +13,7 @@ from kubernetes import client
 from tfx.orchestration.kubeflow import kubeflow_dag_runner
 from tfx.orchestration.pipeline import Pipeline
 
-from tfx_estimator.pipeline.base import release
+from tfx_estimator.pipeline.base.environment import release_variables
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed
@@ -95,7 +95,7 @@ def _equip(step: dsl.ContainerOp, deploy: DeploySection) -> None:
         step.set_retry(node.retries, policy="Always")
     if node.timeout_seconds:
         step.set_timeout(node.timeout_seconds)
-    for name, value in sorted({**release.variables(), **deploy.env}.items()):
+    for name, value in sorted({**release_variables(), **deploy.env}.items()):
         container.add_env_variable(client.V1EnvVar(name=name, value=value))
     for index, volume in enumerate(deploy.volumes):
         claim = client.V1PersistentVolumeClaimVolumeSource(claim_name=volume.claim, read_only=volume.read_only or None)

@@ -6,8 +6,7 @@ import hashlib
 import os
 
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
-from tfx_estimator.pipeline.base.files import write_whole
-from tfx_estimator.pipeline.base.writing import writing
+from tfx_estimator.pipeline.base.files import write_whole, writing
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.runners.compiling import Compiled
 

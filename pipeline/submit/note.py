@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Optional
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.base.files import write_whole
+from tfx_estimator.pipeline.base.files import write_whole, writing
 from tfx_estimator.pipeline.base.targets import ALL_TARGETS, VERTEX
-from tfx_estimator.pipeline.base.writing import writing
 
 FILE = "submission.json"
 _OF_VERTEX = re.compile(r"projects/([^/\s]+)/locations/([^/\s]+)/pipelineJobs/[^/\s]+")

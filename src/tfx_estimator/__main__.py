@@ -13,7 +13,6 @@ import contextlib
 import importlib
 import os
 from collections.abc import Sequence
-from typing import Any, NoReturn
 
 from tfx_estimator import __version__
 
@@ -44,46 +43,9 @@ _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 
 
-class _Parser(argparse.ArgumentParser):
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Ends; in the message are arguments as they were given."""
-        from tfx_estimator.pipeline.base.text import printable
-
-        super().exit(status, message and printable(message))
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Parses; what a verb does not know ends here, for its own parser has the options that may be meant."""
-        parsed, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            from tfx_estimator.pipeline.config.problems import nearest
-
-            options = [each.partition("=")[0] for each in unknown if each.startswith("-")]
-            near = [name for each in options if (name := nearest(each, self._option_string_actions))]
-            hint = f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else ""
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-        return parsed, unknown
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        try:
-            super()._check_value(action, value)
-        except argparse.ArgumentError as error:
-            from tfx_estimator.pipeline.config.problems import nearest
-
-            if near := nearest(value, map(str, action.choices or ())):
-                error.message += f"; did you mean {near}?"
-            raise
-
-    def _print_message(self, message: str, file: Any = None) -> None:
-        from tfx_estimator.pipeline.base.writing import printing
-
-        # What is wrong with the arguments, the exit code says as well.
-        with contextlib.suppress(OSError) if file is sys.stderr else printing("stdout"):
-            super()._print_message(message, file)
-
-
 def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     """Returns the parser of the command line, of all verbs or of some."""
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog=PROG,
         description="One declaration ingests, validates, trains an Estimator or a Keras model, evaluates and pushes.",
         epilog=f"Start with: {PROG} run digits",
@@ -117,7 +79,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     from tfx_estimator.pipeline.base.ending import shared_status, signals
 
     arguments = list(sys.argv[1:] if argv is None else argv)
-    _open_streams()
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal without UTF-8 must not turn a message into a traceback.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     try:
         with signals.handled():
             code = _run(arguments, alone=argv is None)
@@ -131,21 +96,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str], alone: bool) -> int:
     """Runs one verb; an error becomes a message and an exit code."""
-    from tfx_estimator.pipeline.base import environment
+    from tfx_estimator.pipeline.base.environment import clear_other_keras
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError, exit_code_of
     from tfx_estimator.pipeline.base.stack.stacks import KERAS
-    from tfx_estimator.pipeline.base.writing import printing
 
     # Of a process that does other things as well, the environment is not ours.
-    if alone and environment.clear():
+    if alone and clear_other_keras():
         _say(
             f"{PROG}: {KERAS} is left out: this project is for Keras 2: that is tf_keras where it is installed, else "
             "keras of TensorFlow 2.15"
         )
     try:
         code = _dispatch(arguments, alone)
-        with printing("stdout"):
-            sys.stdout.flush()
+        sys.stdout.flush()
     except TfxEstimatorError as error:
         _say(f"{PROG}: {error}")
         code = exit_code_of(error)
@@ -156,20 +119,6 @@ def _run(arguments: list[str], alone: bool) -> int:
         # The reader, `head` for example, has gone.
         code = _BROKEN_PIPE
     return code
-
-
-def _open_streams() -> None:
-    """Makes stdout and stderr fit to print to, whatever this process was started with."""
-    for fd, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:  # it was closed: the next file that is opened would take its number
-            os.dup2(null := os.open(os.devnull, os.O_RDWR), fd)
-            if null != fd:
-                os.close(null)
-            setattr(sys, name, os.fdopen(fd, "r" if name == "stdin" else "w", encoding="utf-8"))
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal without UTF-8 must not turn a message into a traceback.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _say(text: str) -> None:
@@ -188,8 +137,8 @@ def _drop_what_nobody_reads() -> None:
 
 
 def _dispatch(arguments: list[str], alone: bool) -> int:
+    from tfx_estimator.pipeline.base.environment import check_release
     from tfx_estimator.pipeline.base.errors import DeclarationError
-    from tfx_estimator.pipeline.base.release import check_release
 
     # Of a pod's command, before a declaration is read that another release has written.
     check_release()

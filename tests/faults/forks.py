@@ -15,7 +15,7 @@ import sys
 import traceback
 
 from tfx_estimator.pipeline.base.ending.keeper import die_with
-from tfx_estimator.pipeline.base.importing import uncollected
+from tfx_estimator.pipeline.base.installed import uncollected
 
 
 def main(target: str) -> None:

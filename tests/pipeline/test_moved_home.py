@@ -6,17 +6,13 @@ import contextlib
 import logging
 import shutil
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.log import ROOT
-from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.moved_home import name_artifacts_here
+from tfx_estimator.pipeline.folders import PipelineFolders, name_artifacts_here
 from tfx_estimator.pipeline.report.artifacts import read_outputs
 
 pytestmark = pytest.mark.unit
@@ -152,61 +148,20 @@ def test_all_artifacts_are_renamed_or_none(top):
     assert uris(folders) == before
 
 
-@pytest.mark.parametrize("content", [None, b""])
-def test_where_nothing_was_run_there_is_nothing_to_rename(tmp_path, content):
-    database = tmp_path / "metadata.sqlite"
-    if content is not None:
-        database.write_bytes(content)
-    name_artifacts_here(str(database), str(tmp_path))
-    assert database.exists() == (content is not None)
-
-
-def test_a_damaged_database_is_named(tmp_path):
-    (tmp_path / "metadata.sqlite").write_bytes(b"no database" * 1000)
-    with pytest.raises(PipelineError, match="file is not a database"):
-        name_artifacts_here(str(tmp_path / "metadata.sqlite"), str(tmp_path))
-
-
-@contextlib.contextmanager
-def locked(database: str, kind: str) -> Iterator[str]:
-    """Another process, which has locked a database; how it is named."""
-    lines = (
-        "import sqlite3, sys",
-        "database = sqlite3.connect(sys.argv[1], isolation_level=None)",
-        f"database.execute('BEGIN {kind}')",
-        "print('locked', flush=True)",
-        "sys.stdin.read()",
-    )
-    command = [sys.executable, "-c", "; ".join(lines), database]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout
-        other.stdout.readline()
-        yield f"{database} is locked: another process, {other.pid} (`{' '.join(command)}`) uses it"
-
-
-@pytest.mark.parametrize("kind", ["EXCLUSIVE", "IMMEDIATE"])
-def test_a_database_that_another_process_has_locked_names_that_process(top, kind):
-    folders = PipelineFolders(str(top / "old"), "mine")
-    with locked(folders.metadata, kind) as said, pytest.raises(PipelineError) as raised:
-        name_artifacts_here(folders.metadata, folders.home)
-    assert raised.value.what == said
+def test_a_database_that_another_process_has_locked_is_named(top, monkeypatch):
+    folders, connect = PipelineFolders(str(top / "old"), "mine"), sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda name: connect(name, timeout=0.1))
+    with contextlib.closing(connect(folders.metadata, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(PipelineError, match=r"metadata\.sqlite is locked: another process uses it") as raised:
+            name_artifacts_here(folders.metadata, folders.home)
     assert "remove" not in raised.value.todo
-
-
-def test_a_database_that_is_locked_while_a_pipeline_runs_names_that_process(top):
-    from tests.pipeline import making
-
-    folders = PipelineFolders(str(top / "old"), "mine")
-    with locked(folders.metadata, "IMMEDIATE") as said, pytest.raises(PipelineError) as raised:
-        making.run(folders, top / "word")
-    assert raised.value.what == said
 
 
 def test_whoever_reads_only_finds_them_there_and_writes_nothing(top):
     folders = PipelineFolders(str(top / "old"), "mine")
     before = Path(folders.metadata).read_bytes()
-    components = [{"node": "Making", "execution_id": 1}, {"node": "Copying", "execution_id": 2}]
-    outputs = read_outputs(folders.metadata, components)
+    outputs = read_outputs(folders.metadata, {1: "Making", 2: "Copying"})
     assert [outputs[each].uri for each in (("Making", "model"), ("Copying", "copied"))] == made_in(folders)
     assert Path(folders.metadata).read_bytes() == before
 
@@ -215,9 +170,8 @@ def test_the_artifacts_of_a_store_are_not_looked_for_beside_the_database_that_is
     folders = PipelineFolders(str(top / "old"), "mine")
     with contextlib.closing(sqlite3.connect(folders.metadata)) as database, database:
         database.execute("UPDATE Artifact SET uri = replace(uri, ?, 'gs://bucket/runs')", (str(top / "runs"),))
-    components = [{"node": "Making", "execution_id": 1}]
     key, place = ("Making", "model"), "mine/artifacts/Making/model/1"
     # Of a folder that was copied from the bucket.
-    assert read_outputs(folders.metadata, components)[key].uri == f"{top}/old/{place}"
+    assert read_outputs(folders.metadata, {1: "Making"})[key].uri == f"{top}/old/{place}"
     shutil.rmtree(folders.root)
-    assert read_outputs(folders.metadata, components)[key].uri == f"gs://bucket/runs/{place}"
+    assert read_outputs(folders.metadata, {1: "Making"})[key].uri == f"gs://bucket/runs/{place}"

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, VARIABLE, resolve
-from tfx_estimator.pipeline.base.ending import exit_code, signals
-from tfx_estimator.pipeline.base.importing import uncollected
+from tfx_estimator.pipeline.base.ending import leaving, signals
+from tfx_estimator.pipeline.base.installed import uncollected
 
 # Set by Vertex AI. Its TF_CONFIG is not used, because it calls the third pool parameter servers, whatever that is.
 CLUSTER_SPEC = "CLUSTER_SPEC"
@@ -64,4 +64,4 @@ def tf_config(environment: Mapping[str, str], roles: Sequence[str]) -> Optional[
 
 
 if __name__ == "__main__":
-    sys.exit(exit_code.of(lambda: main(sys.argv[1:])))
+    sys.exit(leaving.exit_code(lambda: main(sys.argv[1:])))

@@ -15,9 +15,8 @@ from typing import Any, Optional
 
 from tfx_estimator.components.trainer.protocol.events import ProgressReader
 from tfx_estimator.components.trainer.protocol.task_spec import TaskFiles, TaskSpec
-from tfx_estimator.pipeline.base import loopback
 from tfx_estimator.pipeline.base.ending.scratch import variables
-from tfx_estimator.pipeline.base.environment import without_other_keras
+from tfx_estimator.pipeline.base.environment import no_proxy, without_other_keras
 from tfx_estimator.pipeline.base.files import read_tail
 from tfx_estimator.pipeline.user_source import fresh_python
 from tfx_estimator.pipeline.user_source.faults import read_users_frames
@@ -160,7 +159,7 @@ def _inherited(task_spec: TaskSpec) -> dict[str, str]:
         inherited.setdefault("TF_NUM_INTRAOP_THREADS", str(task_spec.threads))
     return {
         **inherited,
-        **loopback.no_proxy(os.environ, _own_host(task_spec.tf_config)),
+        **no_proxy(os.environ, _own_host(task_spec.tf_config)),
         # For processes that the task starts. The task itself gets its module path by its command.
         "PYTHONPATH": fresh_python.python_path(),
         "PYTHONUNBUFFERED": "1",

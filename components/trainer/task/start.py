@@ -23,7 +23,7 @@ from tfx_estimator.pipeline.base.ending.keeper import keep
 from tfx_estimator.pipeline.base.ending.leaving import leave_within
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, to_json
 from tfx_estimator.pipeline.base.files import write_json
-from tfx_estimator.pipeline.base.importing import uncollected
+from tfx_estimator.pipeline.base.installed import uncollected
 from tfx_estimator.pipeline.user_source.faults import note_ends, note_stacks
 from tfx_estimator.pipeline.user_source.frames import unwrapped, user_lines, without_stacks
 

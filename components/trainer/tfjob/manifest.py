@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.base import release
+from tfx_estimator.pipeline.base.environment import release_variables
 from tfx_estimator.pipeline.base.errors import RETRYABLE
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Distribution
@@ -114,7 +114,7 @@ def _backoff_limit(deploy: DeploySection, distribution: Distribution) -> int:
 def _template(
     kind: str, deploy: DeploySection, command: Sequence[str], config_map: Optional[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    environment = {"PYTHONUNBUFFERED": "1", **release.variables()}
+    environment = {"PYTHONUNBUFFERED": "1", **release_variables()}
     # Also if pods are restarted after every code: this one shows which pod has only lost another.
     if deploy.tfjob.restart_policy != "Never":
         environment[RETRYABLE] = str(RETRYABLE_CODE)

@@ -12,9 +12,9 @@ import sys
 from absl import logging as absl_logging
 
 from tfx_estimator.components.trainer.job import Job
-from tfx_estimator.pipeline.base.ending import exit_code, scratch, signals
+from tfx_estimator.pipeline.base.ending import leaving, scratch, signals
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, to_json
-from tfx_estimator.pipeline.base.importing import uncollected
+from tfx_estimator.pipeline.base.installed import uncollected
 
 MODULE = "tfx_estimator.components.trainer.tfjob.pod"
 # The user's own modules, in the training folder.
@@ -43,7 +43,7 @@ def main(job_path: str) -> int:
     """
     # Progress goes to the pod's log.
     absl_logging.set_verbosity(absl_logging.INFO)
-    return exit_code.of(lambda: _told(job_path))
+    return leaving.exit_code(lambda: _told(job_path))
 
 
 def _told(job_path: str) -> None:

@@ -31,11 +31,7 @@ _LATE = b"the work of this process is done, and it did not come to its end: it w
 
 
 def die_with(parent: int, number: int = signal.SIGKILL) -> None:
-    """Has the kernel send this process a signal when its parent dies, of SIGKILL too.
-
-    Args:
-        parent: Its id; where it has died already, this process ends.
-    """
+    """Has the kernel send this process a signal when its parent dies, of SIGKILL too; if it has, this process ends."""
     _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(1)
@@ -52,11 +48,7 @@ def adopt() -> None:
 
 
 def empty(seconds: float = _EMPTY_SECONDS) -> None:
-    """Kills all children of this process, and theirs, which it has adopted by then.
-
-    Args:
-        seconds: How long to wait for them; the kernel may hold one for longer.
-    """
+    """Kills all children of this process, and theirs, which it has adopted; the kernel may hold one for longer."""
     deadline = time.monotonic() + seconds
     while children := _children():
         for child in children:
@@ -120,25 +112,14 @@ def _wait_for(child: int, told: mmap.mmap, watched: Collection[int]) -> int:
 
 
 def next_signal(numbers: Collection[int], seconds: float | None) -> int | None:
-    """Takes the next of some blocked signals.
-
-    Args:
-        seconds: How long to wait for one; None waits for ever.
-
-    Returns:
-        Its number; None if there was none.
-    """
+    """Takes the next of some blocked signals: its number, None if there was none in time; None waits for ever."""
     found = signal.sigwaitinfo(numbers) if seconds is None else signal.sigtimedwait(numbers, seconds)
     # After a stop (Ctrl-Z) beyond the deadline, Python 3.10 returns what nobody has filled.
     return found.si_signo if found and found.si_signo in numbers else None
 
 
 def end_like(status: int) -> NoReturn:
-    """Ends this process as another one ended.
-
-    Args:
-        status: As `os.waitpid` tells.
-    """
+    """Ends this process as another one ended, as `os.waitpid` tells of it."""
     if not os.WIFSIGNALED(status):
         os._exit(os.waitstatus_to_exitcode(status))
     number = os.WTERMSIG(status)
@@ -151,11 +132,7 @@ def end_like(status: int) -> NoReturn:
 
 
 def reap(child: int) -> int | None:
-    """Reaps all children that have ended.
-
-    Returns:
-        Its status, if it has.
-    """
+    """Reaps all children that have ended; returns the status of this one, if it has."""
     found = None
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:

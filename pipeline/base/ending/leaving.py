@@ -1,4 +1,4 @@
-"""The end of a process whose work is done: what the user's code has left at work does not hold it up for ever.
+"""The end of a process whose work is done: its exit code, and no waiting for what the user's code has left at work.
 
 At its end Python waits without a limit, for threads that are no daemons, for processes of `multiprocessing`, and for
 functions of `atexit`. Standard library only: training tasks start with it.
@@ -17,9 +17,30 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn, Optional
 
+from tfx_estimator.pipeline.base.ending import signals
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError, exit_code_of
+
 # Of the time for all: until what waits for a process sees that it has been killed; and as much for the functions of
 # `atexit` beside threads that go on.
 _SHARE = 0.25
+
+
+def exit_code(work: Callable[[], Optional[int]]) -> int:
+    """Does the work of a process; returns its exit code, that of an error of ours, which is printed, or of a signal."""
+    try:
+        return work() or 0
+    except TfxEstimatorError as error:
+        _print(error)
+        return exit_code_of(error)
+    except signals.SignalledError as end:
+        _print(end)
+        return end.exit_code
+
+
+def _print(end: BaseException) -> None:
+    # Nobody may be there to read it; the exit code says it as well.
+    with contextlib.suppress(OSError):
+        print(end, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def leave_within(seconds: float, code: int, tell: Optional[Callable[[str], None]] = None) -> None:

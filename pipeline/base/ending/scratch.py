@@ -26,11 +26,7 @@ _VARIABLE = "TFX_ESTIMATOR_TEMPORARY"
 
 
 class Scratch:
-    """The folder of one run, locked.
-
-    Raises:
-        PipelineError: There is no place for temporary files.
-    """
+    """The folder of one run, locked; raises PipelineError where there is no place for temporary files."""
 
     def __init__(self) -> None:
         home = shared()
@@ -97,9 +93,6 @@ def made_for_next() -> str:
 
     It goes with that of the run that this process belongs to; else the next run removes it, or the next such program,
     once this one has ended.
-
-    Raises:
-        PipelineError: There is no place for temporary files.
     """
     if run := of_this_run():
         return tempfile.mkdtemp(dir=run)
@@ -115,11 +108,7 @@ def of_this_run() -> str:
 
 
 def note(name: str, text: str) -> None:
-    """Notes something for whoever writes the summary of this run; does nothing where there is no run.
-
-    Args:
-        text: What to note; empty takes it away.
-    """
+    """Notes something for whoever writes the summary of this run, if there is one; empty takes it away."""
     if folder := of_this_run():
         with contextlib.suppress(OSError):  # the run matters more
             write_whole(os.path.join(folder, f"{name}.note"), text)
@@ -145,11 +134,7 @@ def _use(folder: str) -> None:
 
 
 def shared() -> str:
-    """Returns the folder that all runs of this user on this machine share; it need not exist.
-
-    Raises:
-        PipelineError: There is no place for temporary files.
-    """
+    """Returns the folder that all runs of this user on this machine share; it need not exist."""
     if run := os.environ.get(_VARIABLE):
         return os.path.dirname(run)
     named = os.environ.get("TMPDIR")
@@ -165,16 +150,10 @@ def shared() -> str:
 
 @contextlib.contextmanager
 def shared_lock(name: str) -> Iterator[Callable[[], bool]]:
-    """A lock that one process of this user at a time has on this machine.
-
-    Args:
-        name: Of its file in `shared()`.
+    """A lock that one process of this user at a time has on this machine, by the name of a file in `shared()`.
 
     Yields:
         Takes it until the end of the context, or returns False if another process has it.
-
-    Raises:
-        PipelineError: There is no place for temporary files.
     """
     home, held = shared(), []
 

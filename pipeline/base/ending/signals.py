@@ -45,12 +45,9 @@ class SignalledError(BaseException):
 
 @contextlib.contextmanager
 def handled() -> Iterator[None]:
-    """Makes the first signal raise; the second ends the process at once.
+    """Makes the first signal raise SignalledError; the second ends the process at once.
 
     Outside of the main thread nothing is done: Python hands signals to the main thread alone.
-
-    Raises:
-        SignalledError: There was one.
     """
     global _handled, _received
     if _handled or threading.current_thread() is not threading.main_thread():
@@ -84,10 +81,8 @@ def ignored() -> Iterator[None]:
 def held() -> Iterator[None]:
     """Has the first signal wait for the end of the context, where it raises; the second ends the process at once.
 
-    For what must not be left halfway, and takes no time to speak of. Outside of the main thread nothing is done.
-
-    Raises:
-        SignalledError: There was one meanwhile; what the context raised is but its context.
+    For what must not be left halfway, and takes no time to speak of. What the context raised is then but the error's
+    context. Outside of the main thread nothing is done.
     """
     global _held, _waiting
     if _held or threading.current_thread() is not threading.main_thread():

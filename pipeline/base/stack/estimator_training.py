@@ -20,14 +20,7 @@ _CHIEF, _WORKER, _PS, _EVALUATOR = "chief", "worker", "ps", "evaluator"
 
 
 def init_run_config(config: Any, tf_config: dict[str, Any]) -> None:
-    """Tells a RunConfig with strategies which task it is of, and whether the coordinator runs its part.
-
-    Args:
-        tf_config: Of the environment; empty if there is none.
-
-    Raises:
-        ValueError: A strategy, or the cluster, is named twice.
-    """
+    """Tells a RunConfig with strategies its task, by TF_CONFIG, and whether the coordinator runs that one's part."""
     given, remote = config._experimental_distribute, None
     if given:
         remote = given.remote_cluster
@@ -60,14 +53,7 @@ def should_run_distribute_coordinator(config: Any) -> bool:
 
 
 def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any, executor_cls: Callable[..., Any]) -> None:
-    """Runs this task's part of `tf.estimator.train_and_evaluate`.
-
-    Args:
-        executor_cls: Of tensorflow-estimator; evaluates each checkpoint.
-
-    Raises:
-        ValueError: The RunConfig has no cluster for the coordinator.
-    """
+    """Runs this task's part of `tf.estimator.train_and_evaluate`; the executor evaluates each checkpoint."""
     mode = estimator.config._distribute_coordinator_mode
     if not mode:
         raise ValueError("the RunConfig has no cluster for the distribute coordinator")

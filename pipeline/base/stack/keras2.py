@@ -12,9 +12,5 @@ NAME: str = tf.keras.layers.Layer.__module__.partition(".")[0]
 
 
 def internal(module: str) -> Any:
-    """Imports a module that is not public.
-
-    Args:
-        module: Below the package's `src`, as `engine.base_layer`.
-    """
+    """Imports a module that is not public, from below the package's `src`: `engine.base_layer`."""
     return importlib.import_module(f"{NAME}.src.{module}")

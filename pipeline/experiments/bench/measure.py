@@ -71,16 +71,10 @@ class Measurement:
 def measure(
     run: Run, plan: Plan, inputs: TrainerInputs, declaration: Declaration, folder: str
 ) -> Optional[Measurement]:
-    """Trains, and measures.
-
-    Args:
-        folder: For the tasks' logs; checkpoints lie there too, but not for long.
+    """Trains in a folder, where the tasks' logs stay, and measures.
 
     Returns:
-        The measurement; None if a constant batch was asked for, and the user's input_fn returns no data set.
-
-    Raises:
-        TfxEstimatorError: A signal ended it, it ended too early, or a task failed or stalled.
+        None if a constant batch was asked for, and the user's input_fn returns no data set.
     """
     declared = run.contender.declare(declaration)
     train = declared.trainer.distribution.train

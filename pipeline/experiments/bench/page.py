@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from tfx_estimator.pipeline.experiments.bench.results import Comparison, Result
-from tfx_estimator.pipeline.experiments.tables import MEGABYTE, Row, print_rows
+from tfx_estimator.pipeline.experiments.side_by_side import MEGABYTE, Row, print_rows
 from tfx_estimator.pipeline.report.page import render
 
 _INPUT = (

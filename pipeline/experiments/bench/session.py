@@ -11,8 +11,7 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.base.ending import shared_status
 from tfx_estimator.pipeline.base.ending.signals import SignalledError
 from tfx_estimator.pipeline.base.errors import StoppedError, TfxEstimatorError
-from tfx_estimator.pipeline.base.importing import uncollected
-from tfx_estimator.pipeline.base.installed import version_of
+from tfx_estimator.pipeline.base.installed import uncollected, version_of
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.experiments.bench.strategies import (
     HTML_FILE,

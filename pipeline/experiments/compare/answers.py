@@ -156,14 +156,7 @@ def declared_metrics(candidates: Sequence[Candidate]) -> list[Mapping[str, Any]]
 def measure_all(
     metrics: Sequence[Mapping[str, Any]], labels: np.ndarray, probabilities: np.ndarray, *rest: Any
 ) -> tuple[dict[str, float], list[str]]:
-    """Measures what fits a model: one metric may be made for another candidate's outputs.
-
-    Args:
-        labels: As of `measure`; likewise the rest.
-
-    Returns:
-        The numbers by name; and why some are not there.
-    """
+    """Measures what fits a model, as one metric may be made for another's outputs; and says why others are left out."""
     try:
         return measure(metrics, labels, probabilities, *rest), []
     except Exception:  # TFMA and Keras tell a metric that does not fit in many ways
@@ -186,16 +179,12 @@ def measure(
     label_names: Sequence[str],
     of_two: bool = False,
 ) -> dict[str, float]:
-    """Measures, in this process.
+    """Measures, in this process; returns the numbers by the Evaluator's names.
 
     Args:
         labels: int64 [examples].
         probabilities: float32 [examples, classes].
-        label_names: The classes, in the order of their labels.
         of_two: Does the model serve one score, that of the second of two classes.
-
-    Returns:
-        The numbers by name, as the Evaluator has them.
     """
     import pandas as pd
     import tensorflow_model_analysis as tfma

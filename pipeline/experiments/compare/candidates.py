@@ -46,12 +46,7 @@ class Candidate:
 
 
 def find_candidates(sources: Sequence[str], overrides: Sequence[str], vary: Sequence[str]) -> list[Candidate]:
-    """Finds what is to be compared: at least two, the first being what the others are compared with.
-
-    Args:
-        overrides: Of every declaration: `key.path=value`.
-        vary: `key.path=value,value`: one declaration is compared under each, or under each combination.
-    """
+    """Finds what is to be compared with the first one, under each combination of what is varied."""
     folders = [source for source in sources if _is_folder(source)]
     if not vary:
         _check_count(len(sources), "name another, or vary one: --vary trainer.path=estimator,keras")

@@ -13,11 +13,11 @@ from tfx_estimator.pipeline.experiments.compare.answers import Answers, Model
 from tfx_estimator.pipeline.experiments.compare.page import find_disagreements, to_html
 from tfx_estimator.pipeline.experiments.compare.results import Comparison, Result, facts_of, pair_up, score
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
-from tfx_estimator.pipeline.report.events import read_training
 from tfx_estimator.pipeline.report.examples import DataSet, batches, open_data
 from tfx_estimator.pipeline.report.metrics import entitle
 from tfx_estimator.pipeline.report.page import attempt
 from tfx_estimator.pipeline.report.predictions import losses
+from tfx_estimator.pipeline.report.training import read_training
 
 # With fewer examples every interval is wide, whatever was trained.
 _FEW = 1000
@@ -28,15 +28,7 @@ _LEAST_SECONDS = 2.0
 def judge(
     had: Sequence[tuple[Model, Answers]], failures: Mapping[str, str], facts: Mapping[str, Any]
 ) -> tuple[Comparison, str]:
-    """Compares the models by what they say; returns what was found, and the page of it.
-
-    Args:
-        failures: Why there is nothing of another, by its name.
-        facts: When and where.
-
-    Raises:
-        DeclarationError: They did not evaluate the same examples.
-    """
+    """Compares the models by what they say of the same examples; returns what was found, and the page of it."""
     models = [model for model, _ in had]
     split = models[0].split
     data = open_data(models[0].outputs)

@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING, Any, Optional
 import numpy as np
 from rich.console import Console
 
-from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.base.text import one_line, printable
 from tfx_estimator.pipeline.experiments.compare.results import ClassDifference, Comparison, Pair, Result, show_p
 from tfx_estimator.pipeline.experiments.compare.statistics import Interval
-from tfx_estimator.pipeline.experiments.runs import render_side_by_side
-from tfx_estimator.pipeline.experiments.tables import MEGABYTE, Row, fact_rows, print_rows, told
-from tfx_estimator.pipeline.report.events import Training
+from tfx_estimator.pipeline.experiments.side_by_side import (
+    MEGABYTE,
+    Row,
+    fact_rows,
+    print_rows,
+    render_side_by_side,
+    told,
+)
 from tfx_estimator.pipeline.report.metrics import show_metric
 from tfx_estimator.pipeline.report.page import Missing, show_number, show_percent, show_seconds
+from tfx_estimator.pipeline.report.training import Training
 
 if TYPE_CHECKING:  # a page of what is known needs no TensorFlow
     from tfx_estimator.pipeline.experiments.compare.answers import Answers
@@ -76,7 +82,7 @@ def show(comparison: Comparison, console: Console) -> None:
     for line in comparison.conclusions():
         console.print(one_line(line), style="bold")
     for name, why in comparison.failures.items():
-        console.print(f"{one_line(name)}: failed: {why}", style="red")
+        console.print(f"{one_line(name)}: failed: {printable(why)}", style="red")
     for note in comparison.notes:
         console.print(one_line(note), style="yellow")
 
@@ -97,12 +103,7 @@ def to_html(
     values: Sequence[Mapping[str, Any]],
     disagreements: Sequence[Disagreement] | Missing,
 ) -> str:
-    """Writes the page.
-
-    Args:
-        trainings: Of each candidate its curves.
-        values: Of each candidate what was declared, by dotted path.
-    """
+    """Writes the page; of each candidate there are its curves, and what was declared, by dotted path."""
     return render_side_by_side(
         "compare.html.j2",
         trainings,
@@ -116,12 +117,7 @@ def to_html(
 
 
 def find_disagreements(data: DataSet, split: str, answers: Sequence[Answers]) -> list[Disagreement]:
-    """Finds the examples on which the candidates' probabilities lie furthest apart, the furthest first.
-
-    Args:
-        data: The examples of the first candidate.
-        answers: Of each candidate, in the order of those.
-    """
+    """Finds the examples, in the order of the first, on which probabilities lie furthest apart, the furthest first."""
     from tfx_estimator.pipeline.report.examples import to_data_uri
 
     predicted = [each.predicted for each in answers]

@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.experiments.compare.statistics import (
     paired_difference,
     wilson,
 )
-from tfx_estimator.pipeline.report.scores import calibrate
+from tfx_estimator.pipeline.report.evaluation import calibrate
 
 _LEVEL = 0.05
 # The test knows the chance of the examples alone.

@@ -36,13 +36,10 @@ _LEAST = 2
 def compare(
     candidates: Sequence[Candidate], workdir: str, output: Optional[str] = None, terminal_fd: int = 1
 ) -> tuple[Comparison, Optional[TfxEstimatorError]]:
-    """Compares candidates with the first of them.
+    """Compares candidates with the first of them; a signal, or its failure, ends it.
 
     Returns:
         What was found; and why a candidate that was left out could not be trained, the first of them.
-
-    Raises:
-        TfxEstimatorError: The first candidate could not be trained, or fewer than two could; or a signal ended it.
     """
     trained = next((each.loaded for each in candidates if each.loaded), None)
     # All declarations are trained in the pipeline of the first one, so that its cache holds their examples.

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.files import write_json
-from tfx_estimator.pipeline.moved_home import former_home, rebased, tell_moved
+from tfx_estimator.pipeline.folders import former_home, rebased, tell_moved
 from tfx_estimator.pipeline.runners.executing import places
 
 # As Vertex AI calls them; the last part is ours.

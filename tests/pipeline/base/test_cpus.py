@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 
@@ -12,12 +11,15 @@ from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.supervisor.process import _inherited
 from tfx_estimator.components.trainer.task.start import keep_to_quota
 from tfx_estimator.pipeline.base import cpus
-from tfx_estimator.pipeline.doctor import machine
 
 pytestmark = pytest.mark.unit
 
 NAMES = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 V1 = "11:memory:/a\n4:cpu,cpuacct:{}\n1:name=systemd:/\n0::/\n"
+
+
+def v1(folder: str, quota: str) -> dict[str, str]:
+    return {f"{folder}/cpu.cfs_quota_us": quota, f"{folder}/cpu.cfs_period_us": "100000"}
 
 
 @pytest.fixture
@@ -40,60 +42,25 @@ def cgroups(tmp_path, monkeypatch):
     ("own", "files", "quota", "available"),
     [
         ("0::/\n", {"cpu.max": "max 100000"}, None, 8),
-        ("0::/\n", {"cpu.max": "200000 100000"}, 2.0, 2),
         # A part of a CPU is worth a thread.
         ("0::/\n", {"cpu.max": "250000 100000"}, 2.5, 3),
         ("0::/\n", {"cpu.max": "10000 100000"}, 0.1, 1),
         ("0::/\n", {"cpu.max": "1600000 100000"}, 16.0, 8),
         # The smallest of those around it, by its path outside or, in a container, at the root.
-        ("0::/pod/task\n", {"pod/cpu.max": "300000 100000", "pod/task/cpu.max": "max 100000"}, 3.0, 3),
         ("0::/pod/task\n", {"pod/cpu.max": "300000 100000", "pod/task/cpu.max": "100000 50000"}, 2.0, 2),
-        ("0::/elsewhere/pod\n", {"cpu.max": "400000 100000"}, 4.0, 4),
         ("0::/../outside\n", {"cpu.max": "400000 100000"}, 4.0, 4),
         # The root of a machine has none.
         ("0::/\n", {}, None, 8),
-        ("", {"cpu.max": "100000 100000"}, None, 8),
-        ("0::/\n", {"cpu.max": "many"}, None, 8),
-        (
-            V1.format("/"),
-            {"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "100000"},
-            None,
-            8,
-        ),
-        (
-            V1.format("/docker/1"),
-            {"cpu,cpuacct/cpu.cfs_quota_us": "150000", "cpu,cpuacct/cpu.cfs_period_us": "100000"},
-            1.5,
-            2,
-        ),
-        (
-            V1.format("/docker/1"),
-            {"cpu/docker/1/cpu.cfs_quota_us": "300000", "cpu/docker/1/cpu.cfs_period_us": "50000"},
-            6.0,
-            6,
-        ),
+        (V1.format("/"), v1("cpu,cpuacct", "-1"), None, 8),
+        (V1.format("/docker/1"), v1("cpu,cpuacct", "150000"), 1.5, 2),
+        (V1.format("/docker/1"), v1("cpu/docker/1", "300000"), 3.0, 3),
         # Of both, with the controller in the old one.
-        (
-            "1:cpu:/\n0::/\n",
-            {"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000", "cpu.max": "500000 100000"},
-            3.0,
-            3,
-        ),
+        ("1:cpu:/\n0::/\n", {**v1("cpu", "300000"), "cpu.max": "500000 100000"}, 3.0, 3),
     ],
 )
 def test_the_quota_of_a_container(cgroups, own, files, quota, available):
     cgroups(own, files)
     assert (cpus.cpu_quota(), cpus.available_cpus()) == (quota, available)
-
-
-def test_a_machine_without_cgroups(tmp_path, cgroups):
-    assert not Path(cpus._OWN).exists()
-    assert (cpus.cpu_quota(), cpus.available_cpus()) == (None, 8)
-
-
-def test_doctor_tells_of_it(cgroups):
-    cgroups("0::/\n", {"cpu.max": "150000 100000"})
-    assert machine.check_cores().what == "8 logical CPUs, of which the container may use 1.5"
 
 
 @pytest.mark.parametrize(

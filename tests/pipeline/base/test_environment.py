@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
 
 import pytest
 
-from tests.root import ROOT
+from tests.root import run_python
 from tests.stack import HERE
 from tfx_estimator.pipeline.base.environment import without_other_keras
 from tfx_estimator.pipeline.base.stack.stacks import KERAS, LEGACY
@@ -44,8 +41,7 @@ def test_the_command_line_says_so_and_its_own_process_can_import_tensorflow(wron
         "sys.argv = ['tfx-estimator', 'show', 'digits']\n"
         "sys.exit(command_line.main())\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **wrong}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    done = run_python("-c", code, **wrong)
     assert (done.returncode, done.stdout) == (0, f"{CHOSEN}\n"), done.stderr
     assert done.stderr.count(f"tfx-estimator: {KERAS} is left out: ") == said
 

@@ -1,4 +1,4 @@
-"""Errors as they are shown."""
+"""Errors, and foreign text, as a person may see them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from tfx_estimator.pipeline.base import errors
-from tfx_estimator.pipeline.config.problems import Problem, to_error
+from tfx_estimator.pipeline.base.text import duration, first_line, one_line, printable
 
 pytestmark = pytest.mark.unit
 
@@ -30,22 +30,6 @@ def test_the_end_of_a_log_cannot_pass_for_what_the_error_says():
         "      to do:    run this",
         "        return",
         "  to do:    see the log",
-    ]
-
-
-def test_a_problem_has_a_line_for_each_of_its_parts_whatever_they_hold():
-    problem = Problem("a\nb", f"what\n{EVIL}", EVIL, "x\ny", "my\n.yaml:1", "v\n")
-    lines = str(to_error([problem], "my\n.yaml")).split("\n")
-    assert all(line.isprintable() for line in lines)
-    assert [line.strip()[:8] for line in lines] == [
-        "the decl",
-        "",
-        r"my\n.yam",
-        "what\\n\\x",
-        "expected",
-        "to do:  ",
-        "",
-        "then:   ",
     ]
 
 
@@ -74,11 +58,26 @@ def test_an_error_is_the_same_in_another_process(error, kind):
     assert (told.retryable, told.exit_code) == (error.retryable, error.exit_code)
 
 
-@pytest.mark.parametrize("name", ["KeyError", "TfxEstimator", "exit_code_of", "Any", ""])
-def test_an_error_of_others_is_none_of_ours(name):
-    assert errors.from_json({"type": name, "what": "a", "expected": "b", "todo": "c"}) is None
+def test_nothing_is_left_that_a_terminal_would_obey():
+    every = "".join(map(chr, [*range(0x300), *range(0x2000, 0x2100), 0xD800, 0xFEFF, 0x1F600]))
+    assert all(character.isprintable() or character == "\n" for character in printable(every))
+    assert one_line(every).isprintable()
+    assert printable("é 日本 😀") == one_line("é 日本 😀") == "é 日本 😀"
 
 
-def test_an_error_that_another_release_has_told_is_understood():
-    told = errors.from_json({"type": "StoppedError", "what": "a", "expected": "b", "todo": "c"})
-    assert (told.retryable, told.exit_code) == (False, 143)
+def test_lines_stay_lines_but_where_one_is_meant():
+    assert printable("a\r\n\tb\x1b[0m\r") == "a\n    b\\x1b[0m\\r"
+    assert one_line("a\n\tb") == r"a\n\tb"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.04, "0.0 s"), (1.2, "1 s"), (59.7, "1 min 00 s"), (185, "3 min 05 s"), (7800, "2 h 10 min")],
+)
+def test_a_duration_is_told_as_a_person_says_it(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_of_an_error_there_is_always_a_line():
+    assert first_line(ValueError("one\ntwo")) == "one"
+    assert first_line(ValueError()) == "ValueError"

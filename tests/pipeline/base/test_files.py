@@ -5,13 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import re
-import subprocess
-import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.root import ROOT
+from tests.root import ROOT, run_python
 from tfx_estimator.pipeline.base.files import finite, make_dated, read_tail, write_json, write_whole
 
 pytestmark = pytest.mark.unit
@@ -39,48 +37,32 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_else(tmp_path):
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "write_whole(sys.argv[1], b'x' * 5000)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-c", code, str(file)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert "File too large" in done.stderr
+    assert "File too large" in run_python("-c", code, str(file), PYTHONDONTWRITEBYTECODE="1").stderr
     assert file.read_text() == "before"
     assert list(tmp_path.iterdir()) == [file]
 
 
 def test_those_that_begin_in_one_second_have_a_folder_each(tmp_path):
-    start, made = threading.Barrier(8), []
-
-    def begin():
-        start.wait()
-        made.append(make_dated(tmp_path / "runs"))
-
-    threads = [threading.Thread(target=begin) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(made)) == 8
+    with ThreadPoolExecutor(8) as pool:
+        made = [*pool.map(make_dated, [tmp_path / "runs"] * 8)]
     assert set(made) == {str(folder) for folder in (tmp_path / "runs").iterdir()}
+    assert len(set(made)) == 8
     assert all(re.fullmatch(r"\d{8}-\d{6}(-\d)?", os.path.basename(folder)) for folder in made)
 
 
 def test_of_those_that_write_a_new_file_at_once_one_does(tmp_path):
-    file, start, refused = tmp_path / "file", threading.Barrier(8), []
+    file = tmp_path / "file"
 
-    def write(number):
-        start.wait()
+    def write(number: int) -> bool:
         try:
             write_whole(file, str(number), new=True)
         except FileExistsError:
-            refused.append(number)
+            return False
+        return True
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(refused) == 7
-    assert int(file.read_text()) not in refused
+    with ThreadPoolExecutor(8) as pool:
+        written = [*pool.map(write, range(8))]
+    assert [number for number, done in enumerate(written) if done] == [int(file.read_text())]
     assert list(tmp_path.iterdir()) == [file]
 
 

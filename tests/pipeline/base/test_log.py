@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
-from tests.root import ROOT
+from tests.root import run_python
 
 pytestmark = pytest.mark.unit
 
@@ -35,9 +31,7 @@ for step in (0, 10):
     ],
 )
 def test_training_is_told_as_tfx_tells_its_own(setup, shown):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    code = SCRIPT.format(setup=setup)
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    done = run_python("-c", SCRIPT.format(setup=setup))
     lines = [line for line in done.stderr.splitlines() if "before flag parsing" not in line]
     # Each once.
     told = ["Running pipeline", "step 0/10", "step 10/10, 1.0 steps/s"] * shown

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tarfile
 import threading
 import time
@@ -14,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.pipeline.beam.staged import install, unpickle_there
-from tests.root import ROOT
+from tests.root import run_python
 
 # A run of digits that writes each pipeline of Beam's down before it runs it.
 CAPTURING = """
@@ -37,7 +34,7 @@ local.main("digits", workdir)
 
 @pytest.mark.unit
 def test_the_package_is_the_same_file_each_time(tmp_path):
-    from tfx_estimator.pipeline.beam.dataflow import build_sdist
+    from tfx_estimator.pipeline.beam import build_sdist
 
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -53,7 +50,7 @@ def test_the_package_is_the_same_file_each_time(tmp_path):
 def test_a_service_that_does_not_answer_is_not_waited_for(monkeypatch, caplog):
     from apache_beam.options.pipeline_options import GoogleCloudOptions
 
-    from tfx_estimator.pipeline.beam import dataflow
+    from tfx_estimator.pipeline import beam
 
     answer = threading.Event()
 
@@ -61,8 +58,8 @@ def test_a_service_that_does_not_answer_is_not_waited_for(monkeypatch, caplog):
         def __init__(self, options: GoogleCloudOptions) -> None:
             answer.wait(60)
 
-    monkeypatch.setattr(dataflow, "_END_SECONDS", 0.2)
-    runner = dataflow.DataflowRunner()
+    monkeypatch.setattr(beam, "_END_SECONDS", 0.2)
+    runner = beam.DataflowRunner()
     monkeypatch.setattr(runner, "_client", object.__new__(Silent))
     options = GoogleCloudOptions(["--project=some-project", "--region=europe-west4"])
     started = time.monotonic()
@@ -81,13 +78,11 @@ def test_a_service_that_does_not_answer_is_not_waited_for(monkeypatch, caplog):
 def test_whatever_the_components_send_to_workers_is_in_the_package(tmp_path):
     from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, SetupOptions
 
-    from tfx_estimator.pipeline.beam.dataflow import bring_package
+    from tfx_estimator.pipeline.beam import bring_package
 
     captured = tmp_path / "captured"
     captured.mkdir()
-    command = [sys.executable, "-c", CAPTURING, str(captured), str(tmp_path / "runs")]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, env=environment, check=False)
+    done = run_python("-c", CAPTURING, str(captured), str(tmp_path / "runs"))
     assert done.returncode == 0, done.stderr[-3000:]
     files = sorted(captured.iterdir())
     # Ingest, statistics, transform, and the evaluator's.

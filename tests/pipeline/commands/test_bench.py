@@ -6,12 +6,11 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.root import ROOT
+from tests.root import run_python
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
@@ -39,17 +38,12 @@ RUN_FN = "def run_fn(fn_args):\n    pass\n"
         (["--strategies", "mirored:2"], ["there is no 'mirored' to measure", "did you mean `mirrored`?"]),
         (["--strategies", "tpu"], ["there is no 'tpu'", "expected: some of all, one_core, one_device, mirrored"]),
         (["--strategies", "mirrored:0"], ["mirrored:0: '0' is no count", "from 1 to 64"]),
-        (["--strategies", "mirrored:65"], ["'65' is no count"]),
-        (["--strategies", "parameter_server:two"], ["'two' is no count", "write for example parameter_server:2"]),
         (["--strategies", "one_core:2"], ["one_core: one process takes no count", "mirrored:2"]),
         (["--strategies", "one_device,mirrored:3"], ["mirrored:3: trainer.global_batch_size: 64 examples do not"]),
         (["--steps", "0"], ["--steps 0: this is out of range"]),
-        (["--rounds", "-1"], ["--rounds -1: this is out of range"]),
         (["--output", "full"], ["strategies.json is there already", "name another --output"]),
         (["--set", "trainer.train_stepz=3"], ["did you mean"]),
-        (["--vary", "seed"], ["--vary seed: this cannot be read", "`key.path=value,value`"]),
         (["--vary", "sed=1,2"], ["--vary sed=1,2: there is no key 'sed'", "did you mean `seed`"]),
-        (["--vary", "seed=x"], ["--vary trainer.seed=x"]),
         (["--vary", "seed=1", "--vary", "trainer.seed=2"], ["trainer.seed is varied by another --vary already"]),
         (["--vary", "global_batch_size=63,65", "--strategies", "mirrored:2", "--vary", "seed=x"], ["trainer.seed"]),
         (["--set", "trainer.model=null", "--set", "trainer.module_file=own.py"], ["it defines run_fn", "trainer_fn"]),
@@ -78,7 +72,7 @@ def test_refusing_imports_nothing_heavy():
         "assert not found, found; sys.exit(code)"
     )
     arguments = ["bench", "strategies", "digits", "--strategies", "mirrored:3"]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True)
+    done = run_python("-c", code, *arguments)
     assert done.returncode == 2, done.stderr
     assert "64 examples do not divide evenly among 3 " in done.stderr
 
@@ -184,9 +178,7 @@ def done(workdir: Path) -> subprocess.CompletedProcess:
 def _bench(workdir: Path, *options: str) -> subprocess.CompletedProcess:
     shared = ["--rounds", "1", "--set", "trainer.model=own_network:network"]
     shared += ["--set", "data.splits={train: 'train[:256]', eval: 'train[256:320]'}"]
-    command = [sys.executable, "-m", "tfx_estimator", "bench", "strategies", "digits", *options, *shared]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    return subprocess.run(command, cwd=workdir, env=environment, capture_output=True, text=True, timeout=280)
+    return run_python("-m", "tfx_estimator", "bench", "strategies", "digits", *options, *shared, cwd=workdir)
 
 
 @pytest.mark.long
@@ -303,7 +295,6 @@ def test_each_strategy_is_measured_on_each_path(workdir, done):
     [
         "train_steps=100,200",
         "class_weights=null,balanced",
-        "evaluator.min_accuracy=0.1,0.2",
         "path=keras,estimator",
         "distribution.train.strategy=mirrored,central_storage",
     ],

@@ -1,4 +1,4 @@
-"""`tfx-estimator copy`."""
+"""`tfx-estimator presets`, and `copy` of one."""
 
 from __future__ import annotations
 
@@ -107,3 +107,21 @@ def test_a_file_that_is_replaced_keeps_its_mode(tmp_path):
     file.chmod(0o640)
     assert main(["copy", "digits", str(file), "--force"]) == 0
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+def test_lists_each_in_one_line_the_smallest_first(capsys):
+    assert main(["presets"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == presets.names()
+    assert lines[0].split()[0] == "digits"
+    for line in lines:
+        assert len(line.split()) > 4
+        assert len(line) < 120
+
+
+def test_shows_one_presets_header(capsys):
+    assert main(["presets", "mnist"]) == 0
+    text = capsys.readouterr().out
+    for part in ("Required overrides:", "data.data_dir=DIR", "Usual overrides:", "Expected result:"):
+        assert part in text
+    assert "#" not in text

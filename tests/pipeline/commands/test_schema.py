@@ -48,10 +48,8 @@ def test_presets_and_their_resolved_form_keep_it(schema, capsys, name):
         (("trainer", "train_step"), 5),
         (("trainer", "train_steps"), "5"),
         (("trainer", "train_steps"), 0),
-        (("trainer", "train_epochs"), 0),
         (("beam",), {"runner": "dask"}),
         (("name",), "A"),
-        (("data", "image_size"), [28]),
     ],
 )
 def test_wrong_values_do_not_keep_it(schema, path, value):

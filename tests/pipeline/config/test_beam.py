@@ -42,7 +42,7 @@ def test_dataflow_stages_below_its_temporary_folder_unless_told_otherwise():
     needed["sdk_container_image"] = "images/mine:1"
     args = BeamSection(runner="dataflow", dataflow={**needed, "use_public_ips": False}).pipeline_args()
     assert args == [
-        "--runner=tfx_estimator.pipeline.beam.dataflow.DataflowRunner",
+        "--runner=tfx_estimator.pipeline.beam.DataflowRunner",
         "--project=mine-1",
         "--region=europe-west4",
         "--temp_location=gs://mine/tmp/",

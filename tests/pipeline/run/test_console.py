@@ -61,20 +61,6 @@ def test_the_work_goes_on_when_the_reader_of_the_terminal_leaves(tmp_path):
     assert [line.split()[-1] for line in log.read_text().splitlines()] == [str(number) for number in range(1000)]
 
 
-def test_a_terminal_that_cannot_be_written_does_not_hide_the_error(tmp_path):
-    code = (
-        "import sys\n"
-        "from tfx_estimator.pipeline.run.terminal import quiet\n"
-        "with quiet(sys.argv[1]) as terminal:\n"
-        "    print('for the person', file=terminal, flush=True)\n"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "run.log")]
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 1
-    assert "No space left on device" in done.stderr
-
-
 def test_progress_is_shown_in_lines_where_there_is_no_terminal(tmp_path, monkeypatch):
     from rich.console import Console
 
@@ -106,12 +92,3 @@ def test_a_full_disk_is_an_error_and_not_a_traceback(tmp_path, monkeypatch):
     monkeypatch.setattr(console, "_make_logs", no_room)
     with pytest.raises(errors.PipelineError, match=r"declaration\.yaml: No space left on device"):
         console.run_declaration(load("digits"), str(tmp_path / "runs"))
-
-
-def test_a_file_in_the_place_of_the_work_folder_is_an_error(tmp_path):
-    from tfx_estimator.pipeline.config import load
-    from tfx_estimator.pipeline.run.console import run_declaration
-
-    (tmp_path / "runs").write_text("")
-    with pytest.raises(errors.PipelineError, match="cannot write"):
-        run_declaration(load("digits"), str(tmp_path / "runs"))

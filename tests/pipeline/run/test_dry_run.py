@@ -160,14 +160,26 @@ def test_weights_that_a_network_of_ours_cannot_begin_with_are_told_before_anythi
     assert not (workdir.path / "tried" / "artifacts").exists()
 
 
-def test_it_has_a_deadline(declare, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("verb", "begins", "told", "offers"),
+    [
+        (
+            ["validate", "--deep"],
+            "trying the code of ",
+            "the dry run (its start) gave no sign for 0 s",
+            True,
+        ),
+        (["estimate"], "tfx-estimator: ", "the estimate (its start) gave no sign", False),
+    ],
+    ids=["dry run", "estimate"],
+)
+def test_it_has_a_deadline(declare, capsys, monkeypatch, verb, begins, told, offers):
     monkeypatch.setattr("tfx_estimator.pipeline.run.dry_run._QUIET_SECONDS", 0.3)
-    assert main(["validate", "--deep", declare(), "--set", "trainer.stall_timeout=0.2"]) == 4
+    assert main([*verb, declare(), "--set", "trainer.stall_timeout=0.2"]) == 4
     said = capsys.readouterr()
-    assert "the dry run (its start) gave no sign for 0 s; its log ends with:" in said.err
-    assert "--no-dry-run" in said.err
-    # It takes some time: what is done is told before, what passed after it.
-    assert said.err.startswith("trying the code of ")
+    assert said.err.startswith(begins)
+    assert told in said.err
+    assert ("--no-dry-run" in said.err) is offers
     assert "ok" not in said.out
 
 
@@ -195,23 +207,10 @@ def test_a_thread_that_is_left_at_work_is_not_waited_for(declare):
     assert trial._process.code is not None
 
 
-ENDS = {
-    "os._exit(0)": "ended, with exit code 0",
-    "os.abort()": "was killed by SIGABRT",
-    "import ctypes; ctypes.string_at(0)": "was killed by SIGSEGV",
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("line", ENDS)
-def test_code_that_ends_the_process_is_told_with_its_line(declare, capsys, tmp_path, line):
-    assert main(["validate", "--deep", declare(line)]) == 4
-    said = capsys.readouterr().err
-    assert f"{ENDS[line]}; your code was at work:\n" in said
-    assert f'  File "{tmp_path}/mine.py", line 8, in model_fn\n' in said
-
-
 BREAKS = {
+    "os._exit(0)": "ended, with exit code 0; your code was at work:",
+    "os.abort()": "was killed by SIGABRT; your code was at work:",
+    "import ctypes; ctypes.string_at(0)": "was killed by SIGSEGV; your code was at work:",
     "sys.exit('enough')": "failed: SystemExit: enough",
     "params['absent']": "failed: KeyError: 'absent'",
     "features['image'] = tf.reshape(features['image'], [128, 784])": "failed: ValueError",
@@ -222,77 +221,64 @@ BREAKS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("line", BREAKS)
-def test_code_that_breaks_is_told(declare, capsys, line):
+def test_code_that_breaks_or_ends_the_process_is_told_with_its_line(declare, capsys, tmp_path, line):
     assert main(["validate", "--deep", declare(line)]) == 4
     said = capsys.readouterr().err
     assert BREAKS[line] in said
-    assert f"    {line}\n" in said
+    assert f'  File "{tmp_path}/mine.py", line 8, in model_fn\n' in said
     # Of the stack, the user's lines alone.
     assert "site-packages" not in said
 
 
 PREPROCESSED = DECLARATION + 'transform: {preprocessing_fn: "own_preprocessing:scaled"}\n'
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
-        ("raise ValueError('my own')", "failed: ValueError: my own"),
-        ("return {'image': inputs['image']}", "the preprocessing_fn returns image, but no label"),
-        ("return None", "own_preprocessing:scaled on made-up images"),
-    ],
-)
-def test_a_preprocessing_fn_is_tried_too(declare, capsys, body, told):
-    file = declare(text=PREPROCESSED, own_preprocessing=f"def scaled(inputs):\n    {body}\n")
-    assert main(["validate", "--deep", file]) == 4
-    assert told in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("label", "code", "told"),
-    [
-        ("inputs['label'] // 2", 4, "the preprocessing_fn returns the label 0 for 1"),
-        pytest.param("tf.reshape(inputs['label'], [-1, 1])", 0, "", marks=pytest.mark.long),
-    ],
-)
-def test_labels_that_a_preprocessing_fn_changes_are_told(declare, capsys, label, code, told):
-    body = f"""
+PREPROCESSING = """
 import tensorflow as tf
 
 
 def scaled(inputs):
-    raw = tf.io.decode_raw(tf.reshape(inputs["image"], [-1]), tf.uint8)
-    return {{"image": tf.reshape(tf.cast(raw, tf.float32), [-1, 28, 28, 1]), "label": {label}}}
-"""
-    file = declare(text=PREPROCESSED, own_preprocessing=body)
-    assert main(["validate", "--deep", file]) == code
-    assert told in capsys.readouterr().err
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("further", "code", "told"),
-    [
-        # Each of its 784 numbers would be a slice.
-        ("tf.reshape(pixels, [-1, 784])", 4, "the feature `further`, which has 784 values an example, of shape [784]"),
-        ("tf.reduce_mean(pixels, [1, 2, 3])", 4, "the feature `further` is float32"),
-        ("tf.strings.split(tf.where(inputs['label'] > 4, 'high', 'low small'))", 0, ""),
-    ],
-)
-def test_a_feature_that_slices_are_made_by_is_looked_at(declare, capsys, further, code, told):
-    body = f"""
-import tensorflow as tf
-
-
-def scaled(inputs):
+    label = inputs["label"]
     raw = tf.io.decode_raw(tf.reshape(inputs["image"], [-1]), tf.uint8)
     pixels = tf.reshape(tf.cast(raw, tf.float32), [-1, 28, 28, 1])
-    return {{"image": pixels, "label": inputs["label"], "further": {further}}}
+    LINE
 """
-    file = declare(text=PREPROCESSED, own_preprocessing=body)
-    assert main(["validate", "--deep", file, "--set", "evaluator.slices=[further, [label, further]]"]) == code
-    assert told in capsys.readouterr().err
+
+
+def preprocess(declare, capsys, line: str, *options: str) -> tuple[int, str]:
+    """Tries a preprocessing_fn that ends in a line."""
+    file = declare(text=PREPROCESSED, own_preprocessing=PREPROCESSING.replace("LINE", line))
+    code = main(["validate", "--deep", file, *options])
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("return {'image': pixels, 'label': label // 2}", "the preprocessing_fn returns the label 0 for 1"),
+        pytest.param("return {'image': pixels, 'label': tf.reshape(label, [-1, 1])}", "", marks=pytest.mark.long),
+        pytest.param("raise ValueError('my own')", "failed: ValueError: my own", marks=pytest.mark.long),
+        pytest.param("return {'image': pixels}", "returns image, but no label", marks=pytest.mark.long),
+        pytest.param("return None", "own_preprocessing:scaled on made-up images", marks=pytest.mark.long),
+    ],
+)
+def test_a_preprocessing_fn_is_tried_too(declare, capsys, line, told):
+    code, said = preprocess(declare, capsys, line)
+    assert (code, told in said) == (4 if told else 0, True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("further", "told"),
+    [
+        # Each of its 784 numbers would be a slice.
+        ("tf.reshape(pixels, [-1, 784])", "the feature `further`, which has 784 values an example, of shape [784]"),
+        ("tf.reduce_mean(pixels, [1, 2, 3])", "the feature `further` is float32"),
+        ("tf.strings.split(tf.where(label > 4, 'high', 'low small'))", ""),
+    ],
+)
+def test_a_feature_that_slices_are_made_by_is_looked_at(declare, capsys, further, told):
+    line = f"return {{'image': pixels, 'label': label, 'further': {further}}}"
+    code, said = preprocess(declare, capsys, line, "--set", "evaluator.slices=[further, [label, further]]")
+    assert (code, told in said) == (4 if told else 0, True)
 
 
 @pytest.mark.long
@@ -427,20 +413,6 @@ def test_what_passed_is_not_tried_again_until_it_changes(declare, tmp_path):
 
 
 @pytest.mark.unit
-def test_a_damaged_memory_is_none(declare, tmp_path):
-    from tfx_estimator.pipeline.run.dry_run import Memory
-
-    home = tmp_path / "runs" / "tried"
-    home.mkdir(parents=True)
-    for text in ("{", "{}", "null"):
-        (home / "dry_run.json").write_text(text)
-        memory = Memory(load(declare()), PipelineFolders(str(tmp_path / "runs"), "tried"))
-        assert not memory.knows()
-    memory.remember()
-    assert memory.knows()
-
-
-@pytest.mark.unit
 def test_a_dry_run_ends_with_its_context(declare):
     import psutil
 
@@ -490,12 +462,3 @@ def test_a_crash_of_native_code_is_tried_again_and_not_called_the_users(declare,
                 trial.wait()
             assert told.value.todo.endswith(f"or see {tmp_path / 'logs' / 'dry_run-0.attempt-2.log'}")
         crasher.join(10)
-
-
-def test_an_estimate_that_hangs_speaks_of_no_option_that_it_has_not(declare, capsys, monkeypatch):
-    monkeypatch.setattr("tfx_estimator.pipeline.run.dry_run._QUIET_SECONDS", 0.3)
-    assert main(["estimate", declare(), "--set", "trainer.stall_timeout=0.2"]) == 4
-    said = capsys.readouterr().err
-    assert "the estimate (its start) gave no sign" in said
-    assert "expected: a step that is built" in said
-    assert "--no-dry-run" not in said

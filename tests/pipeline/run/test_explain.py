@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,20 @@ def test_an_error_in_the_users_code_is_told_with_its_line(tmp_path: Path):
     assert isinstance(told, errors.UserCodeError)
     assert "my own mistake" in str(told)
     assert f'File "{path}", line 2, in preprocessing_fn' in str(told)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/gone/file"),
+        RuntimeError("/tmp/gone/file; No space left on device [while running 'Write']"),
+        RuntimeError("Error when executing query: database or disk is full query:  INSERT INTO `Attribution`"),
+    ],
+    ids=["python", "tensorflow", "database"],
+)
+def test_a_full_disk_is_named(monkeypatch, error):
+    monkeypatch.setattr("tempfile.tempdir", "/tmp")
+    told = explain(error, "Transform", "/tmp/no-such-run/pipeline.log")
+    assert isinstance(told, errors.PipelineError)
+    assert told.what == "component Transform failed: the disk of /tmp is full"
+    assert "cache" in told.todo

@@ -103,14 +103,6 @@ def test_what_a_library_ends_is_not_the_users_though_a_script_has_started_it(sta
     assert "your code" not in said
 
 
-@pytest.mark.parametrize("status", [127 << 8, signal.SIGABRT, signal.SIGSEGV])
-def test_where_the_memory_is_limited_an_abort_tells_of_that(monkeypatch, status):
-    from tfx_estimator.pipeline.run import watcher
-
-    monkeypatch.setattr(watcher.resource, "getrlimit", lambda kind: (3_000_000 * 1024, -1))
-    assert "whether the memory was used up (`ulimit -v` is 3000000)" in watcher._explain(status, "no file").todo
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
     "lines",

@@ -13,7 +13,7 @@ import pytest
 import tfx_estimator
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, read_steps
 from tests.root import ROOT
-from tfx_estimator.pipeline.base import release
+from tfx_estimator.pipeline.base.environment import COMPILED_BY, check_release, release_variables
 from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, TARGETS, VERTEX
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.runners import entry, pipeline_spec
@@ -41,10 +41,10 @@ STARTS = {
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
 def test_each_step_says_both_releases_before_anything_else(start):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), release.COMPILED_BY: "9.8.7"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), COMPILED_BY: "9.8.7"}
     done = subprocess.run([sys.executable, *start], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    here = release.variables()[release.COMPILED_BY]
+    here = release_variables()[COMPILED_BY]
     assert here.startswith(tfx_estimator.__version__)
     assert f"tfx-estimator 9.8.7 has compiled this pipeline, and tfx-estimator {here} is to run it" in done.stderr
     assert f"compile anew with {here}, or name an image with 9.8.7" in done.stderr
@@ -92,7 +92,7 @@ def test_each_step_of_this_projects_own_looks(target):
     }
     paths = [path for each in unseen.values() for path in each]
     assert paths or target == KUBEFLOW_V2
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), release.COMPILED_BY: "9.8.7"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), COMPILED_BY: "9.8.7"}
     command = [sys.executable, "-c", _IMPORTS, *paths]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     told = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
@@ -104,8 +104,8 @@ def test_each_step_of_this_projects_own_looks(target):
 
 
 def test_the_same_release_goes_on(monkeypatch):
-    for name, value in release.variables().items():
+    for name, value in release_variables().items():
         monkeypatch.setenv(name, value)
-    release.check_release()
-    monkeypatch.delenv(release.COMPILED_BY)
-    release.check_release()
+    check_release()
+    monkeypatch.delenv(COMPILED_BY)
+    check_release()

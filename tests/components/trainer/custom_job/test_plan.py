@@ -9,8 +9,8 @@ from tests.pipeline.runners.deployed import IMAGE
 from tfx_estimator.components.trainer.custom_job.plan import Plan
 from tfx_estimator.components.trainer.custom_job.processes import variables
 from tfx_estimator.components.trainer.custom_job.replica import tf_config
+from tfx_estimator.pipeline.base.environment import release_variables
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.base.release import variables as variables_of_release
 from tfx_estimator.pipeline.base.targets import VERTEX
 from tfx_estimator.pipeline.runners.custom_job import make_plan
 
@@ -44,7 +44,7 @@ def test_each_process_of_the_distribution_is_a_replica_on_its_machine():
         assert container.image_uri == IMAGE
         assert [*container.command, *container.args][:3] == ["python", "-m", Plan.__module__.replace("plan", "replica")]
         assert [*container.args][-4:-2] == ["--roles", "chief,worker,ps,evaluator"]
-        assert {each.name: each.value for each in container.env} == {"EXAMPLE": "value", **variables_of_release()}
+        assert {each.name: each.value for each in container.env} == {"EXAMPLE": "value", **release_variables()}
     assert job.job_spec.service_account == "trainer@example-project.iam.gserviceaccount.com"
     assert job.job_spec.scheduling.timeout.total_seconds() == 7200
     (step,) = {*job.labels} - {"team"}

@@ -1,8 +1,9 @@
-"""A process whose work is done ends in time, with real processes that leave all that holds Python up."""
+"""A process whose work is done: its exit code, and that it ends in time whatever holds Python up, as real processes."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,7 +11,9 @@ import time
 import psutil
 import pytest
 
-from tests.root import ROOT
+from tests.root import ROOT, run_python
+from tfx_estimator.pipeline.base.ending import leaving, signals
+from tfx_estimator.pipeline.base.errors import RETRYABLE, StoppedError, TaskFailedError, UserCodeError
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(90)]
 
@@ -74,8 +77,6 @@ def test_what_is_left_is_named_and_not_waited_for(left):
     [
         "",
         "threading.Thread(target=time.sleep, args=(1,)).start()",
-        "concurrent.futures.ThreadPoolExecutor(1).submit(time.sleep, 1)",
-        "threading.Thread(target=time.sleep, args=(300,), daemon=True).start()",
         "multiprocessing.Process(target=time.sleep, args=(300,), daemon=True).start()",
     ],
 )
@@ -104,14 +105,6 @@ def test_a_function_of_atexit_that_does_not_end_is_given_up_and_none_is_called_t
     assert said.count("later") == 1
 
 
-def test_functions_of_atexit_that_take_too_long_beside_a_thread_are_given_up_as_well():
-    left = "atexit.register(time.sleep, 300); threading.Thread(target=time.sleep, args=(300,), name='sender').start()"
-    code, said, seconds = run(left)
-    assert code == 3
-    assert seconds < 15
-    assert f"{TOLD}the thread 'sender'\n" in said
-
-
 def test_what_python_cannot_interrupt_is_ended_by_the_keeper():
     """As a destructor of TensorFlow's that waits for its threads."""
     code, said, seconds = run("class Stuck:\n    def __del__(self): time.sleep(300)\nstuck = Stuck()")
@@ -119,3 +112,50 @@ def test_what_python_cannot_interrupt_is_ended_by_the_keeper():
     assert seconds < 15
     assert "the work of this process is done, and it did not come to its end: it was ended\n" in said
     assert "the hook was called" in said
+
+
+def raising(error: BaseException):
+    def work() -> None:
+        raise error
+
+    return work
+
+
+def lost() -> TaskFailedError:
+    error = TaskFailedError("a worker has gone")
+    error.retryable = True
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "again"),
+    [
+        (UserCodeError("no such layer"), 4, 4),
+        (StoppedError("at a checkpoint", exit_code=130), 130, 130),
+        (lost(), 5, 99),
+        (signals.SignalledError(signal.SIGTERM), 143, 143),
+    ],
+)
+def test_an_error_is_said_and_becomes_a_code(monkeypatch, capsys, error, code, again):
+    assert leaving.exit_code(raising(error)) == code
+    assert capsys.readouterr().err == f"{error}\n"
+    monkeypatch.setenv(RETRYABLE, "99")
+    assert leaving.exit_code(raising(error)) == again
+    assert leaving.exit_code(lambda: 7) == 7
+
+
+# As __main__ does, with a training that ends by a signal.
+_REPLICA = """
+import os, runpy, signal, sys
+from tfx_estimator.components.trainer import executor
+executor.Executor.Do = lambda *told: os.kill(os.getpid(), signal.SIGTERM)
+from tfx_estimator.components.trainer.custom_job import call
+call.read_call = lambda folder: ({}, {}, {})
+sys.argv[1:] = ["--call", sys.argv[1], "--roles", "chief"]
+runpy.run_module("tfx_estimator.components.trainer.custom_job.replica", run_name="__main__")
+"""
+
+
+def test_a_replica_of_a_custom_job_says_what_signal_has_ended_it(tmp_path):
+    done = run_python("-c", _REPLICA, str(tmp_path))
+    assert (done.returncode, "ended by SIGTERM" in done.stderr) == (143, True), done.stderr

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.root import ROOT
+from tests.root import run_python
 from tests.stack import HERE
 
 # Names a Python that has a TensorFlow from 2.16 on, with tf_keras and tensorflow-estimator.
@@ -76,9 +75,8 @@ print(json.dumps([__name__, argv[1:], int(metrics["global_step"]), float((found 
 def run_program(python: str, tmp_path: Path, *program: str, **environment: str) -> Any:
     (tmp_path / "trainer").mkdir()
     (tmp_path / "trainer" / "task.py").write_text(PROGRAM)
-    command = [python, "-m", "tfx_estimator.estimator", *program, "--rate", "0.01"]
-    path = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
-    done = subprocess.run(command, cwd=tmp_path, env=path, capture_output=True, text=True, timeout=200, check=False)
+    words = ("-m", "tfx_estimator.estimator", *program, "--rate", "0.01")
+    done = run_python(*words, python=python, cwd=tmp_path, **environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -187,7 +185,7 @@ def test_a_task_takes_the_place_that_tensorflow_gave_it(type_, index):
 
 @pytest.mark.timeout(220)
 @pytest.mark.skipif(HERE.has_estimator, reason="TensorFlow's own is left alone")
-def test_called_after_tensorflow_keras_is_2_by_every_name(tmp_path):
+def test_called_after_tensorflow_keras_is_2_by_every_name(tmp_path, monkeypatch):
     code = """
 import tensorflow as tf
 import tfx_estimator
@@ -197,7 +195,6 @@ from tensorflow.keras import layers
 
 print(layers.Dense is tf.keras.layers.Dense, layers.Dense.__module__.partition(".")[0])
 """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    environment.pop("TF_USE_LEGACY_KERAS", None)
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, cwd=tmp_path)
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+    done = run_python("-c", code, cwd=tmp_path)
     assert done.stdout == "True tf_keras\n", done.stderr[-2000:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import importlib.util
 import os
 import sys
@@ -15,10 +14,7 @@ import pytest
 
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.base.targets import ALL_TARGETS
-from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.report.report import write_report
 from tfx_estimator.pipeline.report.source import Run
 from tfx_estimator.pipeline.run.summary import Summary
@@ -57,21 +53,6 @@ def test_nobody_but_the_stack_and_the_doctor_asks_for_a_version():
             if not name.startswith((ROOM, DOCTOR)):
                 found += [(name, line, what) for line, what in asked(ast.parse(path.read_text(encoding="utf-8")))]
     assert found == []
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import sys\nif sys.version_info >= (3, 11): pass",
-        "from sys import version_info",
-        "import tensorflow as tf\ntf.version.VERSION.startswith('2.15')",
-        "import keras\nnew = keras.__version__ >= '3'",
-        "from importlib import metadata\nif '1.21' in metadata.version('tfx'): pass",
-        "new = (version_of('keras') or '') >= '3'",
-    ],
-)
-def test_a_question_is_found(code):
-    assert list(asked(ast.parse(code)))
 
 
 def test_this_is_the_stack_whose_tfx_is_installed():
@@ -164,11 +145,3 @@ def test_a_target_that_the_stack_has_not_is_refused_by_name(monkeypatch, capsys,
     assert "expected: another target: vertex, kubeflow_v2, tfjob" in said
     assert "compile for kubeflow_v2; or install the stack tfx1.15: make install STACK=tfx1.15" in said
     assert not list(Path().iterdir())
-
-
-@pytest.mark.parametrize("target", ["", *ALL_TARGETS])
-def test_every_other_target_is_there(monkeypatch, target):
-    monkeypatch.setattr(stacks, "current", lambda: stacks.TODAY if target != "kubeflow" else stacks.LEGACY)
-    # Of what it lacks itself.
-    with pytest.raises(DeclarationError, match=r"deploy\.image") if target else contextlib.nullcontext():
-        load("digits", (), target)

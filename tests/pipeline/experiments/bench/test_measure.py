@@ -8,10 +8,7 @@ import pytest
 
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
 from tfx_estimator.components.trainer.protocol.measurement import MEASURE, Window
-from tfx_estimator.components.trainer.supervisor.failure import RESUMES
-from tfx_estimator.pipeline.base.errors import TaskStalledError
-from tfx_estimator.pipeline.experiments.bench.measure import _explained, _measuring
-from tfx_estimator.pipeline.experiments.bench.strategies import Contender, Run
+from tfx_estimator.pipeline.experiments.bench.measure import _measuring
 
 pytestmark = pytest.mark.unit
 
@@ -43,10 +40,3 @@ def test_a_measured_training_joins_no_cluster_of_others(monkeypatch, environment
     assert dict(os.environ) == before
     assert MEASURE not in before
     assert os.sched_getaffinity(0) == cores
-
-
-@pytest.mark.parametrize(("own", "told"), [("do this", "do this; or see the"), (f"it; {RESUMES}", "it; or see the")])
-def test_what_an_error_says_is_to_be_done_is_kept(own, told):
-    with pytest.raises(TaskStalledError) as raised, _explained(Run(Contender("mirrored", 2), 1), "logs"):
-        raise TaskStalledError("it is slow", todo=own)
-    assert raised.value.todo == f"{told} logs in logs; or leave mirrored:2 out"

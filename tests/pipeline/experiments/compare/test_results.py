@@ -13,9 +13,9 @@ from tfx_estimator.pipeline.base.errors import NotEqualError
 from tfx_estimator.pipeline.commands.compare import require_equal
 from tfx_estimator.pipeline.experiments.compare.page import Disagreement, show, to_html
 from tfx_estimator.pipeline.experiments.compare.results import Comparison, Result, pair_up, score
-from tfx_estimator.pipeline.report.events import Series, Training
 from tfx_estimator.pipeline.report.page import Missing
-from tfx_estimator.pipeline.run.printing import make_console
+from tfx_estimator.pipeline.report.training import Series, Training
+from tfx_estimator.pipeline.run.terminal import make_console
 
 pytestmark = pytest.mark.unit
 
@@ -143,14 +143,3 @@ def test_the_page_is_whole_and_escaped():
     assert "trainer.seed" in page
     assert "today · mine" in page
     assert "Content-Security-Policy" in page
-
-
-def test_examples_are_found_in_another_order():
-    from tfx_estimator.pipeline.experiments.compare.judge import match
-
-    first, second = [b"a", b"b", b"c", b"b"], [b"b", b"c", b"b", b"a"]
-    found = match(first, second)
-    assert found is not None
-    assert found.tolist() == [3, 0, 1, 2]
-    assert match(first, [b"a", b"b", b"c", b"d"]) is None
-    assert match(first, first[:3]) is None

@@ -1,20 +1,67 @@
-"""One page of several runs: their results, their curves over each other, and what was declared differently."""
+"""Trainings side by side: rows for the terminal and for a page, and one page of several runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Optional, TypeVar
+
+from rich.console import Console
+from rich.table import Table
 
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.experiments.tables import Row, differences, fact_rows, told
-from tfx_estimator.pipeline.report.events import Series, Training, read_training
 from tfx_estimator.pipeline.report.metrics import tell_metrics
 from tfx_estimator.pipeline.report.page import Missing, attempt, render, show_number, show_percent, show_seconds
 from tfx_estimator.pipeline.report.plots import COLOURS
 from tfx_estimator.pipeline.report.report import read_run_outputs
 from tfx_estimator.pipeline.report.source import Run
-from tfx_estimator.pipeline.report.training import Chart, chart_metric, find_training, in_order
+from tfx_estimator.pipeline.report.training import (
+    Chart,
+    Series,
+    Training,
+    chart_metric,
+    find_training,
+    in_order,
+    read_training,
+)
+
+ABSENT = "—"
+MEGABYTE = 1 << 20
+
+_T = TypeVar("_T")
+# A title, and a cell for each of those that stand side by side.
+Row = tuple[str, list[str]]
+
+
+def fact_rows(facts: Mapping[str, Callable[[_T], Optional[str]]], compared: Iterable[_T]) -> list[Row]:
+    """Returns a fact a row; a fact that none of them has is left out."""
+    each_one = list(compared)
+    rows = {title: [tell(one) for one in each_one] for title, tell in facts.items()}
+    return [(title, [cell or ABSENT for cell in cells]) for title, cells in rows.items() if any(cells)]
+
+
+def told(facts: Mapping[str, Any], name: str, show: Callable[[Any], str]) -> Optional[str]:
+    """Returns a fact as it is shown; None where there is none."""
+    value = facts.get(name)
+    return None if value is None else show(value)
+
+
+def differences(all_values: Sequence[Mapping[str, str]]) -> list[Row]:
+    """Returns the keys whose values are not the same in all, with each one's value."""
+    keys = dict.fromkeys(key for values in all_values for key in values)
+    rows = [(key, [values.get(key, ABSENT) for values in all_values]) for key in keys]
+    return [(key, cells) for key, cells in rows if len(set(cells)) > 1]
+
+
+def print_rows(console: Console, titles: Sequence[str], rows: Iterable[Row]) -> None:
+    """Prints a table: the first column is text, the others are numbers."""
+    table = Table(box=None, pad_edge=False)
+    for place, title in enumerate(titles):
+        table.add_column(title, justify="right" if place else "left")
+    for title, cells in rows:
+        table.add_row(title, *cells)
+    console.print()
+    console.print(table)
 
 
 def write_comparison(runs: Sequence[Run], path: str) -> None:
@@ -35,13 +82,7 @@ def write_comparison(runs: Sequence[Run], path: str) -> None:
 def render_side_by_side(
     template: str, trainings: Mapping[str, Training | Missing], declared: Sequence[Mapping[str, Any]], **more: Any
 ) -> str:
-    """Fills the page of several trainings.
-
-    Args:
-        trainings: The curves of each, by its name.
-        declared: Of each what was declared, by dotted path.
-        **more: What else the template needs.
-    """
+    """Fills the page of several trainings: the curves of each, by its name, and what was declared, by dotted path."""
     return render(
         template,
         names=list(trainings),
@@ -63,10 +104,13 @@ def name_runs(runs: Sequence[Run]) -> list[str]:
 def results(runs: Sequence[Run]) -> list[Row]:
     """Returns what each run came to."""
     summaries = [run.summary for run in runs]
-    names = dict.fromkeys(name for summary in summaries for name, *_ in tell_metrics(summary))
+
+    def measured(summary: Mapping[str, Any]) -> dict[str, str]:
+        told = tell_metrics(summary.get("metrics") or {}, summary.get("label_names") or ())
+        return {name: value for name, value, _ in told}
 
     def metric(title: str) -> Callable[[Mapping[str, Any]], Optional[str]]:
-        return lambda summary: next((value for name, value, _ in tell_metrics(summary) if name == title), None)
+        return lambda summary: measured(summary).get(title)
 
     def of_training(name: str, show: Callable[[Any], str]) -> Callable[[Mapping[str, Any]], Optional[str]]:
         return lambda summary: told(summary.get("training", {}), name, show)
@@ -76,7 +120,7 @@ def results(runs: Sequence[Run]) -> list[Row]:
         "data": lambda summary: summary.get("dataset"),
         "accuracy": lambda summary: told(summary, "accuracy", lambda value: show_percent(value, 2)),
         "mean loss": lambda summary: told(summary, "loss", show_number),
-        **{name: metric(name) for name in names},
+        **{name: metric(name) for summary in summaries for name in measured(summary)},
         "blessed": lambda summary: told(summary, "blessed", lambda value: "yes" if value else "no"),
         "steps": of_training("last_step", show_number),
         "training": of_training("train_seconds", show_seconds),

@@ -1,4 +1,4 @@
-"""Google's Dataflow, with this package on its workers, and no job that goes on when nobody waits for it."""
+"""Beam on Google's Dataflow, with this package on its workers, and no job that goes on when nobody waits for it."""
 
 from __future__ import annotations
 
@@ -46,11 +46,7 @@ logger = get_logger("beam")
 
 
 def bring_package(options: PipelineOptions, folder: str) -> None:
-    """Has the workers install this package, without a network.
-
-    Args:
-        folder: For the package, until the job is created.
-    """
+    """Has the workers install this package, without a network; until the job is created it lies in a folder."""
     setup = options.view_as(SetupOptions)
     setup.extra_packages = [*(setup.extra_packages or ()), build_sdist(folder)]
     options.view_as(DebugOptions).add_experiment(NO_ISOLATION)
@@ -84,12 +80,7 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
         self._client = client
 
     def run_pipeline(self, pipeline: Pipeline, options: PipelineOptions, *args: Any, **kwargs: Any) -> Any:
-        """Runs it to its end.
-
-        Raises:
-            SignalledError: A signal came; the job was cancelled.
-            DataflowRuntimeException: The job failed.
-        """
+        """Runs it to its end; where a signal comes, the job is cancelled."""
         self._created = None
         with signals.handled():
             try:
@@ -149,11 +140,7 @@ class DataflowRunner(dataflow_runner.DataflowRunner):
 
 
 def build_sdist(folder: str) -> str:
-    """Writes it, from what is installed; the same files give the same bytes.
-
-    Args:
-        folder: Where to.
-    """
+    """Writes it into a folder, from what is installed; the same files give the same bytes."""
     version = importlib.metadata.version("tfx-estimator")
     name = f"tfx_estimator-{version}"
     # As setuptools finds them: `src/tfx_estimator` has links to its folders.

@@ -1,4 +1,4 @@
-"""What is read of TensorBoard event files, whoever wrote them and however they end."""
+"""The training's part of a report: what TensorBoard event files tell, and whose they are."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline.report.events import Series, read_training
-from tfx_estimator.pipeline.report.page import LeftOutError
-from tfx_estimator.pipeline.report.training import chart_training, in_order
+from tfx_estimator.pipeline.report.page import LeftOutError, Missing
+from tfx_estimator.pipeline.report.source import read_run
+from tfx_estimator.pipeline.report.training import Series, chart_training, find_training, read_training
 
 pytestmark = pytest.mark.unit
 
@@ -81,11 +81,39 @@ def test_scalars_of_tensorflow_2_are_read_and_texts_are_not(tmp_path):
     assert read_training(str(tmp_path)).curves == {"loss": {"validation": Series([3], [0.5])}}
 
 
-def test_a_training_without_events_says_so(tmp_path):
-    with pytest.raises(LeftOutError, match="wrote no TensorBoard events"):
-        read_training(str(tmp_path))
+TRAINER = {"node": "Trainer", "state": "failed", "seconds": 1.0, "execution_id": None, "upstream": []}
 
 
-def test_what_is_learned_comes_first():
-    names = ["learning_rate", "auc", "global_step/sec", "accuracy", "loss"]
-    assert in_order(names) == ["loss", "accuracy", "auc", "global_step/sec", "learning_rate"]
+def leave_training(home: Path, name: str) -> Path:
+    folder = home / "artifacts" / "Trainer" / "training" / name
+    folder.mkdir(parents=True)
+    return folder
+
+
+def found(logs: Path) -> str:
+    return find_training(read_run(str(logs)), Missing("no model_run"))
+
+
+def test_it_is_the_one_that_the_summary_names(leave_run, tmp_path):
+    mine = leave_training(tmp_path / "own", "a-5")
+    leave_training(tmp_path / "own", "b-5")
+    logs = leave_run("20261122-010000", state="failed", components=[TRAINER], training_folder=str(mine))
+    assert found(logs) == str(mine)
+    # The folder of runs may be moved.
+    moved = (tmp_path / "own").rename(tmp_path / "moved")
+    assert found(moved / "logs" / logs.name) == str(moved / "artifacts/Trainer/training/a-5")
+
+
+def test_one_that_a_later_run_has_published_is_not_replaced_by_another(leave_run, tmp_path):
+    leave_training(tmp_path / "own", "b-5")
+    logs = leave_run(
+        "20261122-010000", state="failed", components=[TRAINER], training_folder=str(tmp_path / "own" / "a-5")
+    )
+    with pytest.raises(LeftOutError, match="A later run has gone on with this training"):
+        found(logs)
+
+
+def test_a_run_that_came_to_none_has_none(leave_run, tmp_path):
+    leave_training(tmp_path / "own", "b-5")
+    with pytest.raises(LeftOutError, match="no model_run"):
+        found(leave_run("20261122-010000", state="failed", components=[TRAINER], training_folder=None))
