@@ -8,12 +8,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pydantic.v1 import ValidationError
-
 from tfx_estimator.pipeline.base.errors import DeclarationError, TfxEstimatorError
 from tfx_estimator.pipeline.config.explain import explain
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section, ValuesError
 
 # Neither table decides a model: they are in no key. The first is for what an argument holds, when a component is made:
 # the error names the component and the argument, so that a path begins within it. The second is for an error of a
@@ -162,12 +160,12 @@ def parse(values: dict[str, Any], kind: type[Typed], path: Sequence[str], argume
     """
     try:
         return kind.parse_obj(values)
-    except ValidationError as error:
+    except ValuesError as error:
         whole = values
         for key in reversed(path):
             whole = {key: whole}
-        items = ({**item, "loc": (*path, *item["loc"])} for item in error.errors())
-        raise argument.refusal([explain(item, whole, lambda path: "") for item in items]) from None
+        found = (each._replace(path=(*path, *each.path)) for each in error.found)
+        raise argument.refusal([explain(each, whole, lambda path: "") for each in found]) from None
 
 
 def name_kind(value: Any) -> str:

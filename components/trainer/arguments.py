@@ -199,7 +199,7 @@ def refuse_entries(given: Mapping[str, Any], settings: Settings, component: str 
     # A file of the user's in its place: what holds of its code holds of any function that is named.
     own = {"module_file": "module.py", "train_steps": 1}
     section = parse({**own, **values}, TrainerSection, ("trainer",), argument)
-    asked = {name for name in given if getattr(section, name) != TrainerSection.__fields__[name].get_default()}
+    asked = {name for name in given if getattr(section, name) != TrainerSection.__fields__[name].default}
     declaration = Declaration.construct(trainer=section)
     found = broken(STEP, Case(declaration))
     problems = [problem for problem in found if _name(problem) in asked]

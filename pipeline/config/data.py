@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
-from pydantic.v1 import Field, conint
+from typing import Annotated, Optional
 
 from tfx_estimator.pipeline.config.builtin import expand
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Field, Limits, Section, inner, number
 
 _SHARDS = 8
+_Side = Annotated[int, Limits(1, le=4096)]
 
 
 class Splits(Section):
@@ -18,11 +17,10 @@ class Splits(Section):
     See https://www.tensorflow.org/datasets/splits.
     """
 
-    train: str = Field(default="train", description="TFDS split expression, for example `train[:90%]`")
-    eval: str = Field(default="test", description="TFDS split expression, for example `train[90%:]` or `test`")
+    train: str = Field("train", "TFDS split expression, for example `train[:90%]`")
+    eval: str = Field("test", "TFDS split expression, for example `train[90%:]` or `test`")
     test: Optional[str] = Field(
-        default=None,
-        description="TFDS split expression: what the Evaluator reads, once, and training never; null is `eval`",
+        None, "TFDS split expression: what the Evaluator reads, once, and training never; null is `eval`"
     )
 
     def declared(self) -> dict[str, str]:
@@ -40,20 +38,22 @@ class DataSection(Section):
 
     dataset: str = Field(
         ...,
-        description="a TFDS image-classification name (`mnist`), `digits` (embedded), `package.module:Builder`, or a "
+        "a TFDS image-classification name (`mnist`), `digits` (embedded), `package.module:Builder`, or a "
         "folder: a prepared TFDS data set, IDX files, CIFAR binary batches, or images by class; or a CSV or Parquet "
         "file of paths and labels",
     )
-    version: Optional[str] = Field(default=None, description="TFDS version; null is the newest that is there")
-    data_dir: Optional[str] = Field(default=None, description="TFDS data_dir; null is TFDS's own default")
-    download: bool = Field(default=True, description="may TFDS fetch and prepare what data_dir does not hold")
-    splits: Splits = Splits()
-    shards: Optional[conint(ge=1, le=1000)] = Field(  # type: ignore[valid-type]
-        default=None,
-        description="files per split, at most one for each example; null is 8, or one for each worker that reads files",
+    version: Optional[str] = Field(None, "TFDS version; null is the newest that is there")
+    data_dir: Optional[str] = Field(None, "TFDS data_dir; null is TFDS's own default")
+    download: bool = Field(True, "may TFDS fetch and prepare what data_dir does not hold")
+    splits: Splits = inner()
+    shards: Optional[int] = number(
+        None,
+        1,
+        1000,
+        "files per split, at most one for each example; null is 8, or one for each worker that reads files",
     )
-    image_size: Optional[tuple[conint(ge=1, le=4096), conint(ge=1, le=4096)]] = Field(  # type: ignore[valid-type]
-        default=None, description="[height, width] to resize to; required where the images differ in size"
+    image_size: Optional[tuple[_Side, _Side]] = Field(
+        None, "[height, width] to resize to; required where the images differ in size"
     )
 
     def shards_for(self, readers: int = 1) -> int:
@@ -64,12 +64,8 @@ class DataSection(Section):
 class TransformSection(Section):
     """Which preprocessing_fn Transform runs."""
 
-    preprocessing_fn: Optional[str] = Field(
-        default=None, description="`standardize`, which null is too; or `package.module:function`"
-    )
-    module_file: Optional[str] = Field(
-        default=None, description="a TFX module file that defines `preprocessing_fn`, unchanged"
-    )
+    preprocessing_fn: Optional[str] = Field(None, "`standardize`, which null is too; or `package.module:function`")
+    module_file: Optional[str] = Field(None, "a TFX module file that defines `preprocessing_fn`, unchanged")
 
     @property
     def target(self) -> str:

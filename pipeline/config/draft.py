@@ -7,16 +7,15 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic.v1 import ValidationError
-
-from tfx_estimator.pipeline.config import short_forms
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.explain import explain, find_field
+from tfx_estimator.pipeline.config.kinds import is_section
 from tfx_estimator.pipeline.config.paths import current_folder, find_unresolved, resolve_paths
 from tfx_estimator.pipeline.config.problems import OVERRIDE, Problem
 from tfx_estimator.pipeline.config.put_values import put
 from tfx_estimator.pipeline.config.read import SourceText
+from tfx_estimator.pipeline.config.section import Section, ValuesError
 from tfx_estimator.pipeline.config.tune import RANGES
 from tfx_estimator.pipeline.config.tune_checks import check_tune
 from tfx_estimator.pipeline.config.yaml_text import MAX_DEPTH, Path, read_yaml
@@ -55,7 +54,7 @@ class Draft:
         self.values = self.text.document.value
         self.problems = list(self.text.document.problems)
         self.search_paths = tuple(dict.fromkeys((self.text.folder, current_folder())))
-        short_forms.expand(self.values, self.text.document.lines)
+        _lengthen(self.values, self.text.document.lines)
 
     def override(self, text: str) -> None:
         """Puts one value in, `key.path=value` of `--set`; of two for the same key the later wins."""
@@ -77,7 +76,7 @@ class Draft:
             self.values, problems = put(self.values, {".".join(path): document.value})
             self.problems += [dataclasses.replace(problem, where=where) for problem in problems]
             if not problems:
-                short_forms.expand(self.values, self.text.document.lines)
+                _lengthen(self.values, self.text.document.lines)
                 self.overridden[path] = where
 
     def resolve_paths(self) -> set[Path]:
@@ -98,13 +97,12 @@ class Draft:
             try:
                 declaration = Declaration.parse_obj(values)
                 break
-            except ValidationError as error:
-                for item in error.errors():
-                    path = tuple(map(str, item["loc"]))
+            except ValuesError as error:
+                for each in error.found:
                     if attempt == 0:
-                        self._note(explain(item, self.values, self.where))
-                        wrong.append(".".join(path))
-                    _repair(values, path)
+                        self._note(explain(each, self.values, self.where))
+                        wrong.append(".".join(each.path))
+                    _repair(values, each.path)
         if declaration is None:
             return None
         problems = check(declaration, self.search_paths, target)
@@ -168,6 +166,27 @@ class Draft:
             return problem.where.startswith(OVERRIDE), int(line) if line.isdigit() else 0
 
         return sorted(self.problems, key=place)
+
+
+def _lengthen(values: Any, lines: dict[Path, int], section: type[Section] = Declaration, path: Path = ()) -> None:
+    """Writes the long forms in the place of the short ones, in place; what they stand for has their lines."""
+    for key, value in values.items() if isinstance(values, dict) else ():
+        if field := section.__fields__.get(key):
+            if field.longer is not None and (longer := field.longer(value)) is not value:
+                values[key] = longer
+                _set_lines(longer, lines, (*path, key))
+            if is_section(field.kind):
+                _lengthen(values[key], lines, field.kind, (*path, key))
+
+
+def _set_lines(value: Any, lines: dict[Path, int], path: Path) -> None:
+    """What stands in no line of its own stands in that of its section, or of its name's first part."""
+    for key, item in value.items() if isinstance(value, dict) else ():
+        # The dotted path of a range stands on the line of nested sections.
+        line = lines.get((*path, *key.split(".")), lines.get(path))
+        if line is not None:
+            lines.setdefault((*path, key), line)
+            _set_lines(item, lines, (*path, key))
 
 
 def _path_of(dotted: str) -> Path:

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Union
+from typing import Annotated, Any, Union
 
-from pydantic.v1 import Field, conint
-
-from tfx_estimator.pipeline.config.section import Section, number
+from tfx_estimator.pipeline.config.section import Field, Limits, Section, number
 
 _MOST = 64
 _MOST_STEPS = 10_000
 # For editors that check YAML by the JSON schema.
 STEPS_SCHEMA = {"type": "integer", "minimum": 1, "maximum": _MOST_STEPS}
-_INDEX = conint(ge=0, lt=_MOST)
+_Index = Annotated[int, Limits(0, lt=_MOST)]
 DEVICE = re.compile(r"(cpu|gpu):([0-9]|[1-5][0-9]|6[0-3])")
 
 
 class ModelParallel(Section):
     """Which layers are on which device; each device computes the whole batch through its own layers, in turn."""
 
-    devices: tuple[str, ...] = Field(..., description="of one process: [cpu:0, cpu:1], logical CPUs, or [gpu:0, gpu:1]")
-    layers: dict[str, _INDEX] = Field(  # type: ignore[valid-type]
+    devices: tuple[str, ...] = Field(..., "of one process: [cpu:0, cpu:1], logical CPUs, or [gpu:0, gpu:1]")
+    layers: dict[str, _Index] = Field(
         ...,
-        description="{layer: device}: a layer's name, or a pattern of names as `conv*`, and the place of a device in "
+        "{layer: device}: a layer's name, or a pattern of names as `conv*`, and the place of a device in "
         "`devices`, from 0; a layer that is not named is on the first one",
     )
 
@@ -47,16 +45,14 @@ class PipelineParallel(Section):
     and one back: Narayanan et al., PipeDream, 2019, https://arxiv.org/abs/1806.03377.
     """
 
-    stages: Union[conint(ge=2, le=_MOST), tuple[tuple[str, ...], ...]] = Field(  # type: ignore[valid-type]
+    stages: Union[Annotated[int, Limits(2, le=_MOST)], tuple[tuple[str, ...], ...]] = Field(
         ...,
-        description="how many, cut where each has about as many floating-point operations; or the layers of each: "
+        "how many, cut where each has about as many floating-point operations; or the layers of each: "
         "[[conv1], [dense1]], where those that are not named go with the one before them",
     )
     microbatches: int = number(..., 1, 1000, "parts of a batch")
     devices: tuple[str, ...] = Field(
-        default=(),
-        description="one for each stage; none are GPUs, where there are as many, and else logical CPUs",
-        operational=True,
+        (), "one for each stage; none are GPUs, where there are as many, and else logical CPUs", operational=True
     )
 
     @property

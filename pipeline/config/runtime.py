@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from typing import Literal, Optional
 
-from pydantic.v1 import Field
-
-from tfx_estimator.pipeline.config.section import MAX_STEPS, Section, number
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, number
 
 # Folder in a training's, with a folder for each task.
 PROFILES = "profile"
@@ -27,21 +25,20 @@ class Threads(Section):
     )
     inter_op: Optional[int] = number(None, 1, 1024, "ops that run at the same time; null is one a core")
     spinning: Optional[bool] = Field(
-        default=None,
-        description="threads look for work a while before they sleep; null: not where one CPU trains alone",
+        None, "threads look for work a while before they sleep; null: not where one CPU trains alone"
     )
 
 
 class Gpu(Section):
     """How TensorFlow uses the GPUs of each task; without effect where there is none."""
 
-    memory_growth: bool = Field(default=False, description="takes memory as it is needed, not all at the start")
+    memory_growth: bool = Field(False, "takes memory as it is needed, not all at the start")
     memory_limit_mb: Optional[int] = number(None, 16, 2**24, "most memory of each GPU, in MiB; null is all")
     allocator: Optional[Literal["cuda_malloc_async"]] = Field(
-        default=None, description="of memory; null is TensorFlow's own (TF_GPU_ALLOCATOR)"
+        None, "of memory; null is TensorFlow's own (TF_GPU_ALLOCATOR)"
     )
     thread_mode: Optional[Literal["global", "gpu_private", "gpu_shared"]] = Field(
-        default=None, description="whose threads start kernels; null is global (TF_GPU_THREAD_MODE)"
+        None, "whose threads start kernels; null is global (TF_GPU_THREAD_MODE)"
     )
 
     @property

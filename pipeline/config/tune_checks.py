@@ -8,8 +8,6 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from pydantic.v1 import ValidationError
-
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.best import METRICS
 from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
@@ -18,6 +16,7 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.put_values import SECTION, put
+from tfx_estimator.pipeline.config.section import ValuesError
 from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, RANGES, Range
 from tfx_estimator.pipeline.config.tune_ranges import (
     EXPECTED,
@@ -91,7 +90,7 @@ def _name(declaration: Declaration, name: str, search_paths: Sequence[str]) -> O
             return Problem(path, f"a Tuner cannot vary it: {why}", EXPECTED, todo.format(name=name))
     keys = tuple(name.split("."))
     fields = (find_field(keys[:depth]) for depth in range(1, len(keys) + 1))
-    if any(field is not None and field.field_info.extra.get("operational") for field in fields):
+    if any(field is not None and field.operational for field in fields):
         return Problem(path, "it decides how training runs, and no model", EXPECTED, "remove it")
     assert declaration.tune is not None
     if inside := next((other for other in declaration.tune.ranges if other.startswith(f"{name}.")), None):
@@ -255,8 +254,8 @@ def problems_with(
         return problems
     try:
         varied = Declaration.parse_obj(values)
-    except ValidationError as error:
-        return [explain(item, values, lambda path: "") for item in error.errors()]
+    except ValuesError as error:
+        return [explain(each, values, lambda path: "") for each in error.found]
     return _new_problems(varied, search_paths, _known(declaration, search_paths) if known is None else known)
 
 

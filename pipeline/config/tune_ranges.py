@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional, get_args
 
 from tfx_estimator.pipeline.config.explain import find_field
-from tfx_estimator.pipeline.config.kinds import is_class
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.tune import HYPERBAND, RANGES, Range, TuneSection
 from tfx_estimator.pipeline.config.yaml_text import inline
@@ -96,11 +95,11 @@ def is_whole(name: str, each: Range) -> bool:
     """Tells whether a range between two numbers is of whole ones: those of a declared whole number are."""
     field = find_field(tuple(name.split(".")))
     numbers = [number for number in (each.min, each.max, each.step) if number is not None]
-    return not (field and _holds_fractions(field.outer_type_)) and all(isinstance(number, int) for number in numbers)
+    return not (field and _holds_fractions(field.kind)) and all(isinstance(number, int) for number in numbers)
 
 
-def _holds_fractions(annotation: Any) -> bool:
-    return is_class(annotation, float) or any(map(_holds_fractions, get_args(annotation)))
+def _holds_fractions(kind: Any) -> bool:
+    return kind is float or any(map(_holds_fractions, get_args(kind)))
 
 
 def has_steps(name: str, each: Range) -> bool:

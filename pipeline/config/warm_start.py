@@ -8,9 +8,7 @@ import re
 from pathlib import Path
 from typing import Optional
 
-from pydantic.v1 import Field
-
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Field, Section
 
 # Names of TFX and SavedModel for the parts of a model.
 _SERVING = "Format-Serving"
@@ -24,14 +22,12 @@ class WarmStart(Section):
     """Weights of another training. Exactly one of `checkpoint` and `model`."""
 
     checkpoint: Optional[str] = Field(
-        default=None, description="a checkpoint without its .index, or a folder, of whose checkpoints the last is taken"
+        None, "a checkpoint without its .index, or a folder, of whose checkpoints the last is taken"
     )
     model: Optional[str] = Field(
-        default=None, description="a SavedModel; or a run's model, or a folder of pushed ones, of which the newest"
+        None, "a SavedModel; or a run's model, or a folder of pushed ones, of which the newest"
     )
-    exclude: tuple[str, ...] = Field(
-        default=(), description="variables that begin anew, by patterns of their names: ['logits/*']"
-    )
+    exclude: tuple[str, ...] = Field((), "variables that begin anew, by patterns of their names: ['logits/*']")
 
     @property
     def prefix(self) -> str:

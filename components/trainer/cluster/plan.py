@@ -22,7 +22,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import (
 from tfx_estimator.pipeline.base.cpus import available_cpus
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.log import get_logger
-from tfx_estimator.pipeline.config.distribution import Devices, Distribution
+from tfx_estimator.pipeline.config.distribution import MAX_TASKS, Devices, Distribution
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.runtime import count_gpus
 
@@ -83,8 +83,8 @@ def resolve_distribution(distribution: Distribution, place: Optional[TfConfig]) 
         wrong.append(f"the strategy is {train.strategy}, and the cluster has {there[PS]} parameter servers")
     if train.workers and train.workers != workers:
         wrong.append(f"workers is {train.workers}, and the cluster trains with {workers}")
-    if max(there.values()) > (most := train.__fields__["workers"].type_.le):
-        wrong.append(f"at most {most} tasks of a kind can be declared, and the cluster has {max(there.values())}")
+    if max(there.values()) > MAX_TASKS:
+        wrong.append(f"at most {MAX_TASKS} tasks of a kind can be declared, and the cluster has {max(there.values())}")
     if train.ps and train.ps != there[PS]:
         wrong.append(f"ps is {train.ps}, and the cluster has {there[PS]}")
     if place.task.type == EVALUATOR and not distribution.evaluator:

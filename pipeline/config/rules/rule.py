@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic.v1 import BaseModel
-
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.case import Case
+from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.yaml_text import inline
 
 When = Callable[[Case], Any]
@@ -93,7 +92,7 @@ def written(case: Case, path: str) -> str:
     value: Any = case
     for key in path.split("."):
         value = value[int(key)] if isinstance(value, (list, tuple)) else getattr(value, key, None)
-    if value is None or isinstance(value, (BaseModel, Mapping)):
+    if value is None or isinstance(value, (Section, Mapping)):
         return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)

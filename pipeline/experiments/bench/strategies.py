@@ -38,7 +38,7 @@ _OPTION = "--strategies"
 # Entries that do not change the steps that are measured.
 _NOT_MEASURED = ("eval_steps", "eval_batch_size", "keep_checkpoint_max", "start_timeout", "stall_timeout")
 _AS_DECLARED = Variation()
-_PATHS: tuple[str, ...] = typing.get_args(TrainerSection.__fields__["path"].outer_type_)
+_PATHS: tuple[str, ...] = typing.get_args(TrainerSection.__fields__["path"].kind)
 
 
 @dataclass(frozen=True)

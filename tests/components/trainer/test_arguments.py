@@ -184,7 +184,7 @@ def test_a_technique_of_the_built_in_step_is_refused_with_the_reason_and_what_to
 def test_each_entry_of_the_section_is_known_and_its_default_asks_for_nothing():
     # Others are parameters.
     own = ("module_file", "warm_start", "threads", "gpu", "onednn", "profile", "distribution")
-    defaults = {name: field.get_default() for name, field in TrainerSection.__fields__.items() if name not in own}
+    defaults = {name: field.default for name, field in TrainerSection.__fields__.items() if name not in own}
     assert properties(**defaults) == properties()
     with pytest.raises(TypeError, match=re.escape("Trainer.__init__() got an unexpected keyword argument 'exampels'")):
         properties(exampels=None)

@@ -178,7 +178,7 @@ def test_a_role_of_a_custom_job_has_of_machine_what_it_leaves_open():
     )
     declaration = load("digits", whole, "vertex").declaration
     # As `show` prints it, with all that is null.
-    for each in (declaration, type(declaration).parse_raw(declaration.to_json())):
+    for each in (declaration, type(declaration).from_json(declaration.to_json())):
         machines = each.deploy.vertex.machines(each.trainer.distribution)
         assert {role: tuple(machine.dict().values()) for role, (_, machine) in machines.items()} == {
             "chief": ("n1-highmem-32", "NVIDIA_L4", 2, 500),
@@ -197,7 +197,7 @@ def test_a_step_has_of_nodes_what_it_says_and_else_that_of_default():
         "deploy.nodes.Pusher={node_selector: {}, tolerations: []}",
     )
     declaration = load("digits", nodes).declaration
-    for each in (declaration, type(declaration).parse_raw(declaration.to_json())):
+    for each in (declaration, type(declaration).from_json(declaration.to_json())):
         of = each.deploy.nodes.of
         assert [of(step).node_selector for step in ("Transform", "Trainer", "Pusher")] == [
             {"pool": "cpus"},

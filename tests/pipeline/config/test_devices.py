@@ -62,7 +62,7 @@ def test_a_list_of_devices_comes_back_as_it_was(write, good):
     write(render(declaration.dict()))
     assert load("mine.yaml").declaration == declaration
     distribution = declaration.trainer.distribution
-    assert Distribution.parse_obj(json.loads(distribution.json())) == distribution
+    assert Distribution.parse_obj(json.loads(json.dumps(distribution.dict()))) == distribution
     assert len({distribution.eval, Strategy(), Strategy()}) == 2
 
 

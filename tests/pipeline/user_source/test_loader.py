@@ -101,7 +101,7 @@ def test_what_is_installed_in_the_users_folder_is_not_the_users(asked, tmp_path)
 
 
 def test_the_current_folder_hides_nothing_from_the_command_line(tmp_path):
-    for name in ("argparse", "yaml", "pydantic"):
+    for name in ("argparse", "yaml"):
         (tmp_path / f"{name}.py").write_text("1 / 0\n")
     environment = {**os.environ, "PYTHONPATH": fresh_python.python_path()}
     done = subprocess.run([sys.executable, "-m", "tfx_estimator", "show", "digits"], cwd=tmp_path, env=environment)
