@@ -10,10 +10,10 @@ from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.data import DataSection, TransformSection
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
-from tfx_estimator.pipeline.config.render import render
 from tfx_estimator.pipeline.config.section import Field, Section, inner
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import TuneSection
+from tfx_estimator.pipeline.config.yaml_text import render
 
 
 class PusherSection(Section):

@@ -18,7 +18,7 @@ from tfx_estimator.pipeline.config.read import SourceText
 from tfx_estimator.pipeline.config.section import Section, ValuesError
 from tfx_estimator.pipeline.config.tune import RANGES
 from tfx_estimator.pipeline.config.tune_checks import check_tune
-from tfx_estimator.pipeline.config.yaml_text import MAX_DEPTH, Path, read_yaml
+from tfx_estimator.pipeline.config.yaml_text import Path, read_yaml
 
 DEFAULT = "default"
 _FORM = "`key.path=value`, the value as YAML: trainer.train_steps=500"
@@ -67,8 +67,6 @@ class Draft:
             self.problems.append(Problem("", "the override has no `=`", _FORM, todo, where))
         elif not all(path):
             self.problems.append(Problem("", "the override's key has an empty part", _FORM, "name a key", where))
-        elif len(path) > MAX_DEPTH:
-            self.problems.append(Problem("", "the override's key has too many parts", _FORM, "name a key", where))
         elif document.problems:
             todo = f"quote the value for YAML, and the whole for the shell: {OVERRIDE}'{key}=\"...\"'"
             self.problems.append(Problem(".".join(path), document.problems[0].what, "a YAML value", todo, where))

@@ -8,7 +8,7 @@ import pytest
 
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution, Strategy
-from tfx_estimator.pipeline.config.render import render
+from tfx_estimator.pipeline.config.yaml_text import render
 
 pytestmark = pytest.mark.unit
 

@@ -227,12 +227,6 @@ def test_the_old_name_of_the_threads_stays_valid_in_files_and_overrides(write, g
     assert load("mine.yaml", ["trainer.intra_op_threads=3"]).declaration.trainer.intra_op == 3
 
 
-def test_what_is_for_gpus_is_noted_where_there_is_none(write, good):
-    if not Path("/proc/driver/nvidia/gpus").is_dir():
-        loaded = load(write(good + "  gpu: {memory_limit_mb: 1000}\n"))
-        assert loaded.notes == ("trainer.gpu has no effect on a machine without a GPU, such as this one",)
-
-
 @pytest.mark.parametrize("dataset", ["emnist/letters", "imagenet_resized/32x32", "mnist:3.0.1", "own_set/v1.5-x:1.*.*"])
 def test_a_data_set_is_named_as_tfds_names_it_unless_there_is_such_a_folder(write, good, tmp_path, dataset):
     write(good.replace("dataset: mnist", f"dataset: {dataset}"))

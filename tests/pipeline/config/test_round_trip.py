@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
-from tfx_estimator.pipeline.config.render import render
-from tfx_estimator.pipeline.config.yaml_text import inline, read_yaml
+from tfx_estimator.pipeline.config.yaml_text import inline, read_yaml, render
 
 pytestmark = pytest.mark.unit
 

@@ -404,21 +404,6 @@ def test_weights_are_averaged_after_so_many_steps(write, declare, declared, foun
     assert load(write(text)).declaration.trainer.sync_every.dict() == found
 
 
-@pytest.mark.parametrize(
-    ("strategy", "path", "noted"),
-    [
-        ("parameter_server", "keras", True),
-        ("parameter_server", "estimator", False),
-        ("multi_worker_mirrored", "keras", False),
-    ],
-)
-def test_tasks_that_do_the_steps_and_have_no_profile_are_noted(write, declare, strategy, path, noted):
-    write(declare(f"path: {path}, {distribution(f'strategy: {strategy}')}"))
-    assert load("mine.yaml").notes == ()
-    notes = load("mine.yaml", ["trainer.profile.start_step=5"]).notes
-    assert [("only the chief is profiled, which hands out the steps" in note) for note in notes] == [True] * noted
-
-
 # Text that does not tell whether it is a network or a whole model_fn.
 UNTOLD = [
     "from elsewhere import net",
