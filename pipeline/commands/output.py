@@ -92,12 +92,10 @@ def check_file(name: str, *, force: bool) -> Path:
     Raises:
         DeclarationError: The name cannot be used.
     """
-    from tfx_estimator.pipeline.config.paths import current_folder, reject_address
+    from tfx_estimator.pipeline.config.paths import reject_address
 
     reject_address(name, "FILE")
     file = Path(os.path.expanduser(name))
-    if not file.is_absolute():
-        current_folder()
     name = one_line(name)
     if not name or "\0" in str(file):
         raise DeclarationError(f"{str(file)!r} is no file's name", expected="a file's name", todo="name one")

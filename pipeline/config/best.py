@@ -50,7 +50,7 @@ class _Watched(Section):
 class KeepBest(_Watched):
     """Which of the evaluated checkpoints is exported."""
 
-    metric: str = Field(..., "a metric of your evaluation: accuracy, average_loss and loss of a network")
+    metric: str = Field(..., "a metric of your evaluation: accuracy, average_loss and loss of a network", min_length=1)
 
 
 class EarlyStopping(_Watched):
@@ -59,7 +59,7 @@ class EarlyStopping(_Watched):
     Source: https://www.tensorflow.org/api_docs/python/tf/keras/callbacks/EarlyStopping.
     """
 
-    metric: str = Field("average_loss", "a metric of your evaluation")
+    metric: str = Field("average_loss", "a metric of your evaluation", min_length=1)
     patience: int = number(3, 1, 1_000_000, "evaluations without an improvement, after which training ends")
     min_delta: float = number(0.0, 0, 1e12, "a smaller change is no improvement")
     min_steps: int = number(0, 0, MAX_STEPS, "evaluations of earlier steps do not count")

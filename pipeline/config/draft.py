@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.kinds import is_section
-from tfx_estimator.pipeline.config.paths import current_folder, find_unresolved, resolve_paths
+from tfx_estimator.pipeline.config.paths import find_unresolved, resolve_paths
 from tfx_estimator.pipeline.config.problems import OVERRIDE, Problem
 from tfx_estimator.pipeline.config.put_values import put
 from tfx_estimator.pipeline.config.read import SourceText
@@ -53,7 +54,7 @@ class Draft:
     def __post_init__(self) -> None:
         self.values = self.text.document.value
         self.problems = list(self.text.document.problems)
-        self.search_paths = tuple(dict.fromkeys((self.text.folder, current_folder())))
+        self.search_paths = tuple(dict.fromkeys((self.text.folder, os.getcwd())))
         _lengthen(self.values, self.text.document.lines)
 
     def override(self, text: str) -> None:

@@ -62,32 +62,14 @@ def parse_held(items: Sequence[Any]) -> list[Slice]:
     return [Slice() if item == OVERALL else parse_slice(item) for item in items] or [Slice()]
 
 
-def find_wrong(item: Any, held: bool = False) -> tuple[str, str]:
-    """Finds what is wrong with an item, but for the names of its features.
+def names_nothing(item: Any, held: bool = False) -> bool:
+    """Tells whether an item names no feature.
 
     Args:
         held: Is it one that thresholds hold for.
-
-    Returns:
-        What is wrong, and what was expected; two empty texts where nothing is.
     """
-    if held and item == OVERALL:
-        return "", ""
-    expected = "a feature, a list of features, or {feature: value}"
-    if isinstance(item, Mapping) and _CROSS in item:
-        crossed = item[_CROSS]
-        if not _is_list(crossed) or not all(isinstance(name, str) for name in crossed):
-            return "`cross` is no list of features", "{cross: [feature, feature]}"
-    read = parse_slice(item)
-    if not read.names or not all(name.strip() for name in read.names):
-        return "it names no feature", expected
-    for name in read.names:
-        if read.names.count(name) > 1:
-            return f"`{name}` is crossed with itself", "each feature once"
-    for name, value in read.values:
-        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-            return f"the value of `{name}` is no text and no number", "{feature: value}"
-    return "", ""
+    names = parse_slice(item).names
+    return not (held and item == OVERALL) and not (names and all(name.strip() for name in names))
 
 
 def _is_list(value: Any) -> bool:

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.evaluator import MEAN, Metric, Slice, find_wrong, parse_held, parse_slice
+from tfx_estimator.pipeline.config.evaluator import MEAN, Metric, names_nothing, parse_held, parse_slice
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.yaml_text import inline
 
 _SLICES = "evaluator.slices"
-# Features that every example has; a preprocessing_fn may add others.
-_IMAGE, _LABEL = "image", "label"
+_LABEL = "label"
 
 
 def check_evaluator(declaration: Declaration) -> Iterator[Problem]:
@@ -26,37 +25,24 @@ def check_evaluator(declaration: Declaration) -> Iterator[Problem]:
         path = f"evaluator.metrics.{index}"
         yield from _slices(f"{path}.slices", metric.slices, known, held=True)
         yield from _thresholds(path, metric)
-        if metric.binarize == ():
-            yield Problem(f"{path}.binarize", "it names no class", "[class, class], or all", "name some, or remove it")
 
 
 def _slices(path: str, items: Sequence[Any], known: Sequence[str], held: bool = False) -> Iterator[Problem]:
-    read: list[Slice] = []
+    depends = ("transform.preprocessing_fn", "transform.module_file")
     for index, item in enumerate(items):
         where, written = f"{path}.{index}", inline(item)
-        what, expected = find_wrong(item, held)
-        if what:
-            yield Problem(where, what, expected, "correct or remove it", value=written)
+        if names_nothing(item, held):
+            expected = "a feature, a list of features, or {feature: value}"
+            yield Problem(where, "it names no feature", expected, "correct or remove it", value=written)
             continue
         (meant,) = parse_held([item]) if held else [parse_slice(item)]
-        yield from _features(where, written, meant, known)
-        if meant in read:
-            yield Problem(path, f"`{meant}` is named more than once", "each slice once", "keep one")
-        read.append(meant)
-
-
-def _features(where: str, written: str, meant: Slice, known: Sequence[str]) -> Iterator[Problem]:
-    depends = ("transform.preprocessing_fn", "transform.module_file")
-    for name in meant.names:
-        if name == _IMAGE:
-            what = f"`{name}`: every image would be a slice of its own"
-            yield Problem(where, what, "a feature of few values", f"choose {_LABEL}, for example", value=written)
-        elif known and name not in known:
-            near = nearest(name, known)
-            todo = f"did you mean `{near}`?" if near else f"choose one of: {', '.join(known)}"
-            todo += "; or add it to what a transform.preprocessing_fn of your own returns"
-            what = f"the examples have no feature `{name}` to slice by"
-            yield Problem(where, what, "", todo, value=written, depends=depends)
+        for name in meant.names if known else ():
+            if name not in known:
+                near = nearest(name, known)
+                todo = f"did you mean `{near}`?" if near else f"choose one of: {', '.join(known)}"
+                todo += "; or add it to what a transform.preprocessing_fn of your own returns"
+                what = f"the examples have no feature `{name}` to slice by"
+                yield Problem(where, what, "", todo, value=written, depends=depends)
 
 
 def _thresholds(path: str, metric: Metric) -> Iterator[Problem]:
@@ -69,18 +55,7 @@ def _thresholds(path: str, metric: Metric) -> Iterator[Problem]:
         key = "threshold" if threshold else "change_threshold"
         what = f"TFMA stores {MEAN} as of no model, and beside a baseline would look for the candidate's in vain"
         yield Problem(f"{path}.{key}", what, "a threshold of another metric", "remove it")
-        return
-    if threshold is not None:
-        lower, upper = threshold.lower, threshold.upper
-        if lower is None and upper is None:
-            yield Problem(f"{path}.threshold", "it has no limit", "lower, upper, or both", "add lower: VALUE")
-        elif lower is not None and upper is not None and lower > upper:
-            what = "no value is at least lower and at most upper"
-            yield Problem(f"{path}.threshold", what, "lower below upper", "correct them")
-    if change is not None:
-        path = f"{path}.change_threshold"
-        if change.absolute is None and change.relative is None:
-            yield Problem(path, "it has no limit", "absolute, relative, or both", "add absolute: VALUE")
-        if metric.direction is None:
-            what = f"its name does not tell whether {metric.name} is better high or low"
-            yield Problem(path, what, "", "add direction: higher_is_better, or lower_is_better")
+    elif change is not None and metric.direction is None:
+        what = f"its name does not tell whether {metric.name} is better high or low"
+        todo = "add direction: higher_is_better, or lower_is_better"
+        yield Problem(f"{path}.change_threshold", what, "", todo)

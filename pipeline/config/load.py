@@ -15,7 +15,6 @@ from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.draft import Draft
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.notes import decays_twice, find_misplaced, find_unread, note_data, word_unread
-from tfx_estimator.pipeline.config.paths import note_dataset
 from tfx_estimator.pipeline.config.problems import OVERRIDE, to_error
 from tfx_estimator.pipeline.config.rules.case import Case
 from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
@@ -113,7 +112,6 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
         *(f"{origins[path]}  {what}" for path, what in find_idle(declaration, declared, target)),
     )
     notes = (
-        *note_dataset(declaration),
         *note_tune(declaration),
         *note_deployment(declaration, target),
         *note_travel(declaration, draft.search_paths, target),

@@ -14,7 +14,6 @@ from tfx_estimator.pipeline.config.section import Field, Section
 _SERVING = "Format-Serving"
 _VARIABLES = os.path.join("variables", "variables")
 _LATEST = re.compile(r'^model_checkpoint_path: "(.*)"$', re.MULTILINE)
-_DATA = re.compile(r"\.data-\d{5}-of-(\d{5})")
 _BLOCK = 2**20
 
 
@@ -35,13 +34,6 @@ class WarmStart(Section):
         if self.checkpoint is not None:
             return _checkpoint(self.checkpoint)
         return _model(self.model or "")
-
-    def lacks_data(self) -> bool:
-        """Tells whether there is an index of weights, and not each of the files that hold them."""
-        prefix = Path(self.prefix)
-        beside = (name.removeprefix(prefix.name) for name in os.listdir(prefix.parent) if name.startswith(prefix.name))
-        counts = [int(each[1]) for each in map(_DATA.fullmatch, beside) if each]
-        return not any(counts.count(count) == count for count in counts)
 
     def fingerprint(self) -> str:
         """Returns the hash of the weights: what is trained depends on them, wherever they lie."""

@@ -227,7 +227,6 @@ def test_a_step_has_of_nodes_what_it_says_and_else_that_of_default():
         ("deploy.nodes.Trainer.toleration=[]", "did you mean `tolerations`?"),
         ("deploy.tfjob.tolerations=[]", "did you mean `deploy.nodes.Trainer.tolerations`?"),
         ("deploy.tfjob.replicas.worker.nodeSelector={}", "did you mean `node_selector`?"),
-        ("deploy.nodes.Trainer.tolerations=[{tolerationSeconds: 3}]", "did you mean `seconds`?"),
         ("deploy.nodes.Trainer.tolerations=[{key: a, operator: Exist}]", "did you mean `Exists`?"),
         ("deploy.imagePullSecrets=[{name: a}]", "of the account that the pods run as"),
         ("deploy.nodes.Trainer.image_pull_secrets=[a]", "of the account that the pods run as"),
