@@ -7,8 +7,8 @@ from typing import Any
 from tfx_estimator.data.sources.damage import damaged, reading
 from tfx_estimator.data.sources.source import ImageSource
 from tfx_estimator.pipeline.base.errors import DataNotFoundError
-from tfx_estimator.pipeline.config.classes import in_form
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.image_folder import in_form
 
 
 def is_folder(path: str) -> bool:

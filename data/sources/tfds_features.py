@@ -8,8 +8,8 @@ import numpy as np
 
 from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.pipeline.base.errors import DataError
-from tfx_estimator.pipeline.config.classes import in_form
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.image_folder import in_form
 
 
 def image_and_label(builder: Any) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tfx_estimator.pipeline.base.files import names_in
-from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, expand
+from tfx_estimator.pipeline.config.known import SHORT_NAMES, expand
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn

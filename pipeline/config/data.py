@@ -1,14 +1,25 @@
-"""The sections `data` and `transform`: what to ingest, and how it is preprocessed in full passes."""
+"""The sections `data` and `transform`, and the syntax of TFDS's split expressions, without TFDS."""
 
 from __future__ import annotations
 
+import itertools
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Optional
 
-from tfx_estimator.pipeline.config.builtin import expand
+from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.section import Field, Limits, Section, inner, number
 
 _SHARDS = 8
 _Side = Annotated[int, Limits(1, le=4096)]
+EXAMPLES = "a TFDS split expression such as train, train[:90%], train[10000:], train[:5%]+train[95%:]"
+
+# The end of a split, for each unit in which positions are compared.
+_ENDS = {"%": 100.0, "": math.inf}
+_BOUND = r"-?\d+(?:_\d+)*(?:(?:\.\d+)?%|shard)?"
+_PART = re.compile(rf"(?P<name>[\w-]+)(?:\[(?:(?P<low>{_BOUND})?:(?P<high>{_BOUND})?|-?\d+shard)\])?")
 
 
 class Splits(Section):
@@ -71,3 +82,104 @@ class TransformSection(Section):
     def target(self) -> str:
         """The module file, or `package.module:function` of the preprocessing_fn."""
         return self.module_file or expand("transform.preprocessing_fn", self.preprocessing_fn or "standardize")
+
+
+def reject_split(expression: str) -> str:
+    """Says why TFDS would not take an expression such as `train[:90%]+test`, as far as its text tells; or nothing."""
+    for text in map(str.strip, expression.split("+")):
+        part = _read(text)
+        if part is None:
+            return f"{text!r} is no split expression" if text else "a part of the expression is empty"
+        if part.is_mixed:
+            return f"{text}: one end is in percent, and the other is not"
+        if part.unit == "%" and not 0 <= part.low <= part.high <= 100:
+            return f"{text} is empty, or goes beyond 100%"
+        if part.unit is not None and part.low >= part.high:
+            return f"{text} is empty"
+    return ""
+
+
+def split_names(expression: str) -> list[str]:
+    """Returns the names of the splits in an expression."""
+    return [part.strip().partition("[")[0] for part in expression.split("+")]
+
+
+def suggest_splits(names: Sequence[str], test: bool = False) -> str:
+    """Returns what to write for a data set with these splits.
+
+    Args:
+        test: Whether to name a third one for the Evaluator.
+    """
+    train = "train" if "train" in names else names[0]
+    known = [name for name in ("test", "validation", "valid", "val", "eval", "dev") if name in names]
+    others = [name for name in dict.fromkeys([*known, *names]) if name != train]
+    if test and not others:
+        return f"splits: {{train: '{train}[:80%]', eval: '{train}[80%:90%]', test: '{train}[90%:]'}}"
+    if not test and others:
+        return f"splits: {{train: '{train}', eval: '{others[0]}'}}"
+    if test and others[1:]:
+        return f"splits: {{train: '{train}', eval: '{others[1]}', test: '{others[0]}'}}"
+    third = f", test: '{others[0]}'" if test else ""
+    return f"splits: {{train: '{train}[:90%]', eval: '{train}[90%:]'{third}}}"
+
+
+def find_overlap(one: str, other: str) -> str:
+    """Says what two split expressions both hold, such as `train[70%:80%]`, as far as their text tells; or nothing.
+
+    Ranges in percent are compared with each other, and so are those in numbers from the start; a whole split holds all
+    of its parts. The rest shows when the data set is opened.
+    """
+    parts = ([_read(part.strip()) for part in each.split("+")] for each in (one, other))
+    return next((shared for first, second in itertools.product(*parts) if (shared := _shared(first, second))), "")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One part of an expression; its unit is None where its bounds cannot be compared with others."""
+
+    text: str
+    name: str
+    unit: Optional[str]
+    low: float
+    high: float
+    # TFDS reads both ends as percent, without a word.
+    is_mixed: bool = False
+
+    def is_all_of(self, name: str) -> bool:
+        whole = self.unit is not None and (self.low, self.high) == (0, _ENDS[self.unit])
+        return self.name == "all" or (self.name == name and whole)
+
+
+def _read(text: str) -> Optional[_Part]:
+    found = _PART.fullmatch(text)
+    if found is None:
+        return None
+    low, high = found["low"] or "0", found["high"] or ""
+    # A start of 0 may have the one unit or the other.
+    unit = "%" if "%" in (high or low) else ""
+    mixed = high != "" and low.strip("0%_.") != "" and low.endswith("%") != high.endswith("%")
+    if "shard" in text or mixed or ("-" in low + high and not unit):
+        return _Part(text, found["name"], None, math.nan, math.nan, mixed)
+    bounds = float(low.rstrip("%")), float(high.rstrip("%") or _ENDS[unit])
+    # Negative percentages count from the end.
+    start, stop = (value + _ENDS[unit] if value < 0 else value for value in bounds)
+    return _Part(text, found["name"], unit, start, stop)
+
+
+def _shared(one: Optional[_Part], other: Optional[_Part]) -> str:
+    assert one is not None
+    assert other is not None
+    if one.is_all_of(other.name):
+        return other.text
+    if other.is_all_of(one.name):
+        return one.text
+    low, high = max(one.low, other.low), min(one.high, other.high)
+    if one.name != other.name or one.unit is None or one.unit != other.unit or low >= high:
+        return ""
+    return f"{one.name}[{_bound(low, one.unit)}:{_bound(high, one.unit)}]"
+
+
+def _bound(value: float, unit: str) -> str:
+    if not math.isfinite(value):
+        return ""
+    return f"{round(value, 6):g}%" if unit else f"{value:.0f}"

@@ -1,6 +1,17 @@
-"""What the field knows and this version refuses, with the reason."""
+"""Names: what ships with this project, and what the field calls otherwise, or knows and this version refuses."""
 
 from __future__ import annotations
+
+# Dotted path in the declaration -> short name -> `package.module:function`.
+SHORT_NAMES: dict[str, dict[str, str]] = {
+    "trainer.model": {
+        name: f"tfx_estimator.model_fn.networks:{name}"
+        for name in ("mnist_cnn", "cifar_cnn", "cifar_resnet", "cifar_resnet9")
+    },
+    "transform.preprocessing_fn": {"standardize": "tfx_estimator.data.preprocessing:preprocessing_fn"},
+}
+# Built-in networks with batch normalisation. Others are known when they are made.
+NORMALISING = ("cifar_resnet", "cifar_resnet9")
 
 _JOB_SERVER = (
     "it is run by a job server: start {}'s, and write `beam: {{runner: portable, job_endpoint: localhost:8099, "
@@ -89,3 +100,8 @@ ALIASES: dict[str, str] = {
     "deploy.tfjob.tolerations": "deploy.nodes.Trainer.tolerations",
     "deploy.tfjob.node_selector": "deploy.nodes.Trainer.node_selector",
 }
+
+
+def expand(path: str, name: str) -> str:
+    """Returns the `package.module:function` that a value means: the built-in one of that name, or itself."""
+    return SHORT_NAMES[path].get(name, name)

@@ -8,12 +8,11 @@ from typing import Any, Literal, Optional, Union
 
 from tfx_estimator.pipeline.config.augment import Operation, long_operations
 from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, EarlyStopping, KeepBest, long_metric
-from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.parallel import STEPS_SCHEMA, ModelParallel, PipelineParallel, SyncEvery, long_sync
-from tfx_estimator.pipeline.config.parts import keep_cpus_busy
-from tfx_estimator.pipeline.config.runtime import Gpu, Profile, Threads, has_gpu
+from tfx_estimator.pipeline.config.runtime import Gpu, Profile, Threads, has_gpu, keep_cpus_busy
 from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, inner, number
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 

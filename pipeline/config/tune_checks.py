@@ -7,10 +7,10 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.best import METRICS
-from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.explain import explain, find_field
+from tfx_estimator.pipeline.config.known import SHORT_NAMES
 from tfx_estimator.pipeline.config.notes import find_unread, word_unread
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.put_values import SECTION, put

@@ -11,7 +11,7 @@ from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.installed import required_by, version_of
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.doctor.machine import FAILED, WARNING, Finding, ok
-from tfx_estimator.pipeline.user_source import fresh_python
+from tfx_estimator.pipeline.user_source import loader
 
 # With another version of these, nothing has been tried at all.
 _DECIDING = ("tfx", "tensorflow", "tensorflow-estimator", "tensorflow-transform", "tensorflow-model-analysis")
@@ -70,7 +70,7 @@ def check_tensorflow() -> list[Finding]:
     """Imports TensorFlow, in a process of its own: it may end it."""
     try:
         done = subprocess.run(
-            fresh_python.words(_IMPORT), capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False
+            loader.fresh_python(_IMPORT), capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False
         )
         told = last_line(done.stderr) or f"the process ended with {done.returncode}"
     except subprocess.TimeoutExpired:

@@ -18,7 +18,7 @@ from tfx.types.standard_component_specs import MODULE_PATH_KEY
 from tfx.utils import io_utils
 
 from tfx_estimator.pipeline.base.errors import UserCodeError
-from tfx_estimator.pipeline.config.builtin import expand
+from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.user_source import functions, loader
 
 

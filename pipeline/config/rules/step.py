@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tfx_estimator.pipeline.config.builtin import NORMALISING
-from tfx_estimator.pipeline.config.parts import AUTO
+from tfx_estimator.pipeline.config.known import NORMALISING
 from tfx_estimator.pipeline.config.rules.case import Case
 from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Rule, conflict, given, needs, of_strategy, own_code
+from tfx_estimator.pipeline.config.runtime import AUTO
 
 _PRECISION, _XLA, _SYNC = "trainer.precision", "trainer.xla", "trainer.sync_every"
 _PARTS, _CONCURRENT = "trainer.gradient_accumulation", "trainer.parallel_parts"

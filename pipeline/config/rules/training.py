@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfx_estimator.pipeline.config.best import METRICS
-from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, expand
+from tfx_estimator.pipeline.config.known import SHORT_NAMES, expand
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.rules.case import Case
 from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Rule, conflict, given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfx_estimator.pipeline.config.splits import find_overlap
+from tfx_estimator.pipeline.config.data import find_overlap
 
 pytestmark = pytest.mark.unit
 
