@@ -124,7 +124,7 @@ def suggest_splits(names: Sequence[str], test: bool = False) -> str:
 
 
 def find_overlap(one: str, other: str) -> str:
-    """Says what two split expressions both hold, such as `train[70%:80%]`, as far as their text tells; or nothing.
+    """Says what two split expressions both hold, such as `a part of train[70%:]`, by their text; or nothing.
 
     Ranges in percent are compared with each other, and so are those in numbers from the start; a whole split holds all
     of its parts. The rest shows when the data set is opened.
@@ -173,13 +173,6 @@ def _shared(one: Optional[_Part], other: Optional[_Part]) -> str:
         return other.text
     if other.is_all_of(one.name):
         return one.text
-    low, high = max(one.low, other.low), min(one.high, other.high)
-    if one.name != other.name or one.unit is None or one.unit != other.unit or low >= high:
-        return ""
-    return f"{one.name}[{_bound(low, one.unit)}:{_bound(high, one.unit)}]"
-
-
-def _bound(value: float, unit: str) -> str:
-    if not math.isfinite(value):
-        return ""
-    return f"{round(value, 6):g}%" if unit else f"{value:.0f}"
+    comparable = one.name == other.name and one.unit is not None and one.unit == other.unit
+    overlaps = comparable and max(one.low, other.low) < min(one.high, other.high)
+    return f"a part of {other.text}" if overlaps else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import os
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from typing import Any
 
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.explain import explain, find_field
+from tfx_estimator.pipeline.config.explain import explain
 from tfx_estimator.pipeline.config.kinds import is_section
 from tfx_estimator.pipeline.config.paths import find_unresolved, resolve_paths
 from tfx_estimator.pipeline.config.problems import OVERRIDE, Problem
@@ -23,18 +22,6 @@ from tfx_estimator.pipeline.config.yaml_text import Path, read_yaml
 
 DEFAULT = "default"
 _FORM = "`key.path=value`, the value as YAML: trainer.train_steps=500"
-# Stand-ins for required keys that are wrong, so that the checks between other values can still run. An optional
-# section without a key that it needs is left out.
-_STAND_INS: dict[Path, Any] = {
-    ("name",): "stand-in",
-    ("data",): {"dataset": "stand_in"},
-    ("data", "dataset"): "stand_in",
-    ("trainer",): {"train_steps": 10**6},
-    ("beam", "dataflow", "project"): "stand-in",
-    ("beam", "dataflow", "region"): "stand-in1",
-    ("beam", "dataflow", "temp_location"): "gs://stand-in/tmp",
-    ("beam", "dataflow", "sdk_container_image"): "stand/in",
-}
 
 
 @dataclass
@@ -87,23 +74,16 @@ class Draft:
         bases = {path: self.text.folder for path in self.text.document.lines if not self._override_of(path)}
         return resolve_paths(self.values, bases)
 
-    def validate(self, target: str) -> Declaration | None:
-        """Types and checks the values, and notes every problem; None if too little is right to go on."""
+    def validate(self, target: str) -> Declaration:
+        """Types and checks the values, and notes every problem; what is wrong has its default in what is returned."""
         wrong: list[str] = [problem.path for problem in self.problems if problem.path]
-        values, declaration = copy.deepcopy(self.values), None
-        # Each round repairs what the last one found wrong: sections, then their keys.
-        for attempt in range(4):
-            try:
-                declaration = Declaration.parse_obj(values)
-                break
-            except ValuesError as error:
-                for each in error.found:
-                    if attempt == 0:
-                        self._note(explain(each, self.values, self.where))
-                        wrong.append(".".join(each.path))
-                    _repair(values, each.path)
-        if declaration is None:
-            return None
+        try:
+            declaration = Declaration.parse_obj(self.values)
+        except ValuesError as error:
+            for each in error.found:
+                self._note(explain(each, self.values, self.where))
+                wrong.append(".".join(each.path))
+            declaration = error.rest  # type: ignore[assignment]
         problems = check(declaration, self.search_paths, target)
         problems += check_tune(declaration, self.search_paths)
         for problem in problems:
@@ -194,23 +174,6 @@ def _path_of(dotted: str) -> Path:
         return tuple(dotted.split("."))
     name = dotted.removeprefix(f"{RANGES}.")
     return (*RANGES.split("."), name)
-
-
-def _repair(values: dict[str, Any], path: Path) -> None:
-    """Puts a default, or a stand-in, in place of a value that is wrong."""
-    target: Any = values
-    for depth, key in enumerate(path[:-1], 1):
-        if not isinstance(target.get(key), dict):
-            # A wrong item of a list: the whole list is dropped.
-            path = path[:depth]
-            break
-        target = target[key]
-    target.pop(path[-1], None)
-    model_field = find_field(path)
-    if path in _STAND_INS:
-        target[path[-1]] = copy.deepcopy(_STAND_INS[path])
-    elif model_field is not None and model_field.required:
-        _repair(values, path[:-1])
 
 
 def _is_part(path: str, bad: str) -> bool:

@@ -40,7 +40,7 @@ def explain(wrong: Wrong, values: Any, where: Where) -> Problem:
     if kind == "choice":
         return _unknown_value(dotted, value, expected, where(path), kinds.choices(field.kind) if field else ())
     todo = "choose another value"
-    if kind == "pattern":
+    if kind == "pattern" and path == ("name",):
         todo = f"for example `{_to_name(str(value))}`" if _to_name(str(value)) else "choose another name"
     elif kind == "kind" and field:
         todo = _retype(value, field.kind)

@@ -101,9 +101,9 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
         draft.override(override)
     changed = draft.resolve_paths()
     declaration = draft.validate(target)
-    if draft.problems or declaration is None:
+    if draft.problems:
         # Notes are shown with the problems, so that all can be mended at once.
-        told = () if declaration is None else tuple(note_deployment(declaration, target))
+        told = tuple(note_deployment(declaration, target))
         raise to_error(draft.sorted_problems(), text.source, target, told)
     origins = _origins(declaration, draft, changed)
     declared = _declared(declaration, origins, draft)

@@ -14,12 +14,13 @@ _MOST_STEPS = 10_000
 STEPS_SCHEMA = {"type": "integer", "minimum": 1, "maximum": _MOST_STEPS}
 _Index = Annotated[int, Limits(0, lt=_MOST)]
 DEVICE = re.compile(r"(cpu|gpu):([0-9]|[1-5][0-9]|6[0-3])")
+_Device = Annotated[str, Limits(pattern=rf"{DEVICE.pattern}\Z")]
 
 
 class ModelParallel(Section):
     """Which layers are on which device; each device computes the whole batch through its own layers, in turn."""
 
-    devices: tuple[str, ...] = Field(..., "of one process: [cpu:0, cpu:1], logical CPUs, or [gpu:0, gpu:1]")
+    devices: tuple[_Device, ...] = Field(..., "of one process: [cpu:0, cpu:1], logical CPUs, or [gpu:0, gpu:1]")
     layers: dict[str, _Index] = Field(
         ...,
         "{layer: device}: a layer's name, or a pattern of names as `conv*`, and the place of a device in "
@@ -35,7 +36,7 @@ class ModelParallel(Section):
         """Yields what is wrong with the devices."""
         if len(self.devices) < 2:
             yield "there is one place only"
-        yield from _wrong_names(self.devices)
+        yield from _twice(self.devices)
 
 
 class PipelineParallel(Section):
@@ -51,7 +52,7 @@ class PipelineParallel(Section):
         "[[conv1], [dense1]], where those that are not named go with the one before them",
     )
     microbatches: int = number(..., 1, 1000, "parts of a batch")
-    devices: tuple[str, ...] = Field(
+    devices: tuple[_Device, ...] = Field(
         (), "one for each stage; none are GPUs, where there are as many, and else logical CPUs", operational=True
     )
 
@@ -69,7 +70,7 @@ class PipelineParallel(Section):
         """Yields what is wrong with the devices."""
         if self.devices and len(self.devices) != self.stage_count:
             yield f"there are {len(self.devices)} for {self.stage_count} stages"
-        yield from _wrong_names(self.devices)
+        yield from _twice(self.devices)
 
     def wrong_stages(self) -> Iterator[str]:
         """Yields what is wrong with the layers of each stage."""
@@ -85,13 +86,8 @@ class PipelineParallel(Section):
 
 
 def _logical_cpus(devices: tuple[str, ...]) -> int:
-    found = filter(None, map(DEVICE.fullmatch, devices))
+    found = [each for name in devices if (each := DEVICE.fullmatch(name))]
     return max((int(each[2]) + 1 for each in found if each[1] == "cpu"), default=0)
-
-
-def _wrong_names(devices: Sequence[str]) -> Iterator[str]:
-    yield from (f"{name} is no device" for name in devices if not DEVICE.fullmatch(name))
-    yield from _twice(devices)
 
 
 def _twice(names: Sequence[str]) -> Iterator[str]:

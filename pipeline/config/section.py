@@ -37,11 +37,16 @@ class Wrong(NamedTuple):
 
 
 class ValuesError(ValueError):
-    """Values that are no section; `found` lists everything that is wrong."""
+    """Values that are no section.
 
-    def __init__(self, section: str, found: list[Wrong]) -> None:
-        super().__init__("; ".join(f"{'.'.join((section, *each.path))}: {each.what}" for each in found))
-        self.found = found
+    Args:
+        found: Everything that is wrong.
+        rest: The section with defaults, or what stands in for them, in the place of that.
+    """
+
+    def __init__(self, found: list[Wrong], rest: Optional[Section] = None) -> None:
+        super().__init__("; ".join(f"{'.'.join(each.path)}: {each.what}" for each in found))
+        self.found, self.rest = found, rest
 
 
 class Key:
@@ -75,12 +80,12 @@ class Key:
 
     @property
     def default(self) -> Any:
-        """What holds where the key is left out; None where it must not be."""
+        """What holds where the key is left out; where it must not be, what stands in for it."""
         if self._default is _INNER:
             self._default = self.kind()
-        if isinstance(self._default, dict):
-            return dict(self._default)
-        return None if self.required else self._default
+        if self.required:
+            return self.kind.construct() if kinds.is_section(self.kind) else "stand_in" if self.kind is str else None
+        return dict(self._default) if isinstance(self._default, dict) else self._default
 
     @functools.cached_property
     def _typed(self) -> tuple[Any, bool]:
@@ -112,11 +117,12 @@ class Key:
         before = len(wrong)
         if reason := kinds.reject(value, self.kind):
             wrong.append(Wrong(path, "kind", reason))
-            return None
+            return self.default
         found = _read(value, self.kind, path, wrong)
         if self.check is not None and len(wrong) == before and (reason := self.check(found)):
             wrong.append(Wrong(path, "value", reason))
-        return found
+        is_usable = len(wrong) == before or (isinstance(found, Section) and None not in found.required_values())
+        return found if is_usable else self.default
 
 
 def Field(default: Any = ..., description: str = "", **more: Any) -> Any:  # noqa: N802
@@ -166,16 +172,16 @@ class Section:
         wrong: list[Wrong] = []
         self._fill(values, (), wrong)
         if wrong:
-            raise ValuesError(type(self).__name__, wrong)
+            raise ValuesError(wrong, self)
 
     def _fill(self, values: Mapping[str, Any], path: _Path, wrong: list[Wrong]) -> None:
         for name, each in self.__fields__.items():
             if name in values:
                 self.__dict__[name] = each.read(values[name], (*path, name), wrong)
-            elif each.required:
+                continue
+            self.__dict__[name] = each.default
+            if each.required:
                 wrong.append(Wrong((*path, name), "missing", "this key is missing"))
-            else:
-                self.__dict__[name] = each.default
         wrong += [Wrong((*path, name), "extra", "unknown key") for name in values if name not in self.__fields__]
 
     @classmethod
@@ -186,14 +192,14 @@ class Section:
             ValuesError: They are none.
         """
         if reason := kinds.reject(values, cls):
-            raise ValuesError(cls.__name__, [Wrong((), "kind", reason)])
+            raise ValuesError([Wrong((), "kind", reason)])
         return cls(**values)
 
     @classmethod
     def construct(cls: type[Self], **values: Any) -> Self:
-        """Returns a section of values that are right, without those that are required and left out."""
+        """Returns a section of values that are right, and defaults, or what stands in for them, of others."""
         made = cls.__new__(cls)
-        made.__dict__.update({name: each.default for name, each in cls.__fields__.items() if not each.required})
+        made.__dict__.update({name: each.default for name, each in cls.__fields__.items()})
         made.__dict__.update(values)
         return made
 
@@ -214,6 +220,10 @@ class Section:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
+
+    def required_values(self) -> list[Any]:
+        """Returns the values of the keys that must be there; None in the place of one that is wrong."""
+        return [self.__dict__[name] for name, each in self.__fields__.items() if each.required]
 
     def sections(self) -> Iterator[tuple[str, Any]]:
         """Yields the keys that hold a section, with it."""

@@ -9,8 +9,7 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.code_checks import find_own
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy, VariablePartitioner
-from tfx_estimator.pipeline.config.parallel import ModelParallel, PipelineParallel
+from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, RunFn, functions_of, read_run_fn
 
@@ -45,35 +44,12 @@ class Case:
         return getattr(self.declaration, section)
 
     @property
-    def trainer(self) -> TrainerSection:
-        """The section."""
-        return self.declaration.trainer
-
-    @property
-    def layers(self) -> ModelParallel:
-        """The section `trainer.model_parallel`, under a rule that asks whether there is one."""
-        assert self.trainer.model_parallel is not None
-        return self.trainer.model_parallel
-
-    @property
-    def stages(self) -> PipelineParallel:
-        """The section `trainer.pipeline_parallel`, likewise."""
-        assert self.trainer.pipeline_parallel is not None
-        return self.trainer.pipeline_parallel
-
-    @property
-    def partitioner(self) -> VariablePartitioner:
-        """The section `trainer.distribution.train.variable_partitioner`, likewise."""
-        assert self.train.variable_partitioner is not None
-        return self.train.variable_partitioner
-
-    @property
-    def distribution(self) -> Distribution:
+    def distribution(self) -> Any:
         """The section `trainer.distribution`."""
         return self.trainer.distribution
 
     @property
-    def train(self) -> TrainStrategy:
+    def train(self) -> Any:
         """The section `trainer.distribution.train`."""
         return self.distribution.train
 

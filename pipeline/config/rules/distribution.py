@@ -144,7 +144,7 @@ OWN_INPUT = (
 
 
 def _sizes(case: Case) -> list[str]:
-    return [name for name in _SIZES if getattr(case.partitioner, name) is not None]
+    return [name for name in _SIZES if getattr(case.train.variable_partitioner, name) is not None]
 
 
 # Parameter servers are others on the Keras paths than in an Estimator.
