@@ -18,10 +18,9 @@ from tfx_estimator.pipeline.config.evaluator import MEAN, Metric, names_nothing,
 from tfx_estimator.pipeline.config.image_folder import split_folders
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
 from tfx_estimator.pipeline.config.problems import Problem, nearest
-from tfx_estimator.pipeline.config.rules.case import Case
 from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
 from tfx_estimator.pipeline.config.rules.optimizer import OPTIMIZER
-from tfx_estimator.pipeline.config.rules.rule import broken
+from tfx_estimator.pipeline.config.rules.rule import Case, broken
 from tfx_estimator.pipeline.config.rules.run_fn import RUN_FN
 from tfx_estimator.pipeline.config.rules.step import STEP
 from tfx_estimator.pipeline.config.rules.training import TRAINING

@@ -16,9 +16,8 @@ from tfx_estimator.pipeline.config.draft import Draft
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.notes import decays_twice, find_misplaced, find_unread, note_data, word_unread
 from tfx_estimator.pipeline.config.problems import OVERRIDE, to_error
-from tfx_estimator.pipeline.config.rules.case import Case
 from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
-from tfx_estimator.pipeline.config.rules.rule import broken
+from tfx_estimator.pipeline.config.rules.rule import Case, broken
 from tfx_estimator.pipeline.config.rules.step import PARTS, PRECISION, XLA
 from tfx_estimator.pipeline.config.rules.training import RUNTIME
 from tfx_estimator.pipeline.config.travel_checks import note_travel

@@ -7,8 +7,19 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.distribution import Strategy
 from tfx_estimator.pipeline.config.problems import nearest_multiples
-from tfx_estimator.pipeline.config.rules.case import Case, misfit, others_start_it, shares
-from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Rule, conflict, given, needs, of_strategy
+from tfx_estimator.pipeline.config.rules.rule import (
+    CODE,
+    STRATEGY,
+    Case,
+    Rule,
+    conflict,
+    given,
+    misfit,
+    needs,
+    of_strategy,
+    others_start_it,
+    shares,
+)
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.strategies import OPTIONS, taking
 from tfx_estimator.pipeline.config.yaml_text import inline

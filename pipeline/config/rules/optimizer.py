@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfx_estimator.pipeline.config.optimizer import OF_OPTIMIZERS, OF_SCHEDULES, REQUIRED
-from tfx_estimator.pipeline.config.rules.case import Case
-from tfx_estimator.pipeline.config.rules.rule import Rule, conflict, given, of_strategy
+from tfx_estimator.pipeline.config.rules.rule import Case, Rule, conflict, given, of_strategy
 
 _PATH = "trainer.optimizer"
 _WARMUP, _SCALING, _SCHEDULE = f"{_PATH}.warmup_steps", f"{_PATH}.scaling", f"{_PATH}.schedule"

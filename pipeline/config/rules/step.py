@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfx_estimator.pipeline.config.known import NORMALISING
-from tfx_estimator.pipeline.config.rules.case import Case
-from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Rule, conflict, given, needs, of_strategy, own_code
+from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Case, Rule, conflict, given, needs, of_strategy, own_code
 from tfx_estimator.pipeline.config.runtime import AUTO
 
 _PRECISION, _XLA, _SYNC = "trainer.precision", "trainer.xla", "trainer.sync_every"

@@ -9,8 +9,7 @@ from typing import Any
 from tfx_estimator.pipeline.config.best import METRICS
 from tfx_estimator.pipeline.config.known import SHORT_NAMES, expand
 from tfx_estimator.pipeline.config.problems import nearest
-from tfx_estimator.pipeline.config.rules.case import Case
-from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Rule, conflict, given
+from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Case, Rule, conflict, given
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
