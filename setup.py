@@ -13,8 +13,6 @@ VERSION = re.findall(r'^__version__ = "(.+)"$', Path("src/tfx_estimator/__init__
 REQUIREMENTS = [
     # Markers in the metadata of what is installed.
     "packaging",
-    # `pydantic.v1` exists from 1.10.17 on: the declaration is typed through it.
-    "pydantic>=1.10.17,<3",
     "pyyaml",
     "rich>=13,<16",
 ]

@@ -11,12 +11,11 @@ from typing import Any, Optional, TypeVar
 
 from google.protobuf import json_format
 from google.protobuf.message import Message
-from pydantic.v1 import ValidationError
 
 from tfx_estimator.pipeline.base.errors import DeclarationError, TfxEstimatorError
 from tfx_estimator.pipeline.config.explain import explain
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Section, ValuesError
 
 # Neither table decides a model: they are in no key. The first is for what an argument holds, when a component is made:
 # the error names the component and the argument, so that a path begins within it. The second is for an error of a
@@ -134,12 +133,12 @@ def parse(values: dict[str, Any], kind: type[Typed], path: Sequence[str], argume
     """Types the values of a section."""
     try:
         return kind.parse_obj(values)
-    except ValidationError as error:
+    except ValuesError as error:
         whole = values
         for key in reversed(path):
             whole = {key: whole}
-        items = ({**item, "loc": (*path, *item["loc"])} for item in error.errors())
-        raise argument.refusal([explain(item, whole, lambda path: "") for item in items]) from None
+        found = (each._replace(path=(*path, *each.path)) for each in error.found)
+        raise argument.refusal([explain(each, whole, lambda path: "") for each in found]) from None
 
 
 def read_message(given: Any, kind: type[Kind], argument: Argument) -> Optional[Kind]:

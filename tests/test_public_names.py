@@ -63,7 +63,7 @@ def test_an_unknown_name_is_no_attribute() -> None:
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
-        ("import tfx_estimator", ("pydantic", "yaml", "numpy", "tensorflow", "tfx", "apache_beam")),
+        ("import tfx_estimator", ("yaml", "numpy", "tensorflow", "tfx", "apache_beam")),
         ("from tfx_estimator import load_declaration, DeclarationError", ("numpy", "tensorflow", "tfx", "apache_beam")),
     ],
 )

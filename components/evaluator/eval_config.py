@@ -12,7 +12,6 @@ from tensorflow_model_analysis.proto.config_pb2 import PerSliceMetricThreshold
 
 from tfx_estimator.data.features import LABEL
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.config.classes import find_label
 from tfx_estimator.pipeline.config.evaluator import (
     ALL,
     BUILT_IN,
@@ -22,6 +21,7 @@ from tfx_estimator.pipeline.config.evaluator import (
     parse_held,
     parse_slice,
 )
+from tfx_estimator.pipeline.config.image_folder import find_label
 from tfx_estimator.pipeline.config.problems import nearest
 
 _PATH = "evaluator.metrics"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Union
 
 from tfx.types import artifact
 
@@ -16,7 +15,7 @@ DATA_KEY = "data"
 # JSON of the entries that say where the data set is; its fingerprint stands for it in the cache key.
 LOCATION_KEY = "location"
 FINGERPRINT_KEY = "fingerprint"
-_LOCATION = {"dataset", "version", "data_dir", "download"}
+_LOCATION = ("dataset", "version", "data_dir", "download")
 
 # Of the artifact.
 DATASET = "dataset"
@@ -37,13 +36,14 @@ class Driver(UnkeyedDriver):
 
 def to_properties(data: DataSection, fingerprint: str) -> dict[str, str]:
     """Returns the execution properties of a `data` section."""
-    exclude: dict[Union[int, str], Any] = dict.fromkeys(_LOCATION, True)
+    values = {**data.dict(), "shards": data.shards_for()}
+    location = {name: values.pop(name) for name in _LOCATION}
     if data.splits.test is None:
         # What earlier versions wrote, without it, is still there.
-        exclude["splits"] = {"test"}
+        del values["splits"]["test"]
     return {
-        DATA_KEY: data.copy(update={"shards": data.shards_for()}).json(exclude=exclude, sort_keys=True),
-        LOCATION_KEY: data.json(include=_LOCATION, sort_keys=True),
+        DATA_KEY: json.dumps(values, sort_keys=True),
+        LOCATION_KEY: json.dumps(location, sort_keys=True),
         FINGERPRINT_KEY: fingerprint,
     }
 

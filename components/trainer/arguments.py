@@ -23,9 +23,8 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.config.rules.case import Case
 from tfx_estimator.pipeline.config.rules.distribution import OWN_INPUT, STRATEGIES
-from tfx_estimator.pipeline.config.rules.rule import broken
+from tfx_estimator.pipeline.config.rules.rule import Case, broken
 from tfx_estimator.pipeline.config.rules.run_fn import RUN_FN_DISTRIBUTION, TRAINS_ITSELF
 from tfx_estimator.pipeline.config.rules.training import RUNTIME, WARM_START
 from tfx_estimator.pipeline.config.strategies import TRAITS

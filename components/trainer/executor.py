@@ -30,8 +30,8 @@ from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.distribution import Devices
+from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.user_source.functions import may_compile
 from tfx_estimator.pipeline.user_source.modules import find_module, is_project
 

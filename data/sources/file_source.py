@@ -13,8 +13,8 @@ from tfx_estimator.data.sources.files import damaged, fingerprint_files, reading
 from tfx_estimator.data.sources.image_decoding import resize_uint8
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
-from tfx_estimator.pipeline.config.classes import in_form
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.image_folder import in_form
 
 # Examples read at once.
 _BATCH = 256

@@ -9,13 +9,14 @@ from typing import Any
 from tfx_estimator.data.sources.image_files import ImageFile, ImageFilesSource
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.config.classes import in_form, in_order
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.image_folder import (
     TRAIN,
     children,
     counts,
     folders,
+    in_form,
+    in_order,
     is_file,
     is_image,
     is_of_tools,

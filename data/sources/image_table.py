@@ -12,9 +12,8 @@ from tfx_estimator.data.sources.image_files import ImageFile, ImageFilesSource
 from tfx_estimator.data.sources.image_folder import label_names, several
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.config.classes import in_form
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.image_folder import TRAIN
+from tfx_estimator.pipeline.config.image_folder import TRAIN, in_form
 
 _PATHS = ("image", "path", "file", "filename")
 _LABELS = ("label", "class")

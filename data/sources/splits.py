@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
-from tfx_estimator.pipeline.config.splits import suggest_splits
+from tfx_estimator.pipeline.config.data import suggest_splits
 
 
 @dataclasses.dataclass(frozen=True)

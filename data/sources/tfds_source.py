@@ -16,8 +16,8 @@ from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.data.sources.tfds_lookup import FoundBuilder, is_prepared, open_prepared
 from tfx_estimator.data.sources.tfds_lookup import prepared_damage as _damaged
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
-from tfx_estimator.pipeline.config.classes import in_form
 from tfx_estimator.pipeline.config.data import DataSection
+from tfx_estimator.pipeline.config.image_folder import in_form
 
 # Decoded pixels that one batch may hold: large images come in small batches.
 _BATCH_BYTES = 16 << 20

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.user_models.keras_model import is_compiled, output_names
 from tfx_estimator.pipeline.base.errors import UserCodeError
-from tfx_estimator.pipeline.config.parts import AUTO
+from tfx_estimator.pipeline.config.runtime import AUTO
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 _OF_ONE_HOT = re.compile("(top_?k_?)?categorical|one_?hot|cosine_?similarity|f(beta|1)score", re.IGNORECASE)

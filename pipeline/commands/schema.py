@@ -29,9 +29,9 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.base.text import one_line
     from tfx_estimator.pipeline.commands.shared import say, write_file
     from tfx_estimator.pipeline.config import Declaration
+    from tfx_estimator.pipeline.config.json_schema import json_schema
 
-    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **Declaration.schema()}
-    text = json.dumps(schema, indent=2) + "\n"
+    text = json.dumps(json_schema(Declaration), indent=2) + "\n"
     if args.file is None:
         say(text.rstrip("\n"))
     else:

@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the declaration; the YAML is itself a declaration that loads."""
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config import load
-    from tfx_estimator.pipeline.config.render import render
+    from tfx_estimator.pipeline.config.yaml_text import render
 
     loaded = load(args.source, args.overrides)
     values = loaded.declaration.dict()

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Optional
 
-from pydantic.v1 import Field
-
-from tfx_estimator.pipeline.config.section import Section, allow_short, number
+from tfx_estimator.pipeline.config.section import Field, Section, number
 
 _MAX_SIDE = 4096
 _FILL = "what comes in at the edges: zero, or the image's own mirror"
@@ -17,7 +15,7 @@ class RandomFlip(Section):
     """Mirrors every other image."""
 
     mode: Literal["horizontal", "vertical", "both"] = Field(
-        default="horizontal", description="horizontal swaps left and right; both draws one and the other"
+        "horizontal", "horizontal swaps left and right; both draws one and the other"
     )
 
 
@@ -25,7 +23,7 @@ class RandomCrop(Section):
     """Pads the image, and cuts one of its own size out of it."""
 
     padding: int = number(4, 1, _MAX_SIDE, "pixels at each edge")
-    fill: Literal["zero", "reflect"] = Field(default="zero", description=_FILL)
+    fill: Literal["zero", "reflect"] = Field("zero", _FILL)
 
 
 class RandomTranslation(Section):
@@ -33,21 +31,21 @@ class RandomTranslation(Section):
 
     height_factor: float = number(0.1, 0, 1, "part of the height, up or down at most")
     width_factor: float = number(0.1, 0, 1, "part of the width, left or right at most")
-    fill: Literal["zero", "reflect"] = Field(default="zero", description=_FILL)
+    fill: Literal["zero", "reflect"] = Field("zero", _FILL)
 
 
 class RandomRotation(Section):
     """Turns the image about its centre, with bilinear interpolation."""
 
     degrees: float = number(15.0, None, 180, "either way at most", gt=0)
-    fill: Literal["zero", "reflect"] = Field(default="zero", description=_FILL)
+    fill: Literal["zero", "reflect"] = Field("zero", _FILL)
 
 
 class RandomZoom(Section):
     """Enlarges or shrinks the image about its centre, with bilinear interpolation."""
 
     factor: float = number(0.1, None, None, "0.1 is from 0.9 to 1.1 times as large", gt=0, lt=1)
-    fill: Literal["zero", "reflect"] = Field(default="zero", description=_FILL)
+    fill: Literal["zero", "reflect"] = Field("zero", _FILL)
 
 
 class RandomBrightness(Section):
@@ -94,24 +92,19 @@ class Operation(Section):
     cutout: Optional[Cutout] = None
     gaussian_noise: Optional[GaussianNoise] = None
 
-    class Config:
-        """pydantic's settings."""
-
-        @staticmethod
-        def schema_extra(schema: dict[str, Any], model: type[Section]) -> None:
-            """Tells editors that there is one key, and that its name alone will do."""
-            Section.Config.schema_extra(schema, model)
-            schema.update(minProperties=1, maxProperties=1)
-            allow_short(schema, {"type": "string", "enum": list(model.__fields__)})
-
-    def dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Returns what was declared, and not each operation that was not."""
-        return {name: options for name, options in super().dict(**kwargs).items() if options is not None}
+    SCHEMA = {"minProperties": 1, "maxProperties": 1}
 
     @property
     def declared(self) -> Mapping[str, Section]:
         """Name and options of what was declared: one operation, where the declaration is right."""
-        return {name: getattr(self, name) for name in self.dict()}
+        return dict(self.sections())
+
+    def dict(self) -> dict[str, Any]:
+        """Returns what was declared, and not each operation that was not."""
+        return {name: options for name, options in super().dict().items() if options is not None}
+
+
+Operation.SHORT_FORM = {"type": "string", "enum": list(Operation.__fields__)}
 
 
 def long_operations(value: Any) -> Any:

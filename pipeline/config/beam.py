@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from typing import Literal, Optional
 
-from pydantic.v1 import Field
-
-from tfx_estimator.pipeline.config.section import Section, number
+from tfx_estimator.pipeline.config.section import Field, Section, number
 
 # Field -> the flag of Beam's that it is.
 PORTABLE = {
@@ -29,28 +27,28 @@ _RUNNERS = {
 class DataflowSection(Section):
     """A job on Dataflow. Names are those of Beam's own options."""
 
-    project: str = Field(..., description="id of the project")
-    region: str = Field(..., description="where it runs: europe-west4, for example")
-    temp_location: str = Field(..., description="gs:// folder for temporary files")
+    project: str = Field(..., "id of the project")
+    region: str = Field(..., "where it runs: europe-west4, for example")
+    temp_location: str = Field(..., "gs:// folder for temporary files")
     staging_location: Optional[str] = Field(
-        default=None, description="gs:// folder for what workers install; null is `staging` in temp_location"
+        None, "gs:// folder for what workers install; null is `staging` in temp_location"
     )
     sdk_container_image: str = Field(
-        ..., description="image of the workers, with TFX: this package is installed into it, without a network"
+        ..., "image of the workers, with TFX: this package is installed into it, without a network"
     )
-    service_account_email: Optional[str] = Field(default=None, description="account of the workers")
-    machine_type: Optional[str] = Field(default=None, description="of the workers: n1-standard-4, for example")
+    service_account_email: Optional[str] = Field(None, "account of the workers")
+    machine_type: Optional[str] = Field(None, "of the workers: n1-standard-4, for example")
     num_workers: Optional[int] = number(None, 1, None, "workers at the start")
     max_num_workers: Optional[int] = number(None, 1, None, "workers at most")
     autoscaling_algorithm: Optional[Literal["NONE", "THROUGHPUT_BASED"]] = Field(
-        default=None, description="whether their number follows the work"
+        None, "whether their number follows the work"
     )
     disk_size_gb: Optional[int] = number(None, 10, None, "disk of a worker")
-    network: Optional[str] = Field(default=None, description="network of the workers")
-    subnetwork: Optional[str] = Field(default=None, description="their subnetwork: regions/REGION/subnetworks/NAME")
-    use_public_ips: Optional[bool] = Field(default=None, description="whether workers have public addresses")
-    dataflow_kms_key: Optional[str] = Field(default=None, description="key that encrypts what lies on disks")
-    labels: dict[str, str] = Field(default={}, description="labels of the job")
+    network: Optional[str] = Field(None, "network of the workers")
+    subnetwork: Optional[str] = Field(None, "their subnetwork: regions/REGION/subnetworks/NAME")
+    use_public_ips: Optional[bool] = Field(None, "whether workers have public addresses")
+    dataflow_kms_key: Optional[str] = Field(None, "key that encrypts what lies on disks")
+    labels: dict[str, str] = Field({}, "labels of the job")
 
     def flags(self) -> list[str]:
         """Returns Beam's flags."""
@@ -66,23 +64,18 @@ class DataflowSection(Section):
 class BeamSection(Section):
     """Which engine runs the Beam part of each component."""
 
-    runner: Literal["direct", "portable", "dataflow"] = Field(default="direct", description="Beam's engine")
+    runner: Literal["direct", "portable", "dataflow"] = Field("direct", "Beam's engine")
     workers: Optional[int] = number(None, 1, None, "worker processes on each machine, of portable")
-    job_endpoint: Optional[str] = Field(default=None, description="HOST:PORT of the job server, of portable")
+    job_endpoint: Optional[str] = Field(None, "HOST:PORT of the job server, of portable")
     artifact_endpoint: Optional[str] = Field(
-        default=None, description="HOST:PORT where files for the workers go; null is what the job server says"
+        None, "HOST:PORT where files for the workers go; null is what the job server says"
     )
     environment_type: Optional[Literal["LOOPBACK", "EXTERNAL", "DOCKER", "PROCESS"]] = Field(
-        default=None,
-        description="what workers run in: this process, a worker pool, containers, or processes of a command",
+        None, "what workers run in: this process, a worker pool, containers, or processes of a command"
     )
-    environment_config: Optional[str] = Field(
-        default=None, description="HOST:PORT of the worker pool, the image, or JSON with the command"
-    )
+    environment_config: Optional[str] = Field(None, "HOST:PORT of the worker pool, the image, or JSON with the command")
     dataflow: Optional[DataflowSection] = None
-    options: tuple[str, ...] = Field(
-        default=(), description="further Beam flags, for example `--pickle_library=cloudpickle`"
-    )
+    options: tuple[str, ...] = Field((), "further Beam flags, for example `--pickle_library=cloudpickle`")
 
     def pipeline_args(self) -> list[str]:
         """Returns the flags for `beam_pipeline_args`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tfx_estimator.pipeline.config import known
 from tfx_estimator.pipeline.config.beam import PORTABLE, BeamSection
 from tfx_estimator.pipeline.config.credentials import flag_of, is_credential, shown_options
 from tfx_estimator.pipeline.config.declaration import Declaration
@@ -31,8 +30,6 @@ def check_beam(declaration: Declaration, target: str = "") -> Iterator[Problem]:
         if not option.startswith("--") or is_runner:
             what = "the runner is named by beam.runner" if is_runner else "this is no flag"
             yield Problem(_OPTIONS, what, "flags of Beam, `--name=value`", "correct or remove it", value=shown)
-        elif flag_of(option) == ("--direct_running_mode", "multi_processing"):
-            yield Problem(_OPTIONS, known.WORKER_PROCESSES, "in_memory or multi_threading", "remove it", value=shown)
     for name, runner in {"dataflow": "dataflow", **dict.fromkeys(PORTABLE, "portable")}.items():
         value = getattr(beam, name)
         if value is not None and beam.runner != runner:

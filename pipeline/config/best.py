@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, Optional
 
-from pydantic.v1 import Field, constr
-
-from tfx_estimator.pipeline.config.section import MAX_STEPS, Section, number
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, number
 
 # Metrics that an evaluation of a network reports if that is not compiled, such as a built-in one.
 METRICS = ("accuracy", "average_loss", "loss")
@@ -21,8 +19,6 @@ _MORE = re.compile(
     r"acc(uracy)?($|_)|auc|precision|recall|(^|_)f1|sensitivity|specificity|cosine_similarity|matthews|(^|_)r2"
     r"|true_?(positive|negative)|(^|_)(tpr|tnr|ppv|npv)($|_)"
 )
-
-_METRIC = constr(min_length=1, max_length=200, strip_whitespace=True)
 
 
 def better(metric: str) -> Optional[str]:
@@ -42,7 +38,7 @@ class _Watched(Section):
 
     metric: str
     mode: Optional[Literal["max", "min"]] = Field(
-        default=None, description="whether more or less of it is better; null where its name tells"
+        None, "whether more or less of it is better; null where its name tells"
     )
 
     @property
@@ -54,9 +50,7 @@ class _Watched(Section):
 class KeepBest(_Watched):
     """Which of the evaluated checkpoints is exported."""
 
-    metric: _METRIC = Field(  # type: ignore[valid-type]
-        ..., description="a metric of your evaluation: accuracy, average_loss and loss of a network"
-    )
+    metric: str = Field(..., "a metric of your evaluation: accuracy, average_loss and loss of a network", min_length=1)
 
 
 class EarlyStopping(_Watched):
@@ -65,9 +59,7 @@ class EarlyStopping(_Watched):
     Source: https://www.tensorflow.org/api_docs/python/tf/keras/callbacks/EarlyStopping.
     """
 
-    metric: _METRIC = Field(  # type: ignore[valid-type]
-        default="average_loss", description="a metric of your evaluation"
-    )
+    metric: str = Field("average_loss", "a metric of your evaluation", min_length=1)
     patience: int = number(3, 1, 1_000_000, "evaluations without an improvement, after which training ends")
     min_delta: float = number(0.0, 0, 1e12, "a smaller change is no improvement")
     min_steps: int = number(0, 0, MAX_STEPS, "evaluations of earlier steps do not count")

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Optional, Union
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.config.classes import in_form, in_order
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.image_folder import folders, split_folders
+from tfx_estimator.pipeline.config.image_folder import folders, in_form, in_order, split_folders
 from tfx_estimator.pipeline.config.paths import is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.yaml_text import inline

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tfx_estimator.pipeline.base.files import names_in
-from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, expand
+from tfx_estimator.pipeline.config.known import SHORT_NAMES, expand
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
@@ -40,10 +40,7 @@ def check_target(path: str, target: str, search_paths: Sequence[str], what: str 
         searched = ", ".join(dict.fromkeys(search_paths)) or "the current folder"
         todo = f"check the name, or put the module into one of these folders: {searched}; or install it"
         return [Problem(path, f"there is no module `{module_name}`", form, todo, value=target)]
-    if module.file is None:
-        kind = "a folder without __init__.py" if module.folders else "built into Python"
-        return [Problem(path, f"`{module_name}` is {kind}", form, "name a module of your own", value=target)]
-    if not is_source(module):
+    if module.file is None or not is_source(module):
         return []
     names, problem = _read(module.file)
     if names is None:
@@ -63,9 +60,6 @@ def check_module_file(path: str, file: str, wanted: Sequence[str], search_paths:
         near = nearest(os.path.basename(file), there)
         todo = f"did you mean `{near}`?" if near else "check the path: it is relative to the declaration's folder"
         return [Problem(path, "there is no such file", expected, todo, value=file)]
-    if not os.path.isfile(file):
-        what = "this is a folder" if os.path.isdir(file) else "this is no regular file"
-        return [Problem(path, what, expected, "name a Python file", value=file)]
     names, problem = _read(Path(file))
     if names is None:
         return [Problem(path, problem, expected, "correct the file", value=file)]
@@ -85,8 +79,6 @@ def _read(file: Path) -> tuple[Names | None, str]:
         return None, f"{file}:{error.lineno or 1} does not parse: {error.msg}"
     except ValueError as error:
         return None, f"{file} does not parse: {error}"
-    except (RecursionError, MemoryError):
-        return None, f"{file} is nested too deeply to be parsed"
     except OSError as error:
         return None, f"{file} cannot be read: {error.strerror}"
 
@@ -94,17 +86,15 @@ def _read(file: Path) -> tuple[Names | None, str]:
 def _no_such_name(path: str, target: str, name: str, names: Names, file: Path) -> Problem:
     near = nearest(name, names.functions | names.others)
     todo = f"did you mean `{target.partition(':')[0]}:{near}`?" if near else f"define `{name}` there"
-    expected = "one of " + ", ".join(names.public) if names.public else f"a module that defines {name}"
+    public = sorted(each for each in names.functions if not each.startswith("_"))
+    expected = "one of " + ", ".join(public) if public else f"a module that defines {name}"
     return Problem(path, f"{file} defines no `{name}`", expected, todo, value=target)
 
 
 def _form_hint(target: str) -> str:
-    """Guesses what was meant."""
+    """Guesses what was meant: `nets.small.net`, or `nets/small.py:net`."""
     guess = re.sub(r"\.py(?=:|$)", "", target.strip()).lstrip("./").replace("/", ".")
-    if ":" not in guess and "." in guess and target.strip().endswith(".py"):
-        return f"write `{guess}:name`, or use module_file for a TFX module file"
-    if ":" not in guess and "." in guess:
-        guess = ":".join(guess.rsplit(".", 1))
+    guess = guess if ":" in guess else ":".join(guess.rsplit(".", 1))
     return f"did you mean `{guess}`?" if _TARGET.match(guess) else "write the module, a colon, and the name in it"
 
 

@@ -1,15 +1,25 @@
-"""The sections `data` and `transform`: what to ingest, and how it is preprocessed in full passes."""
+"""The sections `data` and `transform`, and the syntax of TFDS's split expressions, without TFDS."""
 
 from __future__ import annotations
 
-from typing import Optional
+import itertools
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Optional
 
-from pydantic.v1 import Field, conint
-
-from tfx_estimator.pipeline.config.builtin import expand
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.known import expand
+from tfx_estimator.pipeline.config.section import Field, Limits, Section, inner, number
 
 _SHARDS = 8
+_Side = Annotated[int, Limits(1, le=4096)]
+EXAMPLES = "a TFDS split expression such as train, train[:90%], train[10000:], train[:5%]+train[95%:]"
+
+# The end of a split, for each unit in which positions are compared.
+_ENDS = {"%": 100.0, "": math.inf}
+_BOUND = r"-?\d+(?:_\d+)*(?:(?:\.\d+)?%|shard)?"
+_PART = re.compile(rf"(?P<name>[\w-]+)(?:\[(?:(?P<low>{_BOUND})?:(?P<high>{_BOUND})?|-?\d+shard)\])?")
 
 
 class Splits(Section):
@@ -18,11 +28,10 @@ class Splits(Section):
     See https://www.tensorflow.org/datasets/splits.
     """
 
-    train: str = Field(default="train", description="TFDS split expression, for example `train[:90%]`")
-    eval: str = Field(default="test", description="TFDS split expression, for example `train[90%:]` or `test`")
+    train: str = Field("train", "TFDS split expression, for example `train[:90%]`")
+    eval: str = Field("test", "TFDS split expression, for example `train[90%:]` or `test`")
     test: Optional[str] = Field(
-        default=None,
-        description="TFDS split expression: what the Evaluator reads, once, and training never; null is `eval`",
+        None, "TFDS split expression: what the Evaluator reads, once, and training never; null is `eval`"
     )
 
     def declared(self) -> dict[str, str]:
@@ -40,20 +49,22 @@ class DataSection(Section):
 
     dataset: str = Field(
         ...,
-        description="a TFDS image-classification name (`mnist`), `digits` (embedded), `package.module:Builder`, or a "
+        "a TFDS image-classification name (`mnist`), `digits` (embedded), `package.module:Builder`, or a "
         "folder: a prepared TFDS data set, IDX files, CIFAR binary batches, or images by class; or a CSV or Parquet "
         "file of paths and labels",
     )
-    version: Optional[str] = Field(default=None, description="TFDS version; null is the newest that is there")
-    data_dir: Optional[str] = Field(default=None, description="TFDS data_dir; null is TFDS's own default")
-    download: bool = Field(default=True, description="may TFDS fetch and prepare what data_dir does not hold")
-    splits: Splits = Splits()
-    shards: Optional[conint(ge=1, le=1000)] = Field(  # type: ignore[valid-type]
-        default=None,
-        description="files per split, at most one for each example; null is 8, or one for each worker that reads files",
+    version: Optional[str] = Field(None, "TFDS version; null is the newest that is there")
+    data_dir: Optional[str] = Field(None, "TFDS data_dir; null is TFDS's own default")
+    download: bool = Field(True, "may TFDS fetch and prepare what data_dir does not hold")
+    splits: Splits = inner()
+    shards: Optional[int] = number(
+        None,
+        1,
+        1000,
+        "files per split, at most one for each example; null is 8, or one for each worker that reads files",
     )
-    image_size: Optional[tuple[conint(ge=1, le=4096), conint(ge=1, le=4096)]] = Field(  # type: ignore[valid-type]
-        default=None, description="[height, width] to resize to; required where the images differ in size"
+    image_size: Optional[tuple[_Side, _Side]] = Field(
+        None, "[height, width] to resize to; required where the images differ in size"
     )
 
     def shards_for(self, readers: int = 1) -> int:
@@ -64,14 +75,104 @@ class DataSection(Section):
 class TransformSection(Section):
     """Which preprocessing_fn Transform runs."""
 
-    preprocessing_fn: Optional[str] = Field(
-        default=None, description="`standardize`, which null is too; or `package.module:function`"
-    )
-    module_file: Optional[str] = Field(
-        default=None, description="a TFX module file that defines `preprocessing_fn`, unchanged"
-    )
+    preprocessing_fn: Optional[str] = Field(None, "`standardize`, which null is too; or `package.module:function`")
+    module_file: Optional[str] = Field(None, "a TFX module file that defines `preprocessing_fn`, unchanged")
 
     @property
     def target(self) -> str:
         """The module file, or `package.module:function` of the preprocessing_fn."""
         return self.module_file or expand("transform.preprocessing_fn", self.preprocessing_fn or "standardize")
+
+
+def reject_split(expression: str) -> str:
+    """Says why TFDS would not take an expression such as `train[:90%]+test`, as far as its text tells; or nothing."""
+    for text in map(str.strip, expression.split("+")):
+        part = _read(text)
+        if part is None:
+            return f"{text!r} is no split expression" if text else "a part of the expression is empty"
+        if part.is_mixed:
+            return f"{text}: one end is in percent, and the other is not"
+        if part.unit == "%" and not 0 <= part.low <= part.high <= 100:
+            return f"{text} is empty, or goes beyond 100%"
+        if part.unit is not None and part.low >= part.high:
+            return f"{text} is empty"
+    return ""
+
+
+def split_names(expression: str) -> list[str]:
+    """Returns the names of the splits in an expression."""
+    return [part.strip().partition("[")[0] for part in expression.split("+")]
+
+
+def suggest_splits(names: Sequence[str], test: bool = False) -> str:
+    """Returns what to write for a data set with these splits.
+
+    Args:
+        test: Whether to name a third one for the Evaluator.
+    """
+    train = "train" if "train" in names else names[0]
+    known = [name for name in ("test", "validation", "valid", "val", "eval", "dev") if name in names]
+    others = [name for name in dict.fromkeys([*known, *names]) if name != train]
+    if test and not others:
+        return f"splits: {{train: '{train}[:80%]', eval: '{train}[80%:90%]', test: '{train}[90%:]'}}"
+    if not test and others:
+        return f"splits: {{train: '{train}', eval: '{others[0]}'}}"
+    if test and others[1:]:
+        return f"splits: {{train: '{train}', eval: '{others[1]}', test: '{others[0]}'}}"
+    third = f", test: '{others[0]}'" if test else ""
+    return f"splits: {{train: '{train}[:90%]', eval: '{train}[90%:]'{third}}}"
+
+
+def find_overlap(one: str, other: str) -> str:
+    """Says what two split expressions both hold, such as `a part of train[70%:]`, by their text; or nothing.
+
+    Ranges in percent are compared with each other, and so are those in numbers from the start; a whole split holds all
+    of its parts. The rest shows when the data set is opened.
+    """
+    parts = ([_read(part.strip()) for part in each.split("+")] for each in (one, other))
+    return next((shared for first, second in itertools.product(*parts) if (shared := _shared(first, second))), "")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One part of an expression; its unit is None where its bounds cannot be compared with others."""
+
+    text: str
+    name: str
+    unit: Optional[str]
+    low: float
+    high: float
+    # TFDS reads both ends as percent, without a word.
+    is_mixed: bool = False
+
+    def is_all_of(self, name: str) -> bool:
+        whole = self.unit is not None and (self.low, self.high) == (0, _ENDS[self.unit])
+        return self.name == "all" or (self.name == name and whole)
+
+
+def _read(text: str) -> Optional[_Part]:
+    found = _PART.fullmatch(text)
+    if found is None:
+        return None
+    low, high = found["low"] or "0", found["high"] or ""
+    # A start of 0 may have the one unit or the other.
+    unit = "%" if "%" in (high or low) else ""
+    mixed = high != "" and low.strip("0%_.") != "" and low.endswith("%") != high.endswith("%")
+    if "shard" in text or mixed or ("-" in low + high and not unit):
+        return _Part(text, found["name"], None, math.nan, math.nan, mixed)
+    bounds = float(low.rstrip("%")), float(high.rstrip("%") or _ENDS[unit])
+    # Negative percentages count from the end.
+    start, stop = (value + _ENDS[unit] if value < 0 else value for value in bounds)
+    return _Part(text, found["name"], unit, start, stop)
+
+
+def _shared(one: Optional[_Part], other: Optional[_Part]) -> str:
+    assert one is not None
+    assert other is not None
+    if one.is_all_of(other.name):
+        return other.text
+    if other.is_all_of(one.name):
+        return one.text
+    comparable = one.name == other.name and one.unit is not None and one.unit == other.unit
+    overlaps = comparable and max(one.low, other.low) < min(one.high, other.high)
+    return f"a part of {other.text}" if overlaps else ""

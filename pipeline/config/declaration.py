@@ -5,43 +5,38 @@ from __future__ import annotations
 import json
 from typing import Optional
 
-from pydantic.v1 import Field, ValidationError, constr
-
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.data import DataSection, TransformSection
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
-from tfx_estimator.pipeline.config.render import render
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Field, Section, inner
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import TuneSection
+from tfx_estimator.pipeline.config.yaml_text import render
 
 
 class PusherSection(Section):
     """Where a blessed model is pushed, into a new versioned folder."""
 
-    destination: Optional[str] = Field(default=None, description="a folder; null is `serving` in the work folder")
-
-
-_NAME = constr(regex=r"^[a-z][a-z0-9-]{0,62}\Z")
+    destination: Optional[str] = Field(None, "a folder; null is `serving` in the work folder")
 
 
 class Declaration(Section):
     """What to ingest, what to train, how to distribute it and where to run it."""
 
-    name: _NAME = Field(  # type: ignore[valid-type]
-        ..., description="the pipeline's name: a to z, then a to z, digits and `-`, at most 63"
+    name: str = Field(
+        ..., "the pipeline's name: a to z, then a to z, digits and `-`, at most 63", pattern=r"^[a-z][a-z0-9-]{0,62}\Z"
     )
     data: DataSection
-    transform: TransformSection = TransformSection()
+    transform: TransformSection = inner()
     trainer: TrainerSection
     tune: Optional[TuneSection] = Field(
-        default=None, description="trials of declared values, of which the best train the model; null is none"
+        None, "trials of declared values, of which the best train the model; null is none"
     )
-    evaluator: EvaluatorSection = EvaluatorSection()
-    pusher: PusherSection = PusherSection()
-    beam: BeamSection = BeamSection()
+    evaluator: EvaluatorSection = inner()
+    pusher: PusherSection = inner()
+    beam: BeamSection = inner()
     deploy: Optional[DeploySection] = None
 
     @property
@@ -103,7 +98,7 @@ class Declaration(Section):
         """
         try:
             return cls.parse_obj(json.loads(text))
-        except (ValidationError, ValueError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             what = f"the stored declaration cannot be read: {error}"
             raise DeclarationError(
                 what, expected="the JSON that this version wrote", todo="run again, in a new --workdir"

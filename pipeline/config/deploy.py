@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any, Optional
 
-from pydantic.v1 import Field
-
 from tfx_estimator.pipeline.config.pods import SecurityContext, Toleration, placement
-from tfx_estimator.pipeline.config.section import Section, number
+from tfx_estimator.pipeline.config.section import Field, Section, number
 from tfx_estimator.pipeline.config.tfjob import TfJob
 from tfx_estimator.pipeline.config.vertex import VertexJob
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Literal, Optional, Union
 
-from pydantic.v1 import Field, validator
-
-from tfx_estimator.pipeline.config.section import Section, number
-from tfx_estimator.pipeline.config.short_forms import (
+from tfx_estimator.pipeline.config.section import Field, Section, inner, number
+from tfx_estimator.pipeline.config.strategies import (
     DEVICES_SCHEMA,
+    ONE_DEVICE,
     STRATEGY_SCHEMA,
+    TRAITS,
+    AnyStrategy,
+    ProcessStrategy,
+    StrategyTraits,
     long_devices,
     long_strategy,
 )
-from tfx_estimator.pipeline.config.strategies import ONE_DEVICE, TRAITS, AnyStrategy, ProcessStrategy, StrategyTraits
 
 _DEFAULT_WORKERS = 2
 _MAX_DEVICES = 64
@@ -22,10 +24,16 @@ _MAX_DEVICES = 64
 _EVALUATORS_PACE, _OWN_PACE = 1, 600
 
 
+def _wrong_choice(value: Union[int, tuple[int, ...]]) -> str:
+    indices = range(min(value, _MAX_DEVICES + 1)) if isinstance(value, int) else value
+    right = indices and len(set(indices)) == len(indices) and {*indices} <= {*range(_MAX_DEVICES)}
+    return "" if right else f"it is no number from 1 to {_MAX_DEVICES}, and no list of some from 0, each once"
+
+
 def _of_a_kind(description: str) -> Any:
     # Editors are told the limits of a number, and of a list.
-    limits: dict[str, Any] = {"minimum": 1, "maximum": _MAX_DEVICES, "minItems": 1, "uniqueItems": True}
-    return Field(default=None, description=description, **limits)
+    limits = {"minimum": 1, "maximum": _MAX_DEVICES, "minItems": 1, "uniqueItems": True}
+    return Field(None, description, schema=limits, check=_wrong_choice)
 
 
 class Devices(Section):
@@ -33,15 +41,6 @@ class Devices(Section):
 
     cpu: Optional[Union[int, tuple[int, ...]]] = _of_a_kind("how many logical CPUs; or, from 0, which of them: [0, 2]")
     gpu: Optional[Union[int, tuple[int, ...]]] = _of_a_kind("how many GPUs, from the first; or, from 0, which: [1, 3]")
-
-    @validator("cpu", "gpu")
-    def _chosen(cls, value: Any) -> Any:  # noqa: N805
-        indices = range(min(value, _MAX_DEVICES + 1)) if isinstance(value, int) else value
-        if value is not None and (
-            not indices or len(set(indices)) < len(indices) or {*indices} - {*range(_MAX_DEVICES)}
-        ):
-            raise ValueError(f"it is no number from 1 to {_MAX_DEVICES}, and no list of some from 0, each once")
-        return value
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -64,22 +63,20 @@ class Devices(Section):
 class Strategy(Section):
     """One tf.distribute strategy of one process, and its options."""
 
-    strategy: ProcessStrategy = Field(default=ONE_DEVICE, description="the tf.distribute strategy")
-    devices: Devices = Field(
-        default=Devices(),
-        description="at most one kind; none is all GPUs, or the CPU; a number is that of logical CPUs",
+    strategy: ProcessStrategy = Field(ONE_DEVICE, "the tf.distribute strategy")
+    devices: Devices = inner(
+        "at most one kind; none is all GPUs, or the CPU; a number is that of logical CPUs",
         short_form=DEVICES_SCHEMA,
+        longer=long_devices,
     )
     cross_device_ops: Literal["reduction_to_one_device", "hierarchical_copy", "nccl"] = Field(
         # TensorFlow's own default hangs in an Estimator on CPU.
-        default="reduction_to_one_device",
-        description="how `mirrored` adds up gradients",
+        "reduction_to_one_device",
+        "how `mirrored` adds up gradients",
     )
     num_packs: Optional[int] = number(
         None, 0, 1000, "packs of gradients of `hierarchical_copy` and `nccl`; null is TensorFlow's own"
     )
-
-    _long_devices = validator("devices", pre=True, allow_reuse=True)(long_devices)
 
     @property
     def traits(self) -> StrategyTraits:
@@ -135,7 +132,7 @@ class TrainStrategy(Strategy):
     """The strategy of training: of one process, or of a cluster of them."""
 
     strategy: AnyStrategy = Field(  # type: ignore[assignment]
-        default=ONE_DEVICE, description="the tf.distribute strategy"
+        ONE_DEVICE, "the tf.distribute strategy"
     )
     workers: Optional[int] = number(
         None, 1, 64, "processes that train, the chief among them; null is 2, or what TF_CONFIG says"
@@ -144,16 +141,16 @@ class TrainStrategy(Strategy):
         None, 1, 64, "parameter servers of `parameter_server`; null is 1, or what TF_CONFIG says"
     )
     variable_partitioner: Optional[VariablePartitioner] = Field(
-        default=None, description="of `parameter_server` on the Keras paths: cuts large variables; null cuts none"
+        None, "of `parameter_server` on the Keras paths: cuts large variables; null cuts none"
     )
     communication: Literal["auto", "ring", "nccl"] = Field(
-        default="auto", description="how the workers of `multi_worker_mirrored` add up gradients"
+        "auto", "how the workers of `multi_worker_mirrored` add up gradients"
     )
     bytes_per_pack: int = number(
         0, 0, 2**31, "gradients that `multi_worker_mirrored` adds up in one go; 0 is TensorFlow's own choice"
     )
     gradient_compression: Literal["none", "fp16", "bf16"] = Field(
-        default="none", description="gradients in two bytes an entry, in place of four, while they are added up"
+        "none", "gradients in two bytes an entry, in place of four, while they are added up"
     )
     timeout_seconds: float = number(
         # Without a timeout, a stopped worker hangs all others.
@@ -164,9 +161,7 @@ class TrainStrategy(Strategy):
         operational=True,
         gt=0,
     )
-    tpu: Optional[str] = Field(
-        default=None, description="name or grpc:// address of the TPU of `tpu`", operational=True
-    )
+    tpu: Optional[str] = Field(None, "name or grpc:// address of the TPU of `tpu`", operational=True)
 
     @property
     def worker_count(self) -> int:
@@ -189,13 +184,9 @@ class TrainStrategy(Strategy):
 class Distribution(Section):
     """The strategies of training and of evaluation, and the contract of the supervisor."""
 
-    train: TrainStrategy = Field(
-        default=TrainStrategy(), description="or, in short, `mirrored:2`", short_form=STRATEGY_SCHEMA
-    )
-    eval: Strategy = Field(default=Strategy(), description="or, in short, `mirrored:2`", short_form=STRATEGY_SCHEMA)
-    evaluator: bool = Field(
-        default=False, description="a task of its own that evaluates while the cluster trains, and exports at the end"
-    )
+    train: TrainStrategy = inner("or, in short, `mirrored:2`", short_form=STRATEGY_SCHEMA, longer=long_strategy)
+    eval: Strategy = inner("or, in short, `mirrored:2`", short_form=STRATEGY_SCHEMA, longer=long_strategy)
+    evaluator: bool = Field(False, "a task of its own that evaluates while the cluster trains, and exports at the end")
     # These two decide among which checkpoints a BestExporter chooses.
     start_delay_secs: int = number(0, 0, 24 * 3600, "seconds until the evaluator's first look for a checkpoint")
     throttle_secs: Optional[int] = number(
@@ -206,13 +197,13 @@ class Distribution(Section):
         "600, as of tf.estimator, in a training of one process, unless declared",
     )
     sharding: Literal["element", "file"] = Field(
-        default="element",
-        description="what a worker reads: every n-th example after the same shuffle (the global batches are those of "
+        "element",
+        "what a worker reads: every n-th example after the same shuffle (the global batches are those of "
         "one device), or files of its own (reads less)",
     )
     input_batch: Literal["global", "per_replica"] = Field(
-        default="global",
-        description="what an input_fn of your own that takes no `input_context` makes: batches of all replicas, which "
+        "global",
+        "what an input_fn of your own that takes no `input_context` makes: batches of all replicas, which "
         "are shared among them, or whole batches for each replica, as under plain TensorFlow",
     )
     max_restarts: int = number(
@@ -223,13 +214,11 @@ class Distribution(Section):
         operational=True,
     )
     network: Literal["private", "host"] = Field(
-        default="private",
-        description="where a cluster on this machine listens: in a network of its own, or, without authentication, on "
+        "private",
+        "where a cluster on this machine listens: in a network of its own, or, without authentication, on "
         "every address of this machine",
         operational=True,
     )
-
-    _long_strategy = validator("train", "eval", pre=True, allow_reuse=True)(long_strategy)
 
     @property
     def distributes(self) -> bool:

@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic.v1 import ValidationError
-
-from tfx_estimator.pipeline.config import short_forms
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.explain import explain, find_field
-from tfx_estimator.pipeline.config.paths import current_folder, find_unresolved, resolve_paths
+from tfx_estimator.pipeline.config.explain import explain
+from tfx_estimator.pipeline.config.kinds import is_section
+from tfx_estimator.pipeline.config.paths import find_unresolved, resolve_paths
 from tfx_estimator.pipeline.config.problems import OVERRIDE, Problem
 from tfx_estimator.pipeline.config.put_values import put
 from tfx_estimator.pipeline.config.read import SourceText
+from tfx_estimator.pipeline.config.section import Section, ValuesError
 from tfx_estimator.pipeline.config.tune import RANGES
 from tfx_estimator.pipeline.config.tune_checks import check_tune
-from tfx_estimator.pipeline.config.yaml_text import MAX_DEPTH, Path, read_yaml
+from tfx_estimator.pipeline.config.yaml_text import Path, read_yaml
 
 DEFAULT = "default"
 _FORM = "`key.path=value`, the value as YAML: trainer.train_steps=500"
-# Stand-ins for required keys that are wrong, so that the checks between other values can still run. An optional
-# section without a key that it needs is left out.
-_STAND_INS: dict[Path, Any] = {
-    ("name",): "stand-in",
-    ("data",): {"dataset": "stand_in"},
-    ("data", "dataset"): "stand_in",
-    ("trainer",): {"train_steps": 10**6},
-    ("beam", "dataflow", "project"): "stand-in",
-    ("beam", "dataflow", "region"): "stand-in1",
-    ("beam", "dataflow", "temp_location"): "gs://stand-in/tmp",
-    ("beam", "dataflow", "sdk_container_image"): "stand/in",
-}
 
 
 @dataclass
@@ -54,8 +41,8 @@ class Draft:
     def __post_init__(self) -> None:
         self.values = self.text.document.value
         self.problems = list(self.text.document.problems)
-        self.search_paths = tuple(dict.fromkeys((self.text.folder, current_folder())))
-        short_forms.expand(self.values, self.text.document.lines)
+        self.search_paths = tuple(dict.fromkeys((self.text.folder, os.getcwd())))
+        _lengthen(self.values, self.text.document.lines)
 
     def override(self, text: str) -> None:
         """Puts one value in, `key.path=value` of `--set`; of two for the same key the later wins."""
@@ -68,8 +55,6 @@ class Draft:
             self.problems.append(Problem("", "the override has no `=`", _FORM, todo, where))
         elif not all(path):
             self.problems.append(Problem("", "the override's key has an empty part", _FORM, "name a key", where))
-        elif len(path) > MAX_DEPTH:
-            self.problems.append(Problem("", "the override's key has too many parts", _FORM, "name a key", where))
         elif document.problems:
             todo = f"quote the value for YAML, and the whole for the shell: {OVERRIDE}'{key}=\"...\"'"
             self.problems.append(Problem(".".join(path), document.problems[0].what, "a YAML value", todo, where))
@@ -77,7 +62,7 @@ class Draft:
             self.values, problems = put(self.values, {".".join(path): document.value})
             self.problems += [dataclasses.replace(problem, where=where) for problem in problems]
             if not problems:
-                short_forms.expand(self.values, self.text.document.lines)
+                _lengthen(self.values, self.text.document.lines)
                 self.overridden[path] = where
 
     def resolve_paths(self) -> set[Path]:
@@ -89,24 +74,16 @@ class Draft:
         bases = {path: self.text.folder for path in self.text.document.lines if not self._override_of(path)}
         return resolve_paths(self.values, bases)
 
-    def validate(self, target: str) -> Declaration | None:
-        """Types and checks the values, and notes every problem; None if too little is right to go on."""
+    def validate(self, target: str) -> Declaration:
+        """Types and checks the values, and notes every problem; what is wrong has its default in what is returned."""
         wrong: list[str] = [problem.path for problem in self.problems if problem.path]
-        values, declaration = copy.deepcopy(self.values), None
-        # Each round repairs what the last one found wrong: sections, then their keys.
-        for attempt in range(4):
-            try:
-                declaration = Declaration.parse_obj(values)
-                break
-            except ValidationError as error:
-                for item in error.errors():
-                    path = tuple(map(str, item["loc"]))
-                    if attempt == 0:
-                        self._note(explain(item, self.values, self.where))
-                        wrong.append(".".join(path))
-                    _repair(values, path)
-        if declaration is None:
-            return None
+        try:
+            declaration = Declaration.parse_obj(self.values)
+        except ValuesError as error:
+            for each in error.found:
+                self._note(explain(each, self.values, self.where))
+                wrong.append(".".join(each.path))
+            declaration = error.rest  # type: ignore[assignment]
         problems = check(declaration, self.search_paths, target)
         problems += check_tune(declaration, self.search_paths)
         for problem in problems:
@@ -170,29 +147,33 @@ class Draft:
         return sorted(self.problems, key=place)
 
 
+def _lengthen(values: Any, lines: dict[Path, int], section: type[Section] = Declaration, path: Path = ()) -> None:
+    """Writes the long forms in the place of the short ones, in place; what they stand for has their lines."""
+    for key, value in values.items() if isinstance(values, dict) else ():
+        if field := section.__fields__.get(key):
+            if field.longer is not None and (longer := field.longer(value)) is not value:
+                values[key] = longer
+                _set_lines(longer, lines, (*path, key))
+            if is_section(field.kind):
+                _lengthen(values[key], lines, field.kind, (*path, key))
+
+
+def _set_lines(value: Any, lines: dict[Path, int], path: Path) -> None:
+    """What stands in no line of its own stands in that of its section, or of its name's first part."""
+    for key, item in value.items() if isinstance(value, dict) else ():
+        # The dotted path of a range stands on the line of nested sections.
+        line = lines.get((*path, *key.split(".")), lines.get(path))
+        if line is not None:
+            lines.setdefault((*path, key), line)
+            _set_lines(item, lines, (*path, key))
+
+
 def _path_of(dotted: str) -> Path:
     """The keys of a dotted path; a range's name is one key, whatever its dots."""
     if not dotted.startswith(f"{RANGES}."):
         return tuple(dotted.split("."))
     name = dotted.removeprefix(f"{RANGES}.")
     return (*RANGES.split("."), name)
-
-
-def _repair(values: dict[str, Any], path: Path) -> None:
-    """Puts a default, or a stand-in, in place of a value that is wrong."""
-    target: Any = values
-    for depth, key in enumerate(path[:-1], 1):
-        if not isinstance(target.get(key), dict):
-            # A wrong item of a list: the whole list is dropped.
-            path = path[:depth]
-            break
-        target = target[key]
-    target.pop(path[-1], None)
-    model_field = find_field(path)
-    if path in _STAND_INS:
-        target[path[-1]] = copy.deepcopy(_STAND_INS[path])
-    elif model_field is not None and model_field.required:
-        _repair(values, path[:-1])
 
 
 def _is_part(path: str, bad: str) -> bool:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Optional, Union
-
-from pydantic.v1 import Field, StrictInt, StrictStr, conint, constr
+from typing import Annotated, Any, Literal, Optional, Union
 
 from tfx_estimator.pipeline.config.best import better
-from tfx_estimator.pipeline.config.section import Section, allow_short, number
+from tfx_estimator.pipeline.config.section import Field, Limits, Section, number
 
 # Metrics that are measured without being declared.
 BUILT_IN = ("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "ExampleCount")
@@ -23,7 +21,7 @@ OVERALL = "overall"
 _CROSS = "cross"
 
 # `label`; `[label, writer]`; `{cross: [writer], label: 3}`.
-SliceItem = Union[StrictStr, tuple[StrictStr, ...], dict[str, Any]]
+SliceItem = Union[str, tuple[str, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -64,32 +62,14 @@ def parse_held(items: Sequence[Any]) -> list[Slice]:
     return [Slice() if item == OVERALL else parse_slice(item) for item in items] or [Slice()]
 
 
-def find_wrong(item: Any, held: bool = False) -> tuple[str, str]:
-    """Finds what is wrong with an item, but for the names of its features.
+def names_nothing(item: Any, held: bool = False) -> bool:
+    """Tells whether an item names no feature.
 
     Args:
         held: Is it one that thresholds hold for.
-
-    Returns:
-        What is wrong, and what was expected; two empty texts where nothing is.
     """
-    if held and item == OVERALL:
-        return "", ""
-    expected = "a feature, a list of features, or {feature: value}"
-    if isinstance(item, Mapping) and _CROSS in item:
-        crossed = item[_CROSS]
-        if not _is_list(crossed) or not all(isinstance(name, str) for name in crossed):
-            return "`cross` is no list of features", "{cross: [feature, feature]}"
-    read = parse_slice(item)
-    if not read.names or not all(name.strip() for name in read.names):
-        return "it names no feature", expected
-    for name in read.names:
-        if read.names.count(name) > 1:
-            return f"`{name}` is crossed with itself", "each feature once"
-    for name, value in read.values:
-        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-            return f"the value of `{name}` is no text and no number", "{feature: value}"
-    return "", ""
+    names = parse_slice(item).names
+    return not (held and item == OVERALL) and not (names and all(name.strip() for name in names))
 
 
 def _is_list(value: Any) -> bool:
@@ -99,59 +79,43 @@ def _is_list(value: Any) -> bool:
 class Threshold(Section):
     """Which values of a metric are good enough."""
 
-    lower: Optional[float] = Field(default=None, description="the least that will do")
-    upper: Optional[float] = Field(default=None, description="the most that will do")
+    lower: Optional[float] = Field(None, "the least that will do")
+    upper: Optional[float] = Field(None, "the most that will do")
 
 
 class ChangeThreshold(Section):
     """Which differences from the latest blessed model are good enough: its value less than this one's."""
 
     absolute: Optional[float] = Field(
-        default=None,
-        description="-0.01 of a metric that is to be high: it may be lower by so much; 0.01 of one to be low",
+        None, "-0.01 of a metric that is to be high: it may be lower by so much; 0.01 of one to be low"
     )
-    relative: Optional[float] = Field(default=None, description="the same, as a part of the earlier model's value")
+    relative: Optional[float] = Field(None, "the same, as a part of the earlier model's value")
     direction: Optional[Literal["higher_is_better", "lower_is_better"]] = Field(
-        default=None, description="null where the metric's name tells"
+        None, "null where the metric's name tells"
     )
 
 
 class Metric(Section):
     """A metric of TFMA or of Keras, what is asked of it, and of which classes and slices."""
 
-    name: constr(min_length=1, max_length=200) = Field(  # type: ignore[valid-type]
-        ..., description="its class's name, as AUC"
+    name: str = Field(..., "its class's name, as AUC", min_length=1)
+    options: dict[str, Any] = Field({}, "its arguments; `name` is what the results call it")
+    binarize: Optional[Union[Literal["all"], tuple[Union[int, str], ...]]] = Field(
+        None, "for each of these classes, by label or name, against the others; or all", schema={"minItems": 1}
     )
-    options: dict[str, Any] = Field(default={}, description="its arguments; `name` is what the results call it")
-    binarize: Optional[Union[Literal["all"], tuple[Union[StrictInt, StrictStr], ...]]] = Field(
-        default=None, description="for each of these classes, by label or name, against the others; or all", minItems=1
-    )
-    top_k: tuple[conint(ge=1, le=100_000), ...] = Field(  # type: ignore[valid-type]
-        default=(), description="with the k highest scores as predictions, for each k"
+    top_k: tuple[Annotated[int, Limits(1, le=100_000)], ...] = Field(
+        (), "with the k highest scores as predictions, for each k"
     )
     aggregate: Optional[Literal["micro", "macro", "weighted_macro"]] = Field(
-        default=None, description="over the classes: all their decisions together, or the mean of their values"
+        None, "over the classes: all their decisions together, or the mean of their values"
     )
-    threshold: Optional[Threshold] = Field(default=None, description="the model is blessed within these")
+    threshold: Optional[Threshold] = Field(None, "the model is blessed within these")
     change_threshold: Optional[ChangeThreshold] = Field(
-        default=None, description="and if it is so much better or worse than the latest blessed one"
+        None, "and if it is so much better or worse than the latest blessed one"
     )
-    slices: tuple[SliceItem, ...] = Field(
-        default=(), description=f"where the thresholds hold: overall, {_OF_SLICES}; none is overall"
-    )
+    slices: tuple[SliceItem, ...] = Field((), f"where the thresholds hold: overall, {_OF_SLICES}; none is overall")
 
-    class Config:
-        """pydantic's settings."""
-
-        @staticmethod
-        def schema_extra(schema: dict[str, Any], model: type[Section]) -> None:
-            """Tells editors that its name alone will do."""
-            Section.Config.schema_extra(schema, model)
-            allow_short(schema, {"type": "string", "minLength": 1})
-
-    def dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Returns what was declared, and not what was left open."""
-        return {name: value for name, value in super().dict(**kwargs).items() if value not in (None, (), {})}
+    SHORT_FORM = {"type": "string", "minLength": 1}
 
     @property
     def is_built_in(self) -> bool:
@@ -164,6 +128,10 @@ class Metric(Section):
         """Which way a change of it is better: as declared, or as its name tells; None where nothing does."""
         declared = self.change_threshold.direction if self.change_threshold else None
         return declared or _DIRECTIONS.get(better(self.name) or "")
+
+    def dict(self) -> dict[str, Any]:
+        """Returns what was declared, and not what was left open."""
+        return {name: value for name, value in super().dict().items() if value not in (None, (), {})}
 
 
 def long_metrics(value: Any) -> Any:
@@ -182,11 +150,11 @@ class EvaluatorSection(Section):
         0.01, 0, 1, "accuracy may be lower than the latest blessed model's by this much; null does not compare"
     )
     prediction_key: Optional[str] = Field(
-        default=None,
-        description="output of the serving signature that holds class scores; null chooses the one that fits: "
+        None,
+        "output of the serving signature that holds class scores; null chooses the one that fits: "
         "probabilities, scores, predictions, logistic, logits, or the only one",
     )
-    slices: tuple[SliceItem, ...] = Field(default=("label",), description=f"what is evaluated apart: {_OF_SLICES}")
+    slices: tuple[SliceItem, ...] = Field(("label",), f"what is evaluated apart: {_OF_SLICES}")
     metrics: tuple[Metric, ...] = Field(
-        default=(), description="of TFMA and Keras, beside accuracy, mean loss and the number of examples"
+        (), longer=long_metrics, description="of TFMA and Keras, beside accuracy, mean loss and the number of examples"
     )

@@ -1,18 +1,16 @@
-"""Turns pydantic's errors into problems that say what to do."""
+"""Turns what is wrong with values into problems that say what to do."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, Optional, Union, get_args, get_origin
-
-from pydantic.v1 import BaseModel
-from pydantic.v1.fields import ModelField
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Optional, get_args, get_origin
 
 from tfx_estimator.pipeline.config import kinds, known
 from tfx_estimator.pipeline.config.credentials import shown_options
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem, nearest
+from tfx_estimator.pipeline.config.section import Key, Section, Wrong
 from tfx_estimator.pipeline.config.yaml_text import Path, inline
 
 Where = Callable[[Path], str]
@@ -20,20 +18,18 @@ Where = Callable[[Path], str]
 _MANY_KEYS = 6
 
 
-def explain(error: Mapping[str, Any], values: Mapping[str, Any], where: Where) -> Problem:
-    """Explains an item of `ValidationError.errors()`; `where` says where a path's value stands."""
-    path = tuple(str(part) for part in error["loc"])
-    dotted = ".".join(path)
-    kind = error["type"]
-    if kind == "value_error.extra":
-        return _unknown_key(path, inline(_get(values, path)), where)
+def explain(wrong: Wrong, values: Any, where: Where) -> Problem:
+    """Explains what is wrong with a value; `where` says where a path's value stands."""
+    path, kind, what = wrong
+    dotted, value = ".".join(path), _get(values, path)
+    if kind == "extra":
+        return _unknown_key(path, inline(value), where)
     field = find_field(path)
-    expected = kinds.describe_field(field) if field else "another value"
-    if kind == "value_error.missing":
+    expected = describe_field(field) if field else "another value"
+    if kind == "missing":
         parent = ".".join(path[:-1])
         todo = f"add `{path[-1]}:`" + (f" under `{parent}:`" if parent else "") + f", or --set {dotted}=VALUE"
-        return Problem(dotted, "this key is missing", expected, todo, where(path))
-    value = _get(values, path)
+        return Problem(dotted, what, expected, todo, where(path))
     if path[:2] == ("beam", "options") and isinstance(value, str):
         (value,) = shown_options([value])
     written = "" if isinstance(value, dict) else inline(value)
@@ -41,53 +37,55 @@ def explain(error: Mapping[str, Any], values: Mapping[str, Any], where: Where) -
         vary = f"tfx-estimator bench strategies SOURCE --vary {path[-1]}={measured}"
         todo = f"measure it with `{vary}`, and write down what pays"
         return Problem(dotted, "no run chooses it by itself", expected, todo, where(path), written)
-    # Of a word or a number, the word is tried first.
-    if kind == "value_error.const" and not (_is_number(value) and field and _takes_number(field)):
-        return _unknown_value(dotted, str(value), expected, where(path), field)
-    if kind == "value_error.str.regex":
+    if kind == "choice":
+        return _unknown_value(dotted, value, expected, where(path), kinds.choices(field.kind) if field else ())
+    todo = "choose another value"
+    if kind == "pattern" and path == ("name",):
         todo = f"for example `{_to_name(str(value))}`" if _to_name(str(value)) else "choose another name"
-        return Problem(dotted, "this name cannot be used", expected, todo, where(path), written)
-    if kind == "type_error":
-        return Problem(dotted, error["msg"], expected, _retype(value, field), where(path), written)
-    is_number = kind.startswith("value_error.number") or kind == "value_error.const"
-    what = "the value is out of range" if is_number else error["msg"]
-    return Problem(dotted, what, expected, "choose another value", where(path), written)
+    elif kind == "kind" and field:
+        todo = _retype(value, field.kind)
+    return Problem(dotted, what, expected, todo, where(path), written)
 
 
-def find_field(path: Path) -> Optional[ModelField]:
-    """Returns the declaration's field at a path, if there is one."""
+def describe_field(field: Key) -> str:
+    """Says in words which values a key takes, and what it means."""
+    words = kinds.describe(field.kind) + (", or null" if field.allow_none else "")
+    return f"{words} ({field.description})" if field.description else words
+
+
+def find_field(path: Path) -> Optional[Key]:
+    """Returns the declaration's key at a path, if there is one."""
     section: Any = Declaration
     field = None
     for key in path:
-        if key.isdigit() and _item(section) is not section:
-            section = _item(section)
-            continue
-        if inner := _named(section):
-            section = inner
-            continue
-        if not kinds.is_class(section, BaseModel):
+        if key.isdigit() and kinds.item_of(section) is not section:
+            section = kinds.item_of(section)
+        elif inside := kinds.named_of(section):
+            section = inside
+        elif not kinds.is_section(section):
             return field
-        field = section.__fields__.get(key)
-        if field is None:
-            return None
-        section = field.outer_type_
+        else:
+            field = section.__fields__.get(key)
+            if field is None:
+                return None
+            section = field.kind
     return field
 
 
-def all_keys(section: type[BaseModel] = Declaration, path: Path = ()) -> Iterator[Path]:
+def all_keys(section: type[Section] = Declaration, path: Path = ()) -> Iterator[Path]:
     """Yields the path of every key of the declaration."""
     for name, field in section.__fields__.items():
         yield (*path, name)
-        inner = _item(field.outer_type_)
-        if kinds.is_class(inner, BaseModel):
-            yield from all_keys(inner, (*path, name))
+        inside = kinds.item_of(field.kind)
+        if kinds.is_section(inside):
+            yield from all_keys(inside, (*path, name))
 
 
 def _unknown_key(path: Path, value: str, where: Where) -> Problem:
     dotted, key = ".".join(path), path[-1]
     parent = find_field(path[:-1]) if path[:-1] else None
-    section = parent.outer_type_ if parent else Declaration
-    siblings = list((_named(section) or _item(section)).__fields__)
+    section = parent.kind if parent else Declaration
+    siblings = list((kinds.named_of(section) or kinds.item_of(section)).__fields__)
     expected = "one of " + ", ".join(siblings)
     if reason := known.KEYS.get(dotted) or known.KEYS.get(key):
         return Problem(dotted, f"this key is {reason}", expected, "remove it", where(path), value)
@@ -108,8 +106,7 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
     return Problem(dotted, f"unknown key `{key}`", expected, todo, where(path), value)
 
 
-def _unknown_value(dotted: str, value: str, expected: str, where: str, field: Optional[ModelField]) -> Problem:
-    choices = _choices(field.outer_type_) if field else ()
+def _unknown_value(dotted: str, value: str, expected: str, where: str, choices: Sequence[str]) -> Problem:
     # An item of a list has its number at the end.
     refused = known.VALUES.get(re.sub(r"\.\d+$", "", dotted), {})
     if reason := refused.get(value, ""):
@@ -122,54 +119,25 @@ def _unknown_value(dotted: str, value: str, expected: str, where: str, field: Op
     return Problem(dotted, "unknown value", expected, todo, where, inline(value))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _takes_number(field: ModelField) -> bool:
-    return any(kinds.is_class(each, int) or kinds.is_class(each, float) for each in get_args(field.outer_type_))
-
-
-def _choices(annotation: Any) -> tuple[str, ...]:
-    """The words that a field takes, or each item of its list."""
-    annotation = _item(annotation)
-    alternatives = get_args(annotation) if get_origin(annotation) is Union else (annotation,)
-    return tuple(word for each in alternatives if get_origin(each) is Literal for word in get_args(each))
-
-
-def _item(annotation: Any) -> Any:
-    """The type of a list's items; of what is no list, itself."""
-    return get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
-
-
-def _named(annotation: Any) -> Any:
-    """The type of a mapping's values, where those are sections; else None."""
-    values = get_args(annotation)[1] if get_origin(annotation) is dict else None
-    return values if kinds.is_class(values, BaseModel) else None
-
-
-def _retype(value: Any, field: Optional[ModelField]) -> str:
+def _retype(value: Any, kind: Any) -> str:
     """What to do about a value of another kind."""
-    annotation = field.outer_type_ if field else None
-    if get_origin(annotation) is tuple:
+    if get_origin(kind) is tuple:
         return "write a list: [first, second]" if isinstance(value, list) else f"write a list: [{inline(value)}]"
-    if kinds.is_class(annotation, BaseModel):
+    if kinds.is_section(kind):
         return "write its keys below it, indented; or as {key: value}"
-    wants_texts = get_origin(annotation) is dict and get_args(annotation)[1] is str
+    wants_texts = get_origin(kind) is dict and get_args(kind)[1] is str
     if wants_texts and isinstance(value, dict) and not all(isinstance(each, str) for each in value.values()):
         return "put each value in quotes, as YAML reads it as something else"
-    if kinds.is_class(annotation, bool):
+    if kind is bool:
         return "write true or false"
-    alternatives = get_args(annotation) if get_origin(annotation) is Union else (annotation,)
-    wants_text = get_origin(annotation) is Literal or kinds.is_class(annotation, str)
+    wants_text = kind is str or (kinds.choices(kind) and not kinds.takes_number(kind))
     if wants_text and isinstance(value, (bool, int, float)):
         return "put it in quotes, as YAML reads it as something else"
     if isinstance(value, float) and value.is_integer():
         return f"write {int(value)}"
-    wants_number = any(kinds.is_class(each, int) or kinds.is_class(each, float) for each in alternatives)
     if not wants_text and isinstance(value, str) and not value.strip():
         return "write a value"
-    if wants_number and isinstance(value, str):
+    if kinds.takes_number(kind) and isinstance(value, str):
         return "write it without quotes, in digits"
     if value is None:
         return "write a value, or leave it out for the default"

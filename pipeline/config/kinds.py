@@ -1,67 +1,108 @@
-"""Which YAML values a field takes: no silent coercion, and what was expected in words."""
+"""Which YAML values a key takes: no silent coercion, and what was expected in words."""
 
 from __future__ import annotations
 
 import math
+import re
 import typing
-from typing import Any, Literal
-
-from pydantic.v1 import BaseModel
-from pydantic.v1.fields import ModelField
+from typing import Any, Literal, NamedTuple, Optional
 
 # The largest int64, which a file or a protocol buffer can hold.
 _MAX_INT = 2**63 - 1
 
 
-def reject(value: Any, annotation: Any) -> str:
-    """Says why a value is not of a field's kind; empty where it is. Bounds and choices are left to pydantic.
+class Limits(NamedTuple):
+    """Of a number, in JSON Schema's order: at least, more than, at most, less than; of a text, its form and length."""
 
-    pydantic itself would take `5.7`, `"5"` or `yes` for 5.
-    """
-    origin = typing.get_origin(annotation)
+    ge: Optional[float] = None
+    gt: Optional[float] = None
+    le: Optional[float] = None
+    lt: Optional[float] = None
+    pattern: Optional[str] = None
+    min_length: Optional[int] = None
+
+    def broken(self, value: Any) -> Optional[tuple[str, str]]:
+        """Returns what kind of limit a value breaks, and which in words; None where it does not."""
+        if isinstance(value, str):
+            if self.pattern is not None and not re.match(self.pattern, value):
+                return "pattern", "this name cannot be used"
+            return ("value", "it is empty") if len(value) < (self.min_length or 0) else None
+        is_within = (
+            (self.ge is None or value >= self.ge)
+            and (self.gt is None or value > self.gt)
+            and (self.le is None or value <= self.le)
+            and (self.lt is None or value < self.lt)
+        )
+        return None if is_within else ("range", "the value is out of range")
+
+    def __str__(self) -> str:
+        words = {"at least": self.ge, "more than": self.gt, "at most": self.le, "less than": self.lt}
+        return "".join(f", {word} {limit:,}" for word, limit in words.items() if limit is not None)
+
+
+def is_section(kind: Any) -> bool:
+    """Tells the type of a section from others."""
+    return hasattr(kind, "__fields__")
+
+
+def alternatives(kind: Any) -> tuple[Any, ...]:
+    """Returns each of the kinds that a union is of; of another kind, itself; all without their limits."""
+    if typing.get_origin(kind) is typing.Annotated:
+        return alternatives(typing.get_args(kind)[0])
+    if typing.get_origin(kind) is typing.Union:
+        return tuple(each for part in typing.get_args(kind) for each in alternatives(part))
+    return (kind,)
+
+
+def item_of(kind: Any) -> Any:
+    """Returns the kind of a list's items; of what is no list, itself."""
+    return typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else kind
+
+
+def named_of(kind: Any) -> Any:
+    """Returns the type of a mapping's values, where those are sections; else None."""
+    values = typing.get_args(kind)[1] if typing.get_origin(kind) is dict else None
+    return values if is_section(values) else None
+
+
+def takes_number(kind: Any) -> bool:
+    """Tells whether a number is one of what a key takes."""
+    return any(each in (int, float) for each in alternatives(kind))
+
+
+def choices(kind: Any) -> tuple[str, ...]:
+    """Returns the words that a key takes, or each item of its list."""
+    words = (each for each in alternatives(item_of(kind)) if typing.get_origin(each) is Literal)
+    return tuple(word for each in words for word in typing.get_args(each))
+
+
+def reject(value: Any, kind: Any) -> str:
+    """Says why a value is not of a kind; empty where it is, whatever its limits and choices."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return reject(value, arguments[0])
     if origin is typing.Union:
-        return _reject_all(value, _alternatives(annotation))
+        return _reject_all(value, arguments)
     if origin is tuple:
-        return _reject_items(value, annotation)
-    if origin is dict and isinstance(value, dict) and typing.get_args(annotation)[1] is not Any:
-        item = typing.get_args(annotation)[1]
-        reasons = (f"{key}: {reason}" for key, each in value.items() if (reason := reject(each, item)))
+        return _reject_items(value, arguments)
+    if origin is dict and not isinstance(value, dict):
+        return f"{name(value)} is no mapping"
+    if origin is dict and arguments[1] is not Any:
+        reasons = (f"{key}: {reason}" for key, each in value.items() if (reason := reject(each, arguments[1])))
         return _reject_free(dict.fromkeys(value)) or next(reasons, "")
-    if origin is dict or annotation is Any:
-        return _reject_free(value) if annotation is Any or isinstance(value, dict) else f"{name(value)} is no mapping"
-    if origin is Literal:
+    if origin is dict or kind is Any:
+        return _reject_free(value)
+    if origin is Literal or kind is str:
         return "" if isinstance(value, str) else f"{name(value)} is no text"
-    if issubclass(annotation, BaseModel):
-        return "" if isinstance(value, (dict, annotation)) else f"{name(value)} is no section"
-    if issubclass(annotation, bool):
+    if is_section(kind):
+        return "" if isinstance(value, (dict, kind)) else f"{name(value)} is no section"
+    if kind is bool:
         return "" if isinstance(value, bool) else f"{name(value)} is neither true nor false"
-    if issubclass(annotation, str):
-        return "" if isinstance(value, str) else f"{name(value)} is no text"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return f"{name(value)} is no number"
     if not _is_finite(value):
         return "the number is not finite, or too large"
-    if issubclass(annotation, int) and not isinstance(value, int):
-        return "it is no whole number"
-    return ""
-
-
-def describe(annotation: Any, allow_none: bool = False) -> str:
-    """Says in words which values a field takes, for example `a whole number, at least 1`."""
-    return _describe(annotation) + (", or null" if allow_none else "")
-
-
-def describe_field(field: ModelField) -> str:
-    """Says in words which values a pydantic field takes, and what it means."""
-    meaning = field.field_info.description
-    words = describe(field.outer_type_, field.allow_none)
-    return f"{words} ({meaning})" if meaning else words
-
-
-def is_class(annotation: Any, parent: type) -> bool:
-    """Tells whether a field's type is a class of that kind; `tuple[str, ...]` only looks like a class."""
-    # pydantic's classes are abstract ones, of which `issubclass` would ask each other subclass.
-    return typing.get_origin(annotation) is None and isinstance(annotation, type) and parent in annotation.__mro__
+    return "it is no whole number" if kind is int and not isinstance(value, int) else ""
 
 
 def name(value: Any) -> str:
@@ -72,63 +113,46 @@ def name(value: Any) -> str:
     return kinds.get(type(value), "a list")
 
 
-def _describe(annotation: Any) -> str:
-    origin = typing.get_origin(annotation)
-    arguments = typing.get_args(annotation)
+def describe(kind: Any) -> str:
+    """Says in words which values are of a kind, for example `a whole number, at least 1`."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return f"{describe(arguments[0])}{arguments[1]}"
     if origin is Literal:
         return arguments[0] if len(arguments) == 1 else "one of " + ", ".join(arguments)
     if origin is typing.Union:
-        return ", or ".join(map(_describe, _alternatives(annotation)))
+        return ", or ".join(map(describe, arguments))
     if origin is tuple:
-        item = _describe(arguments[0])
+        item = describe(arguments[0])
         return f"a list, each {item}" if arguments[-1] is Ellipsis else f"a list of {len(arguments)}, each {item}"
     if origin is dict:
-        return "a mapping" if arguments[1] is Any else f"a mapping, each value {_describe(arguments[1])}"
-    if annotation is Any:
-        return "any value"
-    if issubclass(annotation, BaseModel):
-        return "a section with some of the keys " + ", ".join(annotation.__fields__)
-    if issubclass(annotation, bool):
-        return "true or false"
-    if issubclass(annotation, str):
-        return "text"
-    return ("a whole number" if issubclass(annotation, int) else "a number") + _bounds(annotation)
+        return "a mapping" if arguments[1] is Any else f"a mapping, each value {describe(arguments[1])}"
+    if is_section(kind):
+        return "a section with some of the keys " + ", ".join(kind.__fields__)
+    words = {Any: "any value", bool: "true or false", str: "text", int: "a whole number", float: "a number"}
+    return words[kind]
 
 
-def _bounds(annotation: Any) -> str:
-    words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
-    limits = {key: getattr(annotation, key, None) for key in words}
-    return "".join(f", {words[key]} {limit:,}" for key, limit in limits.items() if limit is not None)
-
-
-def _alternatives(annotation: Any) -> tuple[Any, ...]:
-    """The kinds of a union; that null is one is told by `allow_none`."""
-    return tuple(each for each in typing.get_args(annotation) if each is not type(None))
-
-
-def _reject_all(value: Any, annotations: tuple[Any, ...]) -> str:
+def _reject_all(value: Any, kinds: tuple[Any, ...]) -> str:
     """Says why a value is of none of several kinds: by the one that it is meant to be, where that can be told."""
-    # pydantic would take it for an empty mapping.
-    others = [each for each in annotations if not (value == "" and typing.get_origin(each) is Literal)]
-    reasons = [reject(value, annotation) for annotation in others]
+    reasons = [reject(value, kind) for kind in kinds]
+    if value == "" and any(typing.get_origin(kind) is Literal for kind in kinds):
+        return "it is empty"
     if not all(reasons):
         return ""
-    if len(others) < len(annotations):
-        return "it is empty"
     meant = [reason for reason in reasons if not reason.startswith(f"{name(value)} is no ")]
     return meant[0] if meant else " and ".join(dict.fromkeys(reasons))
 
 
-def _reject_items(value: Any, annotation: Any) -> str:
+def _reject_items(value: Any, arguments: tuple[Any, ...]) -> str:
     if not isinstance(value, (list, tuple)):
         return f"{name(value)} is no list"
-    arguments = typing.get_args(annotation)
     if arguments[-1] is not Ellipsis and len(value) != len(arguments):
         return f"the list has {len(value)} items"
-    for index, item in enumerate(value):
-        if reason := reject(item, arguments[0]):
-            return f"item {index + 1}: {reason}"
-    return ""
+    reasons = (
+        f"item {index}: {reason}" for index, item in enumerate(value, 1) if (reason := reject(item, arguments[0]))
+    )
+    return next(reasons, "")
 
 
 def _reject_free(value: Any) -> str:

@@ -8,24 +8,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.config import read, render
+from tfx_estimator.pipeline.config import read
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy_checks import check_stack, find_idle, note_deployment
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.draft import Draft
 from tfx_estimator.pipeline.config.explain import find_field
-from tfx_estimator.pipeline.config.notes import decays_twice, find_misplaced, note_data, note_profile, note_runtime
-from tfx_estimator.pipeline.config.paths import note_dataset
+from tfx_estimator.pipeline.config.notes import decays_twice, find_misplaced, find_unread, note_data, word_unread
 from tfx_estimator.pipeline.config.problems import OVERRIDE, to_error
-from tfx_estimator.pipeline.config.rules.case import Case
 from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
-from tfx_estimator.pipeline.config.rules.rule import broken
+from tfx_estimator.pipeline.config.rules.rule import Case, broken
 from tfx_estimator.pipeline.config.rules.step import PARTS, PRECISION, XLA
 from tfx_estimator.pipeline.config.rules.training import RUNTIME
 from tfx_estimator.pipeline.config.travel_checks import note_travel
 from tfx_estimator.pipeline.config.tune_checks import note_tune, refuse_others_cluster
-from tfx_estimator.pipeline.config.unread import find_unread, word_unread
-from tfx_estimator.pipeline.config.yaml_text import Path
+from tfx_estimator.pipeline.config.yaml_text import Path, leaves
 from tfx_estimator.pipeline.user_source import loader
 
 PRESET = "preset "
@@ -103,9 +100,9 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
         draft.override(override)
     changed = draft.resolve_paths()
     declaration = draft.validate(target)
-    if draft.problems or declaration is None:
+    if draft.problems:
         # Notes are shown with the problems, so that all can be mended at once.
-        told = () if declaration is None else tuple(note_deployment(declaration, target))
+        told = tuple(note_deployment(declaration, target))
         raise to_error(draft.sorted_problems(), text.source, target, told)
     origins = _origins(declaration, draft, changed)
     declared = _declared(declaration, origins, draft)
@@ -114,9 +111,6 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
         *(f"{origins[path]}  {what}" for path, what in find_idle(declaration, declared, target)),
     )
     notes = (
-        *note_dataset(declaration),
-        *note_runtime(declaration, target),
-        *note_profile(declaration),
         *note_tune(declaration),
         *note_deployment(declaration, target),
         *note_travel(declaration, draft.search_paths, target),
@@ -128,7 +122,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
 def _origins(declaration: Declaration, draft: Draft, changed: set[Path]) -> dict[str, str]:
     derived = declaration.derived()
     origins = {}
-    for path, _ in render.leaves(declaration.dict()):
+    for path, _ in leaves(declaration.dict()):
         dotted, origin = ".".join(path), draft.origin(path)
         if path in changed:
             origin += ", made absolute"
@@ -139,19 +133,16 @@ def _origins(declaration: Declaration, draft: Draft, changed: set[Path]) -> dict
 
 
 def _declared(declaration: Declaration, origins: Mapping[str, str], draft: Draft) -> tuple[str, ...]:
-    values = {path: value for path, value in render.leaves(declaration.dict()) if draft.is_written(path)}
-    # A section without a gap is as `show` prints it, and as a TFJob's pods are given it: a default in it is nobody's
-    # wish.
-    with_gaps = {path[:-1] for path, _ in render.leaves(declaration.dict()) if path not in values}
+    """What somebody asked for: not of a preset, and another value than the default, unless by an override."""
+    values = {".".join(path): (path, value) for path, value in leaves(declaration.dict()) if draft.is_written(path)}
 
-    def is_wish(path: Path, origin: str) -> bool:
+    def is_wish(dotted: str) -> bool:
+        path, value = values[dotted]
         known = find_field(path)
-        is_default = known is not None and values[path] == known.default
-        return not origin.startswith(PRESET) and (
-            not is_default or origin.startswith(OVERRIDE.strip()) or path[:-1] in with_gaps
-        )
+        is_default = known is not None and value == known.default
+        return origins[dotted].startswith(OVERRIDE.strip()) or not (is_default or origins[dotted].startswith(PRESET))
 
-    return tuple(dotted for path in values if is_wish(path, origins[dotted := ".".join(path)]))
+    return tuple(filter(is_wish, values))
 
 
 def _warnings(

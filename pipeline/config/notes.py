@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Optional
 
 from tfx_estimator.pipeline.base.targets import TARGETS
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.config.runtime import has_gpu
-from tfx_estimator.pipeline.config.strategies import OPTIONS, taking
-from tfx_estimator.pipeline.config.tune import HYPERBAND, Hyperband
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.config.tune import HYPERBAND
+from tfx_estimator.pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.user_source.functions import (
+    Keys,
+    argument_names,
+    find_arguments,
+    is_model_fn,
+    is_read,
+    params_read,
+)
 
-_DISTRIBUTION = "trainer.distribution"
-# Values that switch something off. They are right wherever that does not exist.
-_OFF = (None, False, 0, "none")
-_OPTIMIZER = "trainer.optimizer"
-
-
-def note_profile(declaration: Declaration) -> Iterator[str]:
-    """Yields what the user should know of what is not profiled."""
-    trainer = declaration.trainer
-    train = trainer.distribution.train
-    if trainer.profile is not None and trainer.path != "estimator" and train.asynchronous:
-        yield (
-            f"trainer.profile: on path: {trainer.path} with {train.strategy} only the chief is profiled, which "
-            "hands out the steps; the workers, which do them, have no profile. "
-            "See their shares of the time by path: estimator"
-        )
-
-
-def note_runtime(declaration: Declaration, target: str = "") -> Iterator[str]:
-    """Yields what the user should know of a training on this machine."""
-    is_elsewhere = target or (declaration.deploy is not None and declaration.deploy.tfjob.train)
-    if declaration.trainer.gpu.is_declared and not is_elsewhere and not has_gpu():
-        yield "trainer.gpu has no effect on a machine without a GPU, such as this one"
+_DISTRIBUTION, _OPTIMIZER, _PARAMS = "trainer.distribution", "trainer.optimizer", "trainer.params."
+_OF_THE_LOSS = ("label_smoothing", "class_weights")
 
 
 def decays_twice(section: Optimizer) -> Optional[str]:
@@ -55,48 +42,28 @@ def decays_twice(section: Optimizer) -> Optional[str]:
 
 
 def find_misplaced(declaration: Declaration, declared: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Finds what has no effect of what is written down: dotted paths, and what to say of each.
-
-    What is not the default is refused by the checks in most cases, and is not seen here.
-    """
-    found = dict(_of_others(declaration))
-    for path in declared:
-        if path in found:
-            yield path, f"{path} has no effect: it is of {found[path]}"
-
-
-def _of_others(declaration: Declaration) -> Iterator[tuple[str, str]]:
-    """(dotted path, whose it is)."""
+    """Finds what has no effect of what is written down, and no rule refuses: dotted paths, and what to say of each."""
     trainer, tune = declaration.trainer, declaration.tune
-    distribution = trainer.distribution
-    if trainer.path == "estimator":
-        yield "trainer.steps_per_execution", "the Keras paths"
-    elif distribution.train.asynchronous:
-        yield (
-            "trainer.steps_per_execution",
-            "the strategies that train in step; workers of parameter servers get one at a time",
-        )
-    if trainer.optimizer.schedule == "piecewise":
-        yield "trainer.optimizer.learning_rate", "the other schedules; piecewise has its rates in values"
-    for which, section in (("train", distribution.train), ("eval", distribution.eval)):
-        for key in OPTIONS:
-            if not section.takes(key) and getattr(section, key, None) not in _OFF:
-                yield f"{_DISTRIBUTION}.{which}.{key}", f"the strategy {' or '.join(taking(key))}"
-    if not distribution.train.is_cluster:
-        for key in ("sharding", "network"):
-            yield f"{_DISTRIBUTION}.{key}", f"a cluster; {distribution.train.strategy} has one process"
-    if not trainer.module_file:
-        yield f"{_DISTRIBUTION}.input_batch", "an input_fn of your own, and there is no module_file"
-    if not distribution.evaluator:
-        yield f"{_DISTRIBUTION}.start_delay_secs", "the evaluator task, and there is none"
-        if distribution.train.is_cluster:
-            yield f"{_DISTRIBUTION}.throttle_secs", "the evaluator task, and there is none"
-        elif trainer.keep_best or trainer.early_stopping:
-            whose = "trainings without keep_best and early_stopping, for which each checkpoint is evaluated"
-            yield f"{_DISTRIBUTION}.throttle_secs", whose
-    if tune is not None and tune.strategy != HYPERBAND:
-        for key in Hyperband.__fields__:
-            yield f"tune.hyperband.{key}", "the strategy hyperband"
+    evaluator, cluster = trainer.distribution.evaluator, trainer.distribution.train.is_cluster
+    each_checkpoint = trainer.keep_best is not None or trainer.early_stopping is not None
+    # Key, or section; whether it is at work; of what it is.
+    table = (
+        ("trainer.steps_per_execution", trainer.path != "estimator", "the Keras paths"),
+        (f"{_DISTRIBUTION}.sharding", cluster, "a cluster, and there is one process"),
+        (f"{_DISTRIBUTION}.network", cluster, "a cluster, and there is one process"),
+        (f"{_DISTRIBUTION}.input_batch", trainer.module_file, "an input_fn of your own, and there is no module_file"),
+        (f"{_DISTRIBUTION}.start_delay_secs", evaluator, "the evaluator task, and there is none"),
+        (
+            f"{_DISTRIBUTION}.throttle_secs",
+            evaluator or not (cluster or each_checkpoint),
+            "the evaluator task, and of one process that evaluates now and then, not each checkpoint",
+        ),
+        ("tune.hyperband", tune is None or tune.strategy == HYPERBAND, "the strategy hyperband"),
+    )
+    for path in declared:
+        for key, works, whose in table:
+            if not works and f"{path}.".startswith(f"{key}."):
+                yield path, f"{path} has no effect: it is of {whose}"
 
 
 def note_data(declaration: Declaration, target: str) -> Iterator[str]:
@@ -110,3 +77,43 @@ def note_data(declaration: Declaration, target: str) -> Iterator[str]:
             f"data.data_dir: {folder} is not on this machine, so that the fingerprint of the data set is without its "
             "files: where they change, steps are taken from the cache all the same. Compile where the volume is mounted"
         )
+
+
+def keys_of(path: str) -> Keys:
+    """Returns the keys in a model_fn's `params` of a value: `trainer.optimizer.name` is `("optimizer", "name")`.
+
+    Returns:
+        The keys; none for what is not handed on.
+    """
+    for key in _OF_THE_LOSS:
+        if f"{path}.".startswith(f"trainer.{key}."):
+            # Weights arrive by label, whichever class they were declared for.
+            return (key,)
+    if path.startswith(_PARAMS):
+        return tuple(path.removeprefix(_PARAMS).split("."))
+    return tuple(path.removeprefix("trainer.").split(".")) if path.startswith(f"{_OPTIMIZER}.") else ()
+
+
+def find_unread(declaration: Declaration, declared: Iterable[str], search_paths: Sequence[str]) -> Iterator[str]:
+    """Finds what is declared and the trained code does not take, by dotted path; nothing where its text is mute."""
+    trainer = declaration.trainer
+    told = {path: keys for path in declared if (keys := keys_of(path))}
+    if not told:
+        return
+    read: set[Keys] | None = set()
+    if trainer.module_file is None:
+        arguments = find_arguments(trainer.target, search_paths)
+        if arguments is None or not is_model_fn(argument_names(arguments)):
+            return
+        read = params_read(trainer.target, search_paths)
+    if read is not None:
+        yield from (path for path, keys in told.items() if not is_read(keys, read))
+
+
+def word_unread(trainer: TrainerSection, paths: Sequence[str]) -> str:
+    """Says that values have no effect, and why."""
+    which = ", ".join(map(inline, paths))
+    verb, them = ("has", "it") if len(paths) == 1 else ("have", "them")
+    if trainer.module_file is not None:
+        return f"{which} {verb} no effect: a module file brings its own"
+    return f"{which} {verb} no effect: {trainer.model} does not take {them} out of params"

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Optional
+from typing import Annotated, Any, Literal, Optional
 
-from pydantic.v1 import Field, confloat, conint
-
-from tfx_estimator.pipeline.config.section import MAX_STEPS, Section, number
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Limits, Section, number
 
 OptimizerName = Literal[
-    "sgd",
-    "momentum",
-    "rmsprop",
-    "adam",
-    "adamw",
-    "adadelta",
-    "adagrad",
-    "adamax",
-    "adafactor",
-    "nadam",
-    "ftrl",
-    "lion",
+    "sgd", "momentum", "rmsprop", "adam", "adamw", "adadelta", "adagrad", "adamax", "adafactor", "nadam", "ftrl", "lion"
 ]
 ScheduleName = Literal[
     "constant", "cosine", "linear", "polynomial", "exponential", "inverse_time", "piecewise", "one_cycle"
@@ -95,15 +82,14 @@ class Optimizer(Section):
     """Optimizer, learning-rate schedule and clipping of the built-in model_fn."""
 
     name: OptimizerName = Field(
-        default="momentum",
-        description="the optimizer: each of tf.keras.optimizers; momentum is tf.compat.v1.train.MomentumOptimizer",
+        "momentum", "the optimizer: each of tf.keras.optimizers; momentum is tf.compat.v1.train.MomentumOptimizer"
     )
     learning_rate: float = number(0.05, None, _MAX_RATE, "peak learning rate", gt=0)
-    schedule: ScheduleName = Field(default="cosine", description="of the learning rate; cosine ends at 0")
+    schedule: ScheduleName = Field("cosine", "of the learning rate; cosine ends at 0")
     warmup_steps: int = number(0, 0, MAX_STEPS, "linear warm-up, in steps")
     scaling: Literal["none", "linear", "sqrt"] = Field(
-        default="none",
-        description="multiplies every learning rate by the number of replicas in sync, or by its square root; with "
+        "none",
+        "multiplies every learning rate by the number of replicas in sync, or by its square root; with "
         "several the warm-up begins at the rate of one",
     )
     decay_steps: Optional[int] = number(
@@ -113,11 +99,11 @@ class Optimizer(Section):
     staircase: Optional[bool] = _option("staircase")
     end_learning_rate: Optional[float] = _option("end_learning_rate", 0, _MAX_RATE)
     power: Optional[float] = _option("power", None, 100, gt=0)
-    boundaries: Optional[tuple[conint(ge=1, le=MAX_STEPS), ...]] = Field(  # type: ignore[valid-type]
-        default=None, description="of piecewise: the last step of each rate but the last"
+    boundaries: Optional[tuple[Annotated[int, Limits(1, le=MAX_STEPS)], ...]] = Field(
+        None, "of piecewise: the last step of each rate but the last"
     )
-    values: Optional[tuple[confloat(ge=0, le=_MAX_RATE), ...]] = Field(  # type: ignore[valid-type]
-        default=None, description="of piecewise: the rates, one more than boundaries"
+    values: Optional[tuple[Annotated[float, Limits(0, le=_MAX_RATE)], ...]] = Field(
+        None, "of piecewise: the rates, one more than boundaries"
     )
     weight_decay: float = number(0.0, 0, 1000, "L2 on kernels, added to the loss")
     decoupled_weight_decay: Optional[float] = number(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Union
+from typing import Annotated, Any, Union
 
-from pydantic.v1 import Field, conint
-
-from tfx_estimator.pipeline.config.section import Section, number
+from tfx_estimator.pipeline.config.section import Field, Limits, Section, number
 
 # Begins the names of a stage's operations, before its number: a profile tells the stages apart by it.
 STAGE_SCOPE = "pipeline_stage"
@@ -16,17 +14,18 @@ _MOST = 64
 _MOST_STEPS = 10_000
 # For editors that check YAML by the JSON schema.
 STEPS_SCHEMA = {"type": "integer", "minimum": 1, "maximum": _MOST_STEPS}
-_INDEX = conint(ge=0, lt=_MOST)
+_Index = Annotated[int, Limits(0, lt=_MOST)]
 DEVICE = re.compile(r"(cpu|gpu):([0-9]|[1-5][0-9]|6[0-3])")
+_Device = Annotated[str, Limits(pattern=rf"{DEVICE.pattern}\Z")]
 
 
 class ModelParallel(Section):
     """Which layers are on which device; each device computes the whole batch through its own layers, in turn."""
 
-    devices: tuple[str, ...] = Field(..., description="of one process: [cpu:0, cpu:1], logical CPUs, or [gpu:0, gpu:1]")
-    layers: dict[str, _INDEX] = Field(  # type: ignore[valid-type]
+    devices: tuple[_Device, ...] = Field(..., "of one process: [cpu:0, cpu:1], logical CPUs, or [gpu:0, gpu:1]")
+    layers: dict[str, _Index] = Field(
         ...,
-        description="{layer: device}: a layer's name, or a pattern of names as `conv*`, and the place of a device in "
+        "{layer: device}: a layer's name, or a pattern of names as `conv*`, and the place of a device in "
         "`devices`, from 0; a layer that is not named is on the first one",
     )
 
@@ -39,7 +38,7 @@ class ModelParallel(Section):
         """Yields what is wrong with the devices."""
         if len(self.devices) < 2:
             yield "there is one place only"
-        yield from _wrong_names(self.devices)
+        yield from _twice(self.devices)
 
 
 class PipelineParallel(Section):
@@ -49,16 +48,14 @@ class PipelineParallel(Section):
     and one back: Narayanan et al., PipeDream, 2019, https://arxiv.org/abs/1806.03377.
     """
 
-    stages: Union[conint(ge=2, le=_MOST), tuple[tuple[str, ...], ...]] = Field(  # type: ignore[valid-type]
+    stages: Union[Annotated[int, Limits(2, le=_MOST)], tuple[tuple[str, ...], ...]] = Field(
         ...,
-        description="how many, cut where each has about as many floating-point operations; or the layers of each: "
+        "how many, cut where each has about as many floating-point operations; or the layers of each: "
         "[[conv1], [dense1]], where those that are not named go with the one before them",
     )
     microbatches: int = number(..., 1, 1000, "parts of a batch")
-    devices: tuple[str, ...] = Field(
-        default=(),
-        description="one for each stage; none are GPUs, where there are as many, and else logical CPUs",
-        operational=True,
+    devices: tuple[_Device, ...] = Field(
+        (), "one for each stage; none are GPUs, where there are as many, and else logical CPUs", operational=True
     )
 
     @property
@@ -75,7 +72,7 @@ class PipelineParallel(Section):
         """Yields what is wrong with the devices."""
         if self.devices and len(self.devices) != self.stage_count:
             yield f"there are {len(self.devices)} for {self.stage_count} stages"
-        yield from _wrong_names(self.devices)
+        yield from _twice(self.devices)
 
     def wrong_stages(self) -> Iterator[str]:
         """Yields what is wrong with the layers of each stage."""
@@ -91,13 +88,8 @@ class PipelineParallel(Section):
 
 
 def _logical_cpus(devices: tuple[str, ...]) -> int:
-    found = filter(None, map(DEVICE.fullmatch, devices))
+    found = [each for name in devices if (each := DEVICE.fullmatch(name))]
     return max((int(each[2]) + 1 for each in found if each[1] == "cpu"), default=0)
-
-
-def _wrong_names(devices: Sequence[str]) -> Iterator[str]:
-    yield from (f"{name} is no device" for name in devices if not DEVICE.fullmatch(name))
-    yield from _twice(devices)
 
 
 def _twice(names: Sequence[str]) -> Iterator[str]:

@@ -28,30 +28,13 @@ _GLOB_CHARACTERS = "*?["
 OTHER_STORE = "of all object stores, TensorFlow reads and writes only Cloud Storage by itself"
 # The expectation for a path of a pipeline that runs on other machines.
 OF_THIS_MACHINE = "this is a place of this machine, and the steps run elsewhere"
-_NOT_REPLACED = "variables of the environment are not replaced"
-_VARIABLE = re.compile(r"\$\w+(/|$)")
+_VARIABLE = re.compile(r"\$(\w+|\{\w+\})(/|$)")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def is_address(path: str) -> bool:
     """Tells an object store's address, such as gs://bucket/folder, from a path of this machine."""
     return bool(_SCHEME.match(path))
-
-
-def current_folder() -> str:
-    """Returns the current folder.
-
-    Raises:
-        DeclarationError: Somebody removed it.
-    """
-    try:
-        return os.getcwd()
-    except OSError as error:
-        raise DeclarationError(
-            f"the current folder is gone: {error.strerror}",
-            expected="a folder that is there, as relative paths are relative to it",
-            todo="change to one: cd",
-        ) from error
 
 
 def reject_store(address: str) -> str:
@@ -64,25 +47,17 @@ def reject_store(address: str) -> str:
 
 
 def find_unresolved(values: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
-    """Finds texts that this tool would take for names: `${DAY}`, `$HOME/data`, which others replace, `~nobody/data`.
+    """Finds paths that this tool would take for names: `$HOME/data`, which a shell replaces, `~nobody/data`.
 
     Yields:
         The path in the declaration, the text, and what is wrong with it.
     """
-    places = {path for path, _ in _sections(values)}
-    for path, text in _texts(values):
-        if "${" in text or (path in places and _VARIABLE.match(text)):
-            yield path, text, _NOT_REPLACED
-        elif path in places and os.path.expanduser(text).startswith("~"):
+    for path, section in _sections(values):
+        text = section[path[-1]]
+        if _VARIABLE.match(text):
+            yield path, text, "variables of the environment are not replaced"
+        elif os.path.expanduser(text).startswith("~"):
             yield path, text, f"there is no user {text[1:].partition(os.sep)[0]!r}"
-
-
-def _texts(values: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    if isinstance(values, str):
-        yield path, values
-    elif isinstance(values, (dict, list)):
-        for key, value in values.items() if isinstance(values, dict) else enumerate(values):
-            yield from _texts(value, (*path, str(key)))
 
 
 def reject_address(path: str, option: str) -> None:
@@ -106,13 +81,6 @@ def is_tfds_name(dataset: str) -> bool:
     return bool(_TFDS_NAME.fullmatch(dataset)) and not is_table(dataset)
 
 
-def note_dataset(declaration: Any) -> Iterator[str]:
-    """Says how a name is understood that could be a folder's as well."""
-    dataset = declaration.data.dataset
-    if os.sep in dataset and is_tfds_name(dataset):
-        yield f"data.dataset: {dataset} is taken for a data set of TFDS, as there is no such folder"
-
-
 def is_path(dataset: str) -> bool:
     """Tells a folder, or a table, from the name of a data set; once paths are resolved, surely."""
     return dataset.startswith((".", "~")) or is_table(dataset) or (os.sep in dataset and not is_tfds_name(dataset))
@@ -125,7 +93,7 @@ def resolve_paths(values: dict[str, Any], bases: dict[Path, str]) -> set[Path]:
         bases: The folder that each path's value is relative to: the declaration file's, or the current one.
     """
     changed = set()
-    here = current_folder()
+    here = os.getcwd()
     for path, section in _sections(values):
         value = section[path[-1]]
         absolute = os.path.normpath(os.path.join(bases.get(path, here), os.path.expanduser(value)))
@@ -194,7 +162,7 @@ def check_workdir(workdir: str, option: str = "--workdir", stores: bool = False)
             refuse(reason, "gs://BUCKET/FOLDER, or a path")
         return
     reject_address(workdir, option)
-    path = os.path.normpath(os.path.join(current_folder(), workdir))
+    path = os.path.normpath(os.path.join(os.getcwd(), workdir))
     if not workdir or workdir.startswith("~"):
         refuse(f"there is no user {workdir[1:].partition(os.sep)[0]!r}" if workdir else "it names no folder")
     if found := [character for character in _GLOB_CHARACTERS if character in path]:
@@ -212,7 +180,7 @@ def check_output(folder: str, names: Sequence[str]) -> str:
     Creates nothing; returns the absolute path.
     """
     reject_address(folder, "--output")
-    path = os.path.normpath(os.path.join(current_folder(), os.path.expanduser(folder)))
+    path = os.path.normpath(os.path.join(os.getcwd(), os.path.expanduser(folder)))
     if reason := "it names no folder" if not folder else reject_folder(path):
         raise DeclarationError(
             f"--output {one_line(folder)}: {reason}",

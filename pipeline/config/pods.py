@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Optional
 
-from pydantic.v1 import Field
-
-from tfx_estimator.pipeline.config.section import Section, number
+from tfx_estimator.pipeline.config.section import Field, Section, number
 
 # The uid of the image's user: see Dockerfile.
 _UID = 10001

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.files import names_in
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.config.paths import current_folder
 from tfx_estimator.pipeline.config.problems import Problem, nearest, to_error
 from tfx_estimator.pipeline.config.yaml_text import Document, inline, read_yaml
 
-_MAX_BYTES = 1_000_000
 _SUFFIXES = (".yaml", ".yml")
-_COPYING = f"tfx-estimator copy {presets.names()[0]} FILE"
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ def read_source(source: str) -> SourceText:
             todo = f"start from a preset: tfx-estimator copy {presets.names()[0]} {shown if is_empty else 'FILE'}"
             document.problems.append(Problem("", what, "a mapping with name, data and trainer", todo, f"{label}:1"))
         raise to_error(document.problems, source)
-    folder = current_folder() if is_preset else os.path.dirname(file)
+    folder = os.getcwd() if is_preset else os.path.dirname(file)
     short_label = label if is_preset else one_line(os.path.basename(file))
     return SourceText(source, file, folder, label, short_label, document)
 
@@ -61,36 +59,22 @@ def read_source(source: str) -> SourceText:
 def _read_text(source: str, file: str) -> str:
     expected = f"a YAML file, or one of the presets {', '.join(presets.names())}"
     shown = one_line(source)
-
-    def unread(what: str, todo: str) -> DeclarationError:
-        return DeclarationError(f"{shown} {what}", expected=expected, todo=todo)
-
-    if "\0" in file or not source:
-        raise DeclarationError(f"{source!r} is no file's name", expected=expected, todo="name a file or a preset")
-    if os.path.isdir(file):
-        raise unread("is a folder", "name the YAML file in it")
-    if os.path.exists(file) and not os.path.isfile(file):  # whoever opens a pipe waits
-        raise unread("is no regular file", f"write one: {_COPYING}")
     try:
-        with open(file, "rb") as stream:
-            data = stream.read(_MAX_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
+        return Path(file).read_text("utf-8-sig")
+    except FileNotFoundError:
         what, todo = f"there is no declaration {shown}", _missing_hint(source, file)
         raise DeclarationError(what, expected=expected, todo=todo) from None
-    except (OSError, ValueError) as error:
-        raise unread(f"cannot be read: {getattr(error, 'strerror', error)}", "check its permissions") from error
-    if len(data) > _MAX_BYTES:
-        raise unread(f"is larger than {_MAX_BYTES:,} bytes", f"start from one: {_COPYING}")
-    try:
-        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        what = f"{shown}:{line} is not UTF-8: byte 0x{data[error.start]:02x}"
+        line = error.object[: error.start].count(b"\n") + 1
+        what = f"{shown}:{line} is not UTF-8: byte 0x{error.object[error.start]:02x}"
         raise DeclarationError(what, expected="UTF-8 text", todo="save the file as UTF-8") from error
+    except (OSError, ValueError) as error:
+        what = f"{shown} cannot be read: {getattr(error, 'strerror', error)}"
+        raise DeclarationError(what, expected=expected, todo="name the YAML file, and check its permissions") from error
 
 
 def _absolute(source: str) -> str:
-    return os.path.normpath(os.path.join(current_folder(), os.path.expanduser(source)))
+    return os.path.normpath(os.path.join(os.getcwd(), os.path.expanduser(source)))
 
 
 def _missing_hint(source: str, file: str) -> str:

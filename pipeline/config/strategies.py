@@ -1,9 +1,10 @@
-"""What each tf.distribute strategy is. Nowhere else is a strategy told by its name: ask the declaration's section."""
+"""What each tf.distribute strategy is, and its short form. Nowhere else is one told by its name: ask the section."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 # The strategies of one process, and all.
 ProcessStrategy = Literal["one_device", "mirrored", "central_storage"]
@@ -67,3 +68,26 @@ OPTIONS = tuple(dict.fromkeys(option for traits in TRAITS.values() for option in
 def taking(option: str) -> tuple[str, ...]:
     """The strategies that take an option; none for one that all of them take."""
     return tuple(name for name, traits in TRAITS.items() if option in traits.options)
+
+
+_UNCOUNTED = [name for name in TRAITS if name not in COUNTED]
+# For editors that check YAML by the JSON schema.
+STRATEGY_SCHEMA = {"type": "string", "pattern": rf"^(({'|'.join(COUNTED)})(:[1-9][0-9]?)?|{'|'.join(_UNCOUNTED)})$"}
+DEVICES_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 64}
+_COUNT = re.compile(r"[0-9]{1,4}")
+
+
+def long_strategy(value: Any) -> Any:
+    """Writes a strategy's short form as a mapping: `mirrored:2` is 2 logical CPUs, of a cluster it is 2 workers."""
+    if not isinstance(value, str):
+        return value
+    name, _, count = value.partition(":")
+    if name not in COUNTED or not _COUNT.fullmatch(count):
+        return {"strategy": value}
+    sizes = {"workers": int(count)} if TRAITS[name].is_cluster else {"devices": {"cpu": int(count)}}
+    return {"strategy": name, **sizes}
+
+
+def long_devices(value: Any) -> Any:
+    """Writes a number of devices as a mapping: `2` is that many logical CPUs."""
+    return {"cpu": value} if isinstance(value, int) and not isinstance(value, bool) else value

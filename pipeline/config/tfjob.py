@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, Optional
 
-from pydantic.v1 import Field
-
 from tfx_estimator.pipeline.config.pods import Toleration
-from tfx_estimator.pipeline.config.section import Section, number
+from tfx_estimator.pipeline.config.section import Field, Section, number
 
 _MONTH = 30 * 24 * 3600
 

@@ -6,17 +6,14 @@ import math
 from fractions import Fraction
 from typing import Any, Literal, Optional, Union
 
-from pydantic.v1 import Field, conint, validator
-
 from tfx_estimator.pipeline.config.augment import Operation, long_operations
 from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, EarlyStopping, KeepBest, long_metric
-from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.parallel import STEPS_SCHEMA, ModelParallel, PipelineParallel, SyncEvery, long_sync
-from tfx_estimator.pipeline.config.parts import keep_cpus_busy
-from tfx_estimator.pipeline.config.runtime import Gpu, Profile, Threads, has_gpu
-from tfx_estimator.pipeline.config.section import MAX_STEPS, Section, number
+from tfx_estimator.pipeline.config.runtime import Gpu, Profile, Threads, has_gpu, keep_cpus_busy
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, inner, number
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 _MAX_EPOCHS = 1_000_000
@@ -28,19 +25,16 @@ class TrainerSection(Section):
     """What to train. Exactly one of `model` and `module_file`, and of `train_steps` and `train_epochs`."""
 
     path: Literal["estimator", "keras", "keras_custom_loop"] = Field(
-        default="estimator",
-        description="the way of training: tf.estimator, Keras's `fit`, or a loop around `strategy.run`",
+        "estimator", "the way of training: tf.estimator, Keras's `fit`, or a loop around `strategy.run`"
     )
     model: Optional[str] = Field(
-        default=None,
-        description="a built-in network (mnist_cnn, cifar_cnn, cifar_resnet, cifar_resnet9); or "
+        None,
+        "a built-in network (mnist_cnn, cifar_cnn, cifar_resnet, cifar_resnet9); or "
         "`package.module:function`: a network function; for the Keras paths, one that returns a compiled "
         "tf.keras.Model; or, for estimator, a whole model_fn",
     )
-    module_file: Optional[str] = Field(
-        default=None, description="an existing TFX module file with `trainer_fn` or `run_fn`, unchanged"
-    )
-    params: dict[str, Any] = Field(default={}, description="further entries of your model_fn's `params`")
+    module_file: Optional[str] = Field(None, "an existing TFX module file with `trainer_fn` or `run_fn`, unchanged")
+    params: dict[str, Any] = Field({}, "further entries of your model_fn's `params`")
     train_steps: Optional[int] = number(None, 1, MAX_STEPS, "optimizer steps; this or train_epochs")
     train_epochs: Optional[float] = number(
         None, None, _MAX_EPOCHS, "passes over the training examples, which may be a fraction; this or train_steps", gt=0
@@ -55,37 +49,33 @@ class TrainerSection(Section):
     )
     # Operational like threads: `auto` changes at most the last bits of sums, and a number says that each example is
     # computed by itself.
-    parallel_parts: Union[Literal["auto"], conint(ge=1, le=1024)] = Field(  # type: ignore[valid-type]
-        default=1,
-        description="parts of each replica's batch that are computed at the same time: on CPU that is faster than "
+    parallel_parts: Union[Literal["auto"], int] = number(
+        1,
+        1,
+        1024,
+        "parts of each replica's batch that are computed at the same time: on CPU that is faster than "
         "several threads inside each op; `auto` is one a CPU, for mnist_cnn and cifar_cnn",
         operational=True,
     )
-    optimizer: Optimizer = Field(default=Optimizer(), description="of the built-in model_fn")
+    optimizer: Optimizer = inner("of the built-in model_fn")
     label_smoothing: float = number(
         0.0, 0, None, "part of the target that all classes share, in the built-in training loss", lt=1
     )
     class_weights: Optional[Union[Literal["balanced"], tuple[float, ...], dict[str, float]]] = Field(
-        default=None,
-        description="factors of the examples' losses in training: one for each label; or {class: factor}, others 1; "
+        None,
+        "factors of the examples' losses in training: one for each label; or {class: factor}, others 1; "
         "or `balanced`, by which each class counts as much as another",
     )
-    warm_start: Optional[WarmStart] = Field(
-        default=None, description="weights of another training, with which this one begins"
-    )
+    warm_start: Optional[WarmStart] = Field(None, "weights of another training, with which this one begins")
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = Field(
-        default="float32",
-        description="of what the network computes in training; its variables, its loss, evaluations and what is "
-        "served are float32",
+        "float32",
+        "of what the network computes in training; its variables, its loss, evaluations and what is served are float32",
     )
-    xla: bool = Field(default=False, description="compile the built-in training step with XLA")
+    xla: bool = Field(False, "compile the built-in training step with XLA")
     # Operational like threads: it changes at most the last bits of sums.
-    model_parallel: Optional[ModelParallel] = Field(
-        default=None, description="layers on several devices of one process", operational=True
-    )
+    model_parallel: Optional[ModelParallel] = Field(None, "layers on several devices of one process", operational=True)
     pipeline_parallel: Optional[PipelineParallel] = Field(
-        default=None,
-        description="stages of the network on several devices of one process, which work on parts of a batch at once",
+        None, "stages of the network on several devices of one process, which work on parts of a batch at once"
     )
     seed: int = number(42, 0, 2**31 - 1, "of initial weights and of the order of examples")
     shuffle_buffer: int = number(10_000, 1, MAX_STEPS, "examples; for training files that are not kept in memory")
@@ -93,28 +83,32 @@ class TrainerSection(Section):
         512, 0, 1_000_000, "training files of up to this size together are kept in memory, and shuffled as a whole"
     )
     augment: tuple[Operation, ...] = Field(
-        default=(),
-        description="how training images are varied, in this order: [random_flip, {random_crop: {padding: 4}}]",
+        (),
+        "how training images are varied, in this order: [random_flip, {random_crop: {padding: 4}}]",
+        longer=long_operations,
     )
     save_checkpoints_steps: Optional[int] = number(
         None, 1, MAX_STEPS, "steps; null is a tenth of all, between 100 and 1,000"
     )
     keep_checkpoint_max: int = number(3, 1, 10_000, "the newest checkpoints that are kept", operational=True)
     keep_best: Optional[KeepBest] = Field(
-        default=None,
-        description="export the checkpoint that is best by a metric, in place of the last; in short, `accuracy`",
+        None,
+        "export the checkpoint that is best by a metric, in place of the last; in short, `accuracy`",
         short_form=METRIC_SCHEMA,
+        longer=long_metric,
     )
     early_stopping: Optional[EarlyStopping] = Field(
-        default=None,
-        description="end training when a metric improves no more; in short, `average_loss`",
+        None,
+        "end training when a metric improves no more; in short, `average_loss`",
         short_form=METRIC_SCHEMA,
+        longer=long_metric,
     )
     sync_every: Optional[SyncEvery] = Field(
-        default=None,
-        description="the workers of `multi_worker_mirrored` train by themselves, and average their weights after so "
+        None,
+        "the workers of `multi_worker_mirrored` train by themselves, and average their weights after so "
         "many steps; null adds up gradients in each step",
         short_form=STEPS_SCHEMA,
+        longer=long_sync,
     )
     log_every_steps: Optional[int] = number(
         None,
@@ -128,20 +122,18 @@ class TrainerSection(Section):
     )
     intra_op_threads: Optional[int] = number(None, 1, 1024, "what threads.intra_op was called before", operational=True)
     # Sums come out as on another processor: up to their last bits, which are no part of a model's key either.
-    threads: Threads = Field(default=Threads(), description="TensorFlow's, in each task", operational=True)
-    gpu: Gpu = Field(default=Gpu(), description="how each task uses its GPUs", operational=True)
+    threads: Threads = inner("TensorFlow's, in each task", operational=True)
+    gpu: Gpu = inner("how each task uses its GPUs", operational=True)
     onednn: Optional[bool] = Field(
-        default=None,
-        description="oneDNN's kernels on CPU (TF_ENABLE_ONEDNN_OPTS); null is TensorFlow's choice for the processor",
+        None,
+        "oneDNN's kernels on CPU (TF_ENABLE_ONEDNN_OPTS); null is TensorFlow's choice for the processor",
         operational=True,
     )
     deterministic: bool = Field(
-        default=False, description="two runs end with equal bits; ops that cannot say so fail, and reading is slower"
+        False, "two runs end with equal bits; ops that cannot say so fail, and reading is slower"
     )
     profile: Optional[Profile] = Field(
-        default=None,
-        description="steps that are profiled, for TensorBoard and as a summary; null is none",
-        operational=True,
+        None, "steps that are profiled, for TensorBoard and as a summary; null is none", operational=True
     )
     start_timeout: float = number(
         300.0, None, _MAX_SECONDS, "seconds until the first sign of progress", operational=True, gt=0
@@ -154,11 +146,7 @@ class TrainerSection(Section):
         operational=True,
         gt=0,
     )
-    distribution: Distribution = Field(default=Distribution(), description="strategies and devices")
-
-    _long_operations = validator("augment", pre=True, allow_reuse=True)(long_operations)
-    _long_sync = validator("sync_every", pre=True, allow_reuse=True)(long_sync)
-    _long_metric = validator("keep_best", "early_stopping", pre=True, allow_reuse=True)(long_metric)
+    distribution: Distribution = inner("strategies and devices")
 
     @property
     def target(self) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal, Optional, Union
 
-from pydantic.v1 import Field, StrictFloat, StrictInt, conint, validator
-
 from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, KeepBest, long_metric
-from tfx_estimator.pipeline.config.section import MAX_STEPS, Section, allow_short
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, inner, number
 from tfx_estimator.pipeline.config.yaml_text import inline
 
 RANGES = "tune.ranges"
@@ -22,31 +19,13 @@ _LEAST_AT_RANDOM, _AT_RANDOM = 3, 3
 class Range(Section):
     """The values that one declared value may take: a list, or whatever lies between two numbers."""
 
-    values: tuple[Any, ...] = Field(
-        default=(), description="these: numbers, texts, true and false, null, whole lists or sections"
-    )
-    min: Optional[Union[StrictInt, StrictFloat]] = Field(default=None, description="the least, in place of a list")
-    max: Optional[Union[StrictInt, StrictFloat]] = Field(default=None, description="the most, itself included")
-    sampling: Literal["linear", "log"] = Field(
-        default="linear", description="log: each power of ten is as likely as another"
-    )
-    step: Optional[Union[StrictInt, StrictFloat]] = Field(
-        default=None, description="from one value to the next: added, or with log multiplied"
-    )
+    values: tuple[Any, ...] = Field((), "these: numbers, texts, true and false, null, whole lists or sections")
+    min: Optional[Union[int, float]] = Field(None, "the least, in place of a list")
+    max: Optional[Union[int, float]] = Field(None, "the most, itself included")
+    sampling: Literal["linear", "log"] = Field("linear", "log: each power of ten is as likely as another")
+    step: Optional[Union[int, float]] = Field(None, "from one value to the next: added, or with log multiplied")
 
-    class Config:
-        """pydantic's settings."""
-
-        @staticmethod
-        def schema_extra(schema: dict[str, Any], model: type[Section]) -> None:
-            """Tells editors that a list alone will do."""
-            Section.Config.schema_extra(schema, model)
-            allow_short(schema, {"type": "array", "minItems": 1})
-
-    def dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Returns what was declared, and not what was left open."""
-        names = ("values",) if self.values else ("min", "max", "sampling", "step")
-        return {name: value for name, value in super().dict(**kwargs).items() if name in names and value is not None}
+    SHORT_FORM = {"type": "array", "minItems": 1}
 
     @property
     def extremes(self) -> tuple[Any, ...]:
@@ -59,15 +38,17 @@ class Range(Section):
         step = "" if self.step is None else f", step {self.step:g}"
         return f"{self.min:g} to {self.max:g}{', log' if self.sampling == 'log' else ''}{step}"
 
+    def dict(self) -> dict[str, Any]:
+        """Returns what was declared, and not what was left open."""
+        names = ("values",) if self.values else ("min", "max", "sampling", "step")
+        return {name: value for name, value in super().dict().items() if name in names and value is not None}
+
 
 class Objective(KeepBest):
     """The metric that a trial is judged by: of its last evaluation, or of the checkpoint that `keep_best` chooses."""
 
     metric: str = Field(
-        default="accuracy",
-        min_length=1,
-        max_length=200,
-        description="a metric of your evaluation: accuracy, average_loss and loss of a network",
+        "accuracy", "a metric of your evaluation: accuracy, average_loss and loss of a network", min_length=1
     )
 
 
@@ -78,20 +59,9 @@ class Hyperband(Section):
     https://arxiv.org/abs/1603.06560.
     """
 
-    max_steps: Optional[conint(ge=2, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
-        default=None, description="steps of the longest trials; null is those of the Trainer"
-    )
-    min_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
-        default=None, description="steps of the shortest, about; null is max_steps / factor^2"
-    )
-    factor: conint(ge=2, le=100) = Field(  # type: ignore[valid-type]
-        default=3, description="one in so many goes on, with so many times the steps"
-    )
-
-    def begun(self, steps: int) -> int:
-        """Returns how many different trials there are that go on from no other one."""
-        rounds = self.rounds(steps)
-        return sum(math.ceil(rounds / (bracket + 1) * self.factor**bracket) for bracket in range(rounds))
+    max_steps: Optional[int] = number(None, 2, MAX_STEPS, "steps of the longest trials; null is those of the Trainer")
+    min_steps: Optional[int] = number(None, 1, MAX_STEPS, "steps of the shortest, about; null is max_steps / factor^2")
+    factor: int = number(3, 2, 100, "one in so many goes on, with so many times the steps")
 
     def rounds(self, steps: int) -> int:
         """Returns how often the best can be told from the others, the last time included, at least 1."""
@@ -111,36 +81,23 @@ class TuneSection(Section):
 
     ranges: dict[str, Range] = Field(
         ...,
-        description="by dotted path, as trainer.optimizer.learning_rate: a list of values, or {min, max}; for a module "
+        "by dotted path, as trainer.optimizer.learning_rate: a list of values, or {min, max}; for a module "
         "file, names that it finds in fn_args.hyperparameters",
+        longer=lambda value: long_ranges(value),
     )
-    objective: Objective = Field(
-        default=Objective(), description="what a trial is judged by; in short, `accuracy`", short_form=METRIC_SCHEMA
+    objective: Objective = inner(
+        "what a trial is judged by; in short, `accuracy`", short_form=METRIC_SCHEMA, longer=long_metric
     )
-    strategy: Literal["random", "bayesian", "hyperband"] = Field(
-        default="random", description="how the next values are chosen"
-    )
-    max_trials: Optional[conint(ge=1, le=10_000)] = Field(  # type: ignore[valid-type]
-        default=None, description="null is 10, and of hyperband as many as it takes"
-    )
-    parallel_trials: conint(ge=1, le=64) = Field(  # type: ignore[valid-type]
-        default=1, description="at a time, on this machine"
-    )
-    train_steps: Optional[conint(ge=1, le=MAX_STEPS)] = Field(  # type: ignore[valid-type]
-        default=None, description="steps of a trial; null is those of the Trainer"
-    )
-    hyperband: Hyperband = Field(default=Hyperband(), description="of the strategy hyperband")
-    max_consecutive_failures: conint(ge=1, le=10_000) = Field(  # type: ignore[valid-type]
-        default=3, description="trials that fail one after another, after which the tuning fails", operational=True
+    strategy: Literal["random", "bayesian", "hyperband"] = Field("random", "how the next values are chosen")
+    max_trials: Optional[int] = number(None, 1, 10_000, "null is 10, and of hyperband as many as it takes")
+    parallel_trials: int = number(1, 1, 64, "at a time, on this machine")
+    train_steps: Optional[int] = number(None, 1, MAX_STEPS, "steps of a trial; null is those of the Trainer")
+    hyperband: Hyperband = inner("of the strategy hyperband")
+    max_consecutive_failures: int = number(
+        3, 1, 10_000, "trials that fail one after another, after which the tuning fails", operational=True
     )
     # 0 is none to keras-tuner.
-    seed: conint(ge=1, le=2**31 - 1) = Field(default=1, description="of the values that are tried")  # type: ignore[valid-type]
-
-    _long_metric = validator("objective", pre=True, allow_reuse=True)(long_metric)
-
-    @validator("ranges", pre=True, allow_reuse=True)
-    def _long_ranges(cls, value: Any) -> Any:  # noqa: N805
-        return long_ranges(value)
+    seed: int = number(1, 1, 2**31 - 1, "of the values that are tried")
 
     @property
     def trials(self) -> Optional[int]:

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from pydantic.v1 import ValidationError
-
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.best import METRICS
-from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.explain import explain, find_field
+from tfx_estimator.pipeline.config.known import SHORT_NAMES
+from tfx_estimator.pipeline.config.notes import find_unread, word_unread
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.put_values import SECTION, put
-from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, RANGES, Range
-from tfx_estimator.pipeline.config.tune_ranges import (
-    EXPECTED,
-    check_range,
-    check_section,
-    checked_values,
-    combinations,
-)
-from tfx_estimator.pipeline.config.unread import find_unread, word_unread
+from tfx_estimator.pipeline.config.section import ValuesError
+from tfx_estimator.pipeline.config.tune import HYPERBAND, RANGES, Range
+from tfx_estimator.pipeline.config.tune_ranges import EXPECTED, check_range, check_section
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
@@ -56,8 +46,6 @@ _NOT_VARIED: dict[str, tuple[str, str]] = {
     "trainer.eval_batch_size": ("it changes no model", "remove it"),
 }
 _Told = tuple[str, str]
-# Combinations that are tried; fewer are tried all.
-_MOST = 12
 
 
 def check_tune(declaration: Declaration, search_paths: Sequence[str]) -> list[Problem]:
@@ -91,7 +79,7 @@ def _name(declaration: Declaration, name: str, search_paths: Sequence[str]) -> O
             return Problem(path, f"a Tuner cannot vary it: {why}", EXPECTED, todo.format(name=name))
     keys = tuple(name.split("."))
     fields = (find_field(keys[:depth]) for depth in range(1, len(keys) + 1))
-    if any(field is not None and field.field_info.extra.get("operational") for field in fields):
+    if any(field is not None and field.operational for field in fields):
         return Problem(path, "it decides how training runs, and no model", EXPECTED, "remove it")
     assert declaration.tune is not None
     if inside := next((other for other in declaration.tune.ranges if other.startswith(f"{name}.")), None):
@@ -162,16 +150,6 @@ def _steps(declaration: Declaration) -> Iterator[Problem]:
     steps = band.max_steps or trainer.train_steps
     if tune.strategy != HYPERBAND or not steps:
         return
-    count = None if list(check_section(tune)) else combinations(tune.ranges)
-    if count is not None and count < (need := band.begun(steps)):
-        yield Problem(
-            "tune.strategy",
-            f"hyperband begins {need} different trials, and the ranges hold {count} combinations: none would go on",
-            "random, or ranges with more values",
-            "set tune.strategy to random",
-            value=HYPERBAND,
-            depends=(RANGES, "tune.hyperband"),
-        )
     if band.rounds(steps) < 2:
         yield Problem(
             "tune.hyperband.min_steps",
@@ -215,20 +193,12 @@ def _too_short(declaration: Declaration, trial: Declaration, search_paths: Seque
 def _check_values(
     declaration: Declaration, name: str, each: Range, search_paths: Sequence[str], known: set[_Told]
 ) -> Iterator[Problem]:
-    """The problems of a declaration that has one of the values; of those between two ends, the first of a kind."""
-    told: set[_Told] = set()
-    for value in checked_values(name, each):
-        is_written = value in each.extremes
+    """The problems of a declaration that has one of the values, or of the ends."""
+    for value in each.extremes:
         for problem in problems_with(declaration, {name: value}, search_paths, known):
-            kind = _key_of(problem) if is_written else (problem.path, "")
-            if kind in told:
-                continue
-            told |= {kind, (problem.path, "")}
             what, todo = problem.what, problem.todo
             if problem.path != name:
                 what, todo = f"with it, {problem.path}: {what}", f"choose other values; or {todo}"
-            if not is_written:
-                todo = f"choose a step that leaves such values out, or a list: [value, value]; or {problem.todo}"
             yield Problem(
                 f"{RANGES}.{name}",
                 f"{inline(value)}: {what}",
@@ -255,65 +225,26 @@ def problems_with(
         return problems
     try:
         varied = Declaration.parse_obj(values)
-    except ValidationError as error:
-        return [explain(item, values, lambda path: "") for item in error.errors()]
+    except ValuesError as error:
+        return [explain(each, values, lambda path: "") for each in error.found]
     return _new_problems(varied, search_paths, _known(declaration, search_paths) if known is None else known)
 
 
 def _new_problems(varied: Declaration, search_paths: Sequence[str], known: set[_Told]) -> list[Problem]:
-    return [problem for problem in check(varied, search_paths) if _key_of(problem) not in known]
+    return [problem for problem in check(varied, search_paths) if (problem.path, problem.what) not in known]
 
 
 def _known(declaration: Declaration, search_paths: Sequence[str]) -> set[_Told]:
-    return {_key_of(problem) for problem in check(declaration, search_paths)}
-
-
-def _key_of(problem: Problem) -> _Told:
-    return problem.path, problem.what
+    return {(problem.path, problem.what) for problem in check(declaration, search_paths)}
 
 
 def note_tune(declaration: Declaration) -> Iterator[str]:
     """Says what the user should know of the section."""
     tune = declaration.tune
-    if tune is None:
-        return
-    count = combinations(tune.ranges)
-    if tune.trials and count is not None and count < tune.trials:
-        yield f"tune.max_trials is {tune.trials}, and the ranges hold {count} combinations: there are as many trials"
-    if tune.strategy == BAYESIAN and tune.trials and tune.trials <= tune.at_random:
-        yield (
-            f"tune.strategy bayesian begins with {tune.at_random} trials at random, 3 for each range: with "
-            f"max_trials {tune.trials} there are no others"
-        )
-    yield from _note_together(_of_a_trial(declaration), tune.ranges)
-    if tune.strategy == HYPERBAND and declaration.trainer.optimizer.ends_with_training:
+    if tune is not None and tune.strategy == HYPERBAND and declaration.trainer.optimizer.ends_with_training:
         yield (
             "tune.strategy hyperband: a trial that goes on does so from its checkpoint, which was trained with the "
             f"schedule {declaration.trainer.optimizer.schedule} of fewer steps"
-        )
-
-
-def _note_together(declaration: Declaration, ranges: Mapping[str, Range]) -> Iterator[str]:
-    """Says that values of several ranges do not go together, by some of their combinations, or all of few."""
-    tried = {name: checked_values(name, each) for name, each in ranges.items() if _is_declared(declaration, name)}
-    if len(tried) < 2:
-        return
-    if math.prod(map(len, tried.values())) <= _MOST:
-        chosen = list(itertools.product(*tried.values()))
-    else:
-        # The same ones each time.
-        drawn = random.Random(0)
-        chosen = [tuple(each[place] for each in tried.values()) for place in (0, -1)]
-        chosen += [tuple(map(drawn.choice, tried.values())) for _ in range(_MOST - len(chosen))]
-    known = _known(declaration, ())
-    combined = [dict(zip(tried, values)) for values in chosen]
-    failing = [(values, found[0]) for values in combined if (found := problems_with(declaration, values, (), known))]
-    if failing:
-        values, problem = failing[0]
-        listed = ", ".join(f"{name.removeprefix(f'{SECTION}.')} {inline(value)}" for name, value in values.items())
-        yield (
-            f"tune: of {len(chosen)} combinations that were checked, {len(failing)} cannot be trained, and are trials "
-            f"that fail: with {listed}, {problem.path}: {problem.what}; vary whole sections to leave them out"
         )
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, Optional
 
-from pydantic.v1 import Field
-
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.config.section import Section, number
+from tfx_estimator.pipeline.config.section import Field, Section, number
 
 
 class Machine(Section):

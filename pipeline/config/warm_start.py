@@ -8,15 +8,12 @@ import re
 from pathlib import Path
 from typing import Optional
 
-from pydantic.v1 import Field
-
-from tfx_estimator.pipeline.config.section import Section
+from tfx_estimator.pipeline.config.section import Field, Section
 
 # Names of TFX and SavedModel for the parts of a model.
 _SERVING = "Format-Serving"
 _VARIABLES = os.path.join("variables", "variables")
 _LATEST = re.compile(r'^model_checkpoint_path: "(.*)"$', re.MULTILINE)
-_DATA = re.compile(r"\.data-\d{5}-of-(\d{5})")
 _BLOCK = 2**20
 
 
@@ -24,14 +21,12 @@ class WarmStart(Section):
     """Weights of another training. Exactly one of `checkpoint` and `model`."""
 
     checkpoint: Optional[str] = Field(
-        default=None, description="a checkpoint without its .index, or a folder, of whose checkpoints the last is taken"
+        None, "a checkpoint without its .index, or a folder, of whose checkpoints the last is taken"
     )
     model: Optional[str] = Field(
-        default=None, description="a SavedModel; or a run's model, or a folder of pushed ones, of which the newest"
+        None, "a SavedModel; or a run's model, or a folder of pushed ones, of which the newest"
     )
-    exclude: tuple[str, ...] = Field(
-        default=(), description="variables that begin anew, by patterns of their names: ['logits/*']"
-    )
+    exclude: tuple[str, ...] = Field((), "variables that begin anew, by patterns of their names: ['logits/*']")
 
     @property
     def prefix(self) -> str:
@@ -39,13 +34,6 @@ class WarmStart(Section):
         if self.checkpoint is not None:
             return _checkpoint(self.checkpoint)
         return _model(self.model or "")
-
-    def lacks_data(self) -> bool:
-        """Tells whether there is an index of weights, and not each of the files that hold them."""
-        prefix = Path(self.prefix)
-        beside = (name.removeprefix(prefix.name) for name in os.listdir(prefix.parent) if name.startswith(prefix.name))
-        counts = [int(each[1]) for each in map(_DATA.fullmatch, beside) if each]
-        return not any(counts.count(count) == count for count in counts)
 
     def fingerprint(self) -> str:
         """Returns the hash of the weights: what is trained depends on them, wherever they lie."""

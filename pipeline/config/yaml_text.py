@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.problems import Problem, shorten
 
 Path = tuple[str, ...]
 
 _TAG = "tag:yaml.org,2002:"
-_MERGE = _TAG + "merge"
-# A text has no more values than characters. More, in one that is not short, would be an attack by aliases of aliases.
-_MAX_VALUES = 10_000
-# Far below Python's own limit of recursion.
-MAX_DEPTH = 50
-# So say later libyamls, of what they did not read to its end.
-_TOO_DEEP = "exceeded maximum nesting depth"
-_MAX_DIGITS = 40
+# Comments further right than this would hide the values.
+_MAX_COLUMN = 60
 _INT = re.compile(r"^[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$")
 # YAML 1.1, and so PyYAML, reads `1e-3` as text.
 _FLOAT = re.compile(
@@ -34,17 +29,6 @@ class _Loader(yaml.CSafeLoader):
     """Reads no dates, no base 60 and no leading-zero octals: they would be surprises."""
 
     yaml_implicit_resolvers: dict[str, list] = {}
-    _depth = 0
-
-    def descend_resolver(self, parent: Any, index: Any) -> None:
-        """Called for each node: that in C would crash where it is too deep."""
-        self._depth += 1
-        if self._depth > MAX_DEPTH + 1:
-            raise RecursionError
-
-    def ascend_resolver(self) -> None:
-        """Called where a node ends."""
-        self._depth -= 1
 
 
 class _Dumper(yaml.SafeDumper):
@@ -67,7 +51,6 @@ for _class in (_Loader, _Dumper):
 
 
 _REPRESENTER = yaml.representer.SafeRepresenter()
-_MERGING = yaml.constructor.SafeConstructor()
 
 
 @dataclass
@@ -89,27 +72,50 @@ def read_yaml(text: str, source: str) -> Document:
     """Reads one YAML document. Never raises on what the text holds.
 
     Returns:
-        The document; where it has problems, as much of it as could be read.
+        The document; where it is no YAML, without a value.
     """
-    reader = _Reader(source, max(len(text), _MAX_VALUES))
-    if found := yaml.reader.Reader.NON_PRINTABLE.search(text):
-        # YAML's line breaks are those of `splitlines`.
-        line = len(f"{text[: found.start()]}|".splitlines())
-        what = f"the character {found[0]!a} is not allowed"
-        reader.refuse((), line, what, "YAML text", "remove the character, or escape it in quotes")
-        return reader.document
+    document = Document()
+
+    def refuse(path: Path, line: int, what: str, expected: str, todo: str) -> None:
+        document.problems.append(Problem(".".join(path), what, expected, todo, where=f"{source}:{line}"))
+
+    def look_at(node: yaml.Node, path: Path) -> None:
+        """Notes the lines of a node and of all in it, and takes keys out of it that are no text."""
+        document.lines.setdefault(path, node.start_mark.line + 1)
+        if isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                look_at(item, (*path, str(index)))
+        if not isinstance(node, yaml.MappingNode):
+            return
+        seen: dict[str, int] = {}
+        for key_node, value in node.value:
+            key, line = key_node.value, key_node.start_mark.line + 1
+            if key_node.tag == _TAG + "str":
+                if key in seen:
+                    what = f"this key stands in line {seen[key]} already"
+                    refuse((*path, key), line, what, "each key once", "keep one")
+                seen[key] = line
+                document.lines.setdefault((*path, key), line)
+                look_at(value, (*path, key))
+            elif key_node.tag != _TAG + "merge":
+                key = shorten(str(key)) if isinstance(key_node, yaml.ScalarNode) else "a list or mapping"
+                refuse(path, line, f"the key {key!r} is no text", "a name", f'put it in quotes: "{key}"')
+        merged = [value for key, value in node.value if key.tag == _TAG + "merge"]
+        for each in merged:
+            look_at(each, path)
+        node.value = [(key, value) for key, value in node.value if key.tag in (_TAG + "str", _TAG + "merge")]
+
     try:
-        node = yaml.compose(text, Loader=_Loader)
-        reader.document.value = None if node is None else reader.read(node, ())
-    except (RecursionError, yaml.MarkedYAMLError) as error:
-        if isinstance(error, RecursionError) or error.problem == _TOO_DEEP:
-            what = "it is nested too deeply, or contains itself"
-            reader.refuse((), 1, what, "a declaration", "see `tfx-estimator copy`")
-            return reader.document
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        hint = _syntax_hint(error, text.splitlines()[line - 1 : line])
-        reader.refuse((), line, " ".join(filter(None, [error.context, error.problem])), *hint)
-    return reader.document
+        loader = _Loader(text)
+        if (root := loader.get_single_node()) is not None:
+            look_at(root, ())
+            document.value = loader.construct_document(root)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        what = " ".join(filter(None, (getattr(error, key, None) for key in ("context", "problem")))) or str(error)
+        todo = "check indentation, quotes and brackets around this line"
+        refuse((), mark.line + 1 if mark else 1, what, "YAML of plain values, indented by spaces", todo)
+    return document
 
 
 def inline(value: Any) -> str:
@@ -131,88 +137,36 @@ def inline(value: Any) -> str:
     return text.strip()[1:-1]
 
 
-class _Reader:
-    def __init__(self, source: str, most: int) -> None:
-        self.source = source
-        self.document = Document()
-        self._left = most
+def render(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> str:
+    """Writes a declaration's values as block YAML, one value a line, which loads to the same values.
 
-    def refuse(self, path: Path, line: int, what: str, expected: str = "", todo: str = "", value: str = "") -> None:
-        """Notes a problem."""
-        where = f"{self.source}:{line}"
-        self.document.problems.append(Problem(".".join(path), what, expected, todo, where=where, value=value))
-
-    def read(self, node: yaml.Node, path: Path) -> Any:
-        """Returns the value of a node, and notes its line."""
-        line = node.start_mark.line + 1
-        self.document.lines.setdefault(path, line)
-        self._left -= 1
-        if self._left < 0 or len(path) > MAX_DEPTH:
-            raise RecursionError
-        kind = node.tag.removeprefix(_TAG)
-        if isinstance(node, yaml.MappingNode) and kind == "map":
-            return dict(self._items(node, path))
-        if isinstance(node, yaml.SequenceNode) and kind == "seq":
-            return [self.read(item, (*path, str(index))) for index, item in enumerate(node.value)]
-        if isinstance(node, yaml.ScalarNode) and kind in ("null", "bool", "int", "float", "str"):
-            return self._scalar(node, kind, path, line)
-        tag = shorten(node.tag.replace(_TAG, "!!"))
-        self.refuse(path, line, f"the YAML tag {tag!r}", "plain values", "remove the tag")
-        return None
-
-    def _items(self, node: yaml.MappingNode, path: Path) -> Iterator[tuple[str, Any]]:
-        seen: dict[str, int] = {}
-        for key_node, _ in node.value:
-            key, line = key_node.value, key_node.start_mark.line + 1
-            if not _is_text(key_node, _MERGE):
-                key = shorten(str(key)) if isinstance(key_node, yaml.ScalarNode) else "a list or mapping"
-                self.refuse(path, line, f"the key {key!r} is no text", "a name", f'put it in quotes: "{key}"')
-            elif key in seen:
-                what = f"this key stands in line {seen[key]} already"
-                self.refuse((*path, key), line, what, "each key once", "keep one")
-            else:
-                seen[key] = line
-        # What `<<` merges comes before own keys, of which the last word is. An alias is the same node, and holds each
-        # key once from here on.
-        _MERGING.flatten_mapping(node)
-        node.value = list({each[0].value: each for each in node.value if _is_text(each[0])}.values())
-        for key_node, value_node in node.value:
-            key, inner = key_node.value, (*path, key_node.value)
-            self.document.lines[inner] = key_node.start_mark.line + 1
-            yield key, self.read(value_node, inner)
-
-    def _scalar(self, node: yaml.ScalarNode, kind: str, path: Path, line: int) -> Any:
-        text = node.value
-        try:
-            if kind == "null":
-                return None
-            if kind == "bool":
-                return yaml.SafeLoader.bool_values[text.lower()]
-            if kind == "int" and len(text) <= _MAX_DIGITS:
-                return int(text.replace("_", ""), 16 if "x" in text else 10)
-            if kind == "float":
-                return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
-            if kind == "str":
-                return text
-        except (ValueError, KeyError):  # an explicit tag such as `!!int x`
-            pass
-        self.refuse(path, line, f"this is no {kind} that can be read", "a plain value", "correct it", shorten(text))
-        return None
+    Where each value came from, by dotted path, becomes aligned comments.
+    """
+    lines = list(_lines(values, 0, ()))
+    if origins is None:
+        return "".join(f"{text}\n" for text, _ in lines)
+    comments = [one_line(origins.get(path, "")) if path else "" for _, path in lines]
+    widths = [len(text) for (text, _), comment in zip(lines, comments) if comment and len(text) <= _MAX_COLUMN]
+    column = max(widths, default=0)
+    rows = (f"{text:{column}}  # {comment}" if comment else text for (text, _), comment in zip(lines, comments))
+    return "".join(f"{row}\n" for row in rows)
 
 
-def _is_text(node: yaml.Node, *others: str) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag in (_TAG + "str", *others)
+def leaves(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yields (path, value) of every value that is no section; an empty section counts as a value."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
 
 
-def _syntax_hint(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[str, str]:
-    """What was expected, and what to do; `lines` holds the one at which the error is."""
-    problem = error.problem or ""
-    if "tab character" in problem or any(line.lstrip(" ").startswith("\t") for line in lines):
-        return "indentation by spaces", "replace the tab by spaces"
-    if "mapping values are not allowed" in problem:
-        return "one `key: value` a line", "put a text that contains `: ` in quotes, and check the indentation"
-    if "single document" in (error.context or ""):
-        return "one document in the file", "remove the second `---` and what follows"
-    if "alias" in problem:
-        return "an alias of an anchor above it", "define the anchor first, or put a text that starts with * in quotes"
-    return "YAML", "check indentation, quotes and brackets around this line"
+def _lines(values: Mapping[str, Any], depth: int, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """(line, dotted path of its value, empty for a section's own line)."""
+    for key, value in values.items():
+        head = "  " * depth + inline(key) + ":"
+        if isinstance(value, Mapping) and value:
+            yield head, ""
+            yield from _lines(value, depth + 1, (*path, key))
+        else:
+            yield f"{head} {inline(value)}", ".".join((*path, key))

@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.base.cpus import cpu_quota
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.installed import required_by, version_of
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.user_source import fresh_python
+from tfx_estimator.pipeline.user_source import loader
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 _MIB = 1 << 20
@@ -221,7 +221,7 @@ def check_versions(tested: Optional[list[str]] = None) -> Finding:
 
 def check_tensorflow() -> list[Finding]:
     """Imports TensorFlow, in a process of its own: it may end it."""
-    words = fresh_python.words(_IMPORT)
+    words = loader.fresh_python(_IMPORT)
     done = subprocess.run(words, capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False)
     if done.returncode:
         said = [line.strip() for line in done.stderr.splitlines() if line.strip()]

@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.installed import version_of
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.config.render import leaves
+from tfx_estimator.pipeline.config.yaml_text import leaves
 from tfx_estimator.pipeline.folders import former_home, rebased
 
 DECLARATION, SUMMARY = "declaration.yaml", "summary.json"

@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.base.installed import uncollected
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Loaded
-from tfx_estimator.pipeline.config.render import render
+from tfx_estimator.pipeline.config.yaml_text import render
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run import dry_run
 from tfx_estimator.pipeline.run.join import Rendezvous

@@ -27,7 +27,7 @@ from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config import Loaded
-from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
+from tfx_estimator.pipeline.config.known import SHORT_NAMES
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.user_source.faults import read_stack_now
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source

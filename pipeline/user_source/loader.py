@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.user_source.modules import is_installed_place
+from tfx_estimator.pipeline.user_source.modules import is_installed_place, package_parent
 
 _PACKAGE = "tfx_estimator_own"
 # What `sys.path` had before the first of the user's folders.
@@ -58,6 +58,30 @@ def users_folders() -> list[str]:
         return []
     paths = dict.fromkeys(path for path in sys.path if isinstance(path, str))
     return [path for path in paths if path not in _others and not _has_installed(path)]
+
+
+def fresh_python(statements: str) -> list[str]:
+    """Returns a command that runs Python afresh, which finds the modules that this one finds.
+
+    Not `-m`, which puts the current folder first: a user's own `numpy.py` or `tfx.py` there would hide the real one.
+    Nor may our folder be in front: where it is site-packages, a stray `models` or `data` there would hide the user's.
+    And PYTHONPATH can hold no folder with a colon in its name.
+    """
+    own = users_folders()
+    others = [folder for folder in _folders() if folder not in own]
+    first = f"import sys; sys.path[0] = {str(package_parent())!a}; import tfx_estimator; sys.path[:] = {others!a}"
+    then = f"from tfx_estimator.pipeline.user_source import loader; loader.install({own!a})"
+    return [sys.executable, "-c", f"{first}; {then}; {statements}"]
+
+
+def python_path() -> str:
+    """Returns a PYTHONPATH for what such a process starts: it finds the same, but for folders with a colon."""
+    return os.pathsep.join(folder for folder in _folders() if os.pathsep not in folder)
+
+
+def _folders() -> list[str]:
+    # Python looks into nothing else that may be among them, such as a Path.
+    return list(dict.fromkeys(path or os.getcwd() for path in sys.path if isinstance(path, str)))
 
 
 @functools.lru_cache(maxsize=256)

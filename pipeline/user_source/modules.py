@@ -44,22 +44,14 @@ class Names:
         functions: What `def` defines.
         others: Classes, assigned and imported names.
         is_open: There may be more: `from x import *`, or a module's `__getattr__`.
-        listed: What `__all__` names.
     """
 
     functions: frozenset[str]
     others: frozenset[str]
     is_open: bool
-    listed: frozenset[str] = frozenset()
 
     def __contains__(self, name: str) -> bool:
         return self.is_open or name in self.functions or name in self.others
-
-    @property
-    def public(self) -> list[str]:
-        """What the module offers, sorted: what `__all__` names, else the functions without an underscore."""
-        listed = sorted(name for name in self.listed if name in self)
-        return listed or sorted(name for name in self.functions if not name.startswith("_"))
 
 
 # Where Python's own modules are; modules are found by where links lead.
@@ -130,9 +122,7 @@ def defined_names(tree: ast.Module) -> Names:
         elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.For)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             others.update(n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
-    return Names(
-        frozenset(functions), frozenset(others), is_open or "__getattr__" in functions, frozenset(listed_names(tree))
-    )
+    return Names(frozenset(functions), frozenset(others), is_open or "__getattr__" in functions)
 
 
 def _submodule(module: Module | None, name: str) -> Module | None:

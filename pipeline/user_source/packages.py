@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from tfx_estimator.pipeline.base.installed import BUILDS
 from tfx_estimator.pipeline.base.stack import stacks
@@ -23,18 +20,6 @@ def distributions_of(module: str) -> tuple[str, ...]:
 def is_of_image(module: str) -> bool:
     """Tells whether a top-level module is of what this project's image has: of the packages of its lock file."""
     return any(_canonical(each) in _of_image() for each in distributions_of(module))
-
-
-def is_editable(module: str, file: Path) -> bool:
-    """Tells whether a file, where links lead, is of a package that was installed to be edited where it lies."""
-    from importlib import metadata
-
-    for name in distributions_of(module):
-        told = json.loads(metadata.distribution(name).read_text("direct_url.json") or "{}")
-        folder = Path(unquote(urlsplit(told.get("url", "")).path))
-        if told.get("dir_info", {}).get("editable") and file.is_relative_to(folder.resolve()):
-            return True
-    return False
 
 
 @functools.lru_cache(maxsize=1)

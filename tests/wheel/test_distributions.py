@@ -57,7 +57,7 @@ def test_the_extra_locked_is_the_lock_file(distributions, stack):
 def test_the_wheel_asks_for_no_more_than_the_declaration_needs(distributions):
     metadata = files_of(distributions.wheel)["tfx_estimator-0.2.0.dist-info/METADATA"].decode()
     required = map(Requirement, re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE))
-    assert sorted(each.name for each in required if each.marker is None) == ["packaging", "pydantic", "pyyaml", "rich"]
+    assert sorted(each.name for each in required if each.marker is None) == ["packaging", "pyyaml", "rich"]
 
 
 def test_the_declaration_needs_no_extra_and_what_needs_one_names_it(bare_environment, tmp_path):

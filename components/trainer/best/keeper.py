@@ -15,7 +15,7 @@ from tfx_estimator.components.trainer.observers import Observer
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.best import METRICS
-from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
+from tfx_estimator.pipeline.config.known import SHORT_NAMES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 _FOLDER = "best"

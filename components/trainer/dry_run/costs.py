@@ -18,8 +18,8 @@ from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config import Declaration
-from tfx_estimator.pipeline.config.builtin import SHORT_NAMES
-from tfx_estimator.pipeline.config.parts import parts_at_once
+from tfx_estimator.pipeline.config.known import SHORT_NAMES
+from tfx_estimator.pipeline.config.runtime import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source import loader
 

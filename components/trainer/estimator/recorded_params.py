@@ -10,8 +10,8 @@ from typing import Any, Optional
 from tfx_estimator.components.trainer.observers import Observer
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.pipeline.config.notes import keys_of, word_unread
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.config.unread import keys_of, word_unread
 from tfx_estimator.pipeline.user_source.functions import Keys, is_read
 
 # The entry of a trainer_fn's specs that holds them.

@@ -23,7 +23,7 @@ from tfx_estimator.model_fn.user_models.checks import refuse_step_options
 from tfx_estimator.model_fn.user_models.given_weights import GivenWeights
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
-from tfx_estimator.pipeline.config.parts import parts_at_once
+from tfx_estimator.pipeline.config.runtime import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 bring_back_estimator()

@@ -12,8 +12,8 @@ from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.cluster.plan import gpu_count
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.settings import BUILT_IN_TRAINER_FN
-from tfx_estimator.pipeline.config.builtin import expand
 from tfx_estimator.pipeline.config.distribution import Strategy, TrainStrategy
+from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
 from tfx_estimator.pipeline.user_source.modules import find_module, is_project
 

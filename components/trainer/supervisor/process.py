@@ -18,7 +18,7 @@ from tfx_estimator.components.trainer.protocol.task_spec import TaskFiles, TaskS
 from tfx_estimator.pipeline.base.ending.scratch import variables
 from tfx_estimator.pipeline.base.environment import no_proxy, without_other_keras
 from tfx_estimator.pipeline.base.files import read_tail
-from tfx_estimator.pipeline.user_source import fresh_python
+from tfx_estimator.pipeline.user_source import loader
 from tfx_estimator.pipeline.user_source.faults import read_users_frames
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -57,7 +57,7 @@ class TaskProcess:
         self._events = ProgressReader(self.files.progress)
         with open(self.files.log, "wb") as log:
             self._process = subprocess.Popen(
-                [*fresh_python.words(_TASK), job_path, self.files.task_spec],
+                [*loader.fresh_python(_TASK), job_path, self.files.task_spec],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -161,7 +161,7 @@ def _inherited(task_spec: TaskSpec) -> dict[str, str]:
         **inherited,
         **no_proxy(os.environ, _own_host(task_spec.tf_config)),
         # For processes that the task starts. The task itself gets its module path by its command.
-        "PYTHONPATH": fresh_python.python_path(),
+        "PYTHONPATH": loader.python_path(),
         "PYTHONUNBUFFERED": "1",
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
     }

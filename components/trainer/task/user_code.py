@@ -25,7 +25,7 @@ from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, DRY_RUN
 from tfx_estimator.model_fn.user_models.warm_start import Matched
 from tfx_estimator.pipeline.base.errors import UserCodeError
-from tfx_estimator.pipeline.config.builtin import expand
+from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.user_source import functions, loader
 

@@ -7,8 +7,19 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.distribution import Strategy
 from tfx_estimator.pipeline.config.problems import nearest_multiples
-from tfx_estimator.pipeline.config.rules.case import Case, misfit, others_start_it, shares
-from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Rule, conflict, given, needs, of_strategy
+from tfx_estimator.pipeline.config.rules.rule import (
+    CODE,
+    STRATEGY,
+    Case,
+    Rule,
+    conflict,
+    given,
+    misfit,
+    needs,
+    of_strategy,
+    others_start_it,
+    shares,
+)
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.strategies import OPTIONS, taking
 from tfx_estimator.pipeline.config.yaml_text import inline
@@ -16,8 +27,6 @@ from tfx_estimator.pipeline.config.yaml_text import inline
 _PATH = "trainer.distribution"
 _TRAIN, _EVALUATOR, _WORKERS = f"{_PATH}.train", f"{_PATH}.evaluator", f"{_PATH}.train.workers"
 _PARTITIONER, _SHARDING = f"{_TRAIN}.variable_partitioner", f"{_PATH}.sharding"
-# Of a training without an evaluator: what the evaluator does by itself asks for nothing.
-_PACES = {"start_delay_secs": 0, "throttle_secs": 1}
 _SIZES = ("min_bytes", "max_bytes", "fixed_shards")
 
 
@@ -28,13 +37,6 @@ def _of(which: str, batch: str) -> tuple[tuple[Rule, ...], Rule]:
 
     def of(find: Callable[[Strategy], Any]) -> Callable[[Case], Any]:
         return lambda case: find(getattr(case.distribution, which))
-
-    def lacks_gpus(section: Strategy) -> Iterator[dict[str, str]]:
-        """Between workers TensorFlow takes it without a word, and then uses something else."""
-        for key, instead in {"cross_device_ops": "reduction_to_one_device", "communication": "ring"}.items():
-            asks = section.takes(key) and getattr(section, key) == "nccl"
-            if asks and not section.devices.gpu and not misfit(section):
-                yield {"key": key, "instead": instead}
 
     def undivided(case: Case) -> Optional[dict[str, Any]]:
         section, examples = getattr(case.distribution, which), getattr(case.trainer, batch)
@@ -53,21 +55,7 @@ def _of(which: str, batch: str) -> tuple[tuple[Rule, ...], Rule]:
             f"remove it, or set {path}.strategy to {{names}}",
             depends=(f"{path}.strategy",),
         ),
-        needs(
-            f"{path}.num_packs",
-            f"{path}.cross_device_ops",
-            "hierarchical_copy",
-            of(_packs_nothing),
-            "reduction_to_one_device packs no gradients",
-        ),
         Rule(f"{path}.devices", of(lambda each: misfit(each, path)), "{why}", "{mend}", depends=chosen[:1]),
-        Rule(
-            f"{path}.{{key}}",
-            of(lacks_gpus),
-            "nccl adds up gradients on GPUs, and no GPU is declared",
-            f"declare the GPUs of each process, {path}.devices: {{{{gpu: N}}}}; or set {path}.{{key}} to {{instead}}",
-            depends=chosen,
-        ),
     )
     shared = Rule(
         f"trainer.{batch}",
@@ -92,11 +80,6 @@ def _foreign(section: Strategy) -> Iterator[dict[str, str]]:
             yield {"key": key, "strategy": section.strategy, "names": names, "value": inline(value)}
 
 
-def _packs_nothing(section: Strategy) -> bool:
-    packs = section.takes("num_packs") and section.num_packs is not None
-    return packs and section.cross_device_ops == "reduction_to_one_device"
-
-
 def _lists(case: Case) -> Iterator[dict[str, Any]]:
     """Lists of GPUs for one process, where several share this machine."""
     distribution, train = case.distribution, case.train
@@ -109,13 +92,6 @@ def _lists(case: Case) -> Iterator[dict[str, Any]]:
     ):
         if several and isinstance(section.devices.gpu, tuple):
             yield {"which": which, "sharing": sharing, "count": len(section.devices.gpu)}
-
-
-def _idle_paces(case: Case) -> Iterator[dict[str, str]]:
-    # A process that trains alone evaluates as well, at a pace.
-    for key in _PACES if case.train.is_cluster else ("start_delay_secs",):
-        if not case.distribution.evaluator and getattr(case.distribution, key) not in (None, _PACES[key]):
-            yield {"key": key}
 
 
 def _few_files(case: Case) -> Any:
@@ -152,7 +128,6 @@ STRATEGIES = (
         "how many GPUs each process gets; or a list, where TF_CONFIG describes the cluster",
         (STRATEGY, _WORKERS, _EVALUATOR),
     ),
-    needs(f"{_PATH}.{{key}}", _EVALUATOR, "true", _idle_paces, "it is of the evaluator task, and there is none"),
     of_strategy(
         _EVALUATOR,
         lambda case: case.distribution.evaluator and not case.train.is_cluster,
@@ -180,7 +155,7 @@ OWN_INPUT = (
 
 
 def _sizes(case: Case) -> list[str]:
-    return [name for name in _SIZES if getattr(case.partitioner, name) is not None]
+    return [name for name in _SIZES if getattr(case.train.variable_partitioner, name) is not None]
 
 
 # Parameter servers are others on the Keras paths than in an Estimator.

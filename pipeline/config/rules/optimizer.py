@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfx_estimator.pipeline.config.optimizer import OF_OPTIMIZERS, OF_SCHEDULES, REQUIRED
-from tfx_estimator.pipeline.config.rules.case import Case
-from tfx_estimator.pipeline.config.rules.rule import Rule, conflict, given, of_strategy
+from tfx_estimator.pipeline.config.rules.rule import Case, Rule, conflict, given, of_strategy
 
 _PATH = "trainer.optimizer"
 _WARMUP, _SCALING, _SCHEDULE = f"{_PATH}.warmup_steps", f"{_PATH}.scaling", f"{_PATH}.schedule"
@@ -40,13 +39,6 @@ def _shrinks(case: Case) -> bool:
     return list(boundaries) != sorted({*boundaries})
 
 
-def _wrong_count(case: Case) -> dict[str, int]:
-    boundaries, values = case.trainer.optimizer.boundaries, case.trainer.optimizer.values
-    if boundaries is None or values is None or len(values) == len(boundaries) + 1:
-        return {}
-    return {"boundaries": len(boundaries), "rates": len(boundaries) + 1, "given": len(values)}
-
-
 _PIECEWISE = given(
     lambda case: case.trainer.optimizer.schedule == "piecewise",
     Rule(
@@ -55,13 +47,6 @@ _PIECEWISE = given(
         "they do not grow",
         "sort them: steps, each after the last",
         depends=(_SCHEDULE,),
-    ),
-    Rule(
-        f"{_PATH}.values",
-        _wrong_count,
-        "{boundaries} boundaries part {rates} rates, not {given}",
-        "add or remove some",
-        depends=(_SCHEDULE, f"{_PATH}.boundaries"),
     ),
     conflict(
         f"{_PATH}.learning_rate",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfx_estimator.pipeline.config.rules.case import Case
-from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Rule, When, given
+from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Case, Rule, When, given
 
 _PATH, _MODULE_FILE = "trainer.distribution", ("trainer.module_file",)
 

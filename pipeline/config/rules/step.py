@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tfx_estimator.pipeline.config.builtin import NORMALISING
-from tfx_estimator.pipeline.config.parts import AUTO
-from tfx_estimator.pipeline.config.rules.case import Case
-from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Rule, conflict, given, needs, of_strategy, own_code
+from tfx_estimator.pipeline.config.known import NORMALISING
+from tfx_estimator.pipeline.config.rules.rule import STRATEGY, Case, Rule, conflict, given, needs, of_strategy, own_code
+from tfx_estimator.pipeline.config.runtime import AUTO
 from tfx_estimator.pipeline.config.strategies import ON_WORKERS
 
 _PRECISION, _XLA, _SYNC = "trainer.precision", "trainer.xla", "trainer.sync_every"
@@ -195,12 +194,6 @@ def _distributed(case: Case) -> Iterator[dict[str, str]]:
             yield {"section": f"trainer.distribution.{which}", "strategy": section.strategy}
 
 
-def _named_devices(case: Case) -> Iterator[dict[str, str]]:
-    for which, section in (("train", case.train), ("eval", case.distribution.eval)):
-        if section.devices.indices and not section.distributes:
-            yield {"which": which, "value": f"{{{section.devices.text}}}"}
-
-
 def _of_devices(path: str) -> tuple[Rule, ...]:
     """Whose step it is, which strategies, and what is no device."""
     section = path.rpartition(".")[2]
@@ -220,13 +213,6 @@ def _of_devices(path: str) -> tuple[Rule, ...]:
             depends=("{section}.strategy",),
         ),
         Rule(
-            "trainer.distribution.{which}.devices",
-            _named_devices,
-            f"{path} names the devices of the one process that trains and evaluates",
-            f"remove them: they are {path}.devices",
-            depends=(path,),
-        ),
-        Rule(
             f"{path}.devices",
             lambda case: [{"why": why} for why in getattr(case.trainer, section).wrong_devices()],
             "{why}",
@@ -237,7 +223,7 @@ def _of_devices(path: str) -> tuple[Rule, ...]:
 
 
 def _beyond(case: Case) -> Iterator[dict[str, str]]:
-    section = case.layers
+    section = case.trainer.model_parallel
     for name, index in section.layers.items():
         if index >= len(section.devices):
             yield {"name": name, "value": str(index), "count": str(len(section.devices))}
@@ -247,12 +233,6 @@ LAYERS = (
     *_of_devices(_MODEL_PARALLEL),
     *given(
         lambda case: case.trainer.model_parallel is not None,
-        Rule(
-            f"{_MODEL_PARALLEL}.layers",
-            lambda case: not case.layers.layers,
-            "it is empty",
-            "name layers: layers: {{dense1: 1}}",
-        ),
         Rule(
             f"{_MODEL_PARALLEL}.layers.{{name}}",
             _beyond,
@@ -273,13 +253,13 @@ LAYERS = (
         conflict(_PIPELINE_PARALLEL, "trainer.model", lambda case: case.trainer.model in NORMALISING, _NORMALISES),
         Rule(
             f"{_PIPELINE_PARALLEL}.stages",
-            lambda case: [{"why": why, "value": ""} for why in case.stages.wrong_stages()],
+            lambda case: [{"why": why, "value": ""} for why in case.trainer.pipeline_parallel.wrong_stages()],
             "{why}",
             "write for example [[conv1], [dense1]], or a number of stages",
         ),
         Rule(
             f"{_PIPELINE_PARALLEL}.microbatches",
-            lambda case: case.stages.microbatches > case.trainer.global_batch_size,
+            lambda case: case.trainer.pipeline_parallel.microbatches > case.trainer.global_batch_size,
             "a batch has {trainer.global_batch_size} examples, and less than so many parts",
             "lower it, or raise trainer.global_batch_size",
             depends=("trainer.global_batch_size",),

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfx_estimator.pipeline.config.best import METRICS
-from tfx_estimator.pipeline.config.builtin import SHORT_NAMES, expand
-from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.config.known import SHORT_NAMES, expand
 from tfx_estimator.pipeline.config.problems import nearest
-from tfx_estimator.pipeline.config.rules.case import Case
-from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Rule, conflict, given
+from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Case, Rule, conflict, given
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
@@ -21,8 +19,6 @@ _WEIGHTS = {
     "checkpoint": "a checkpoint, `model.ckpt-100` of `model.ckpt-100.index`; or a folder of some",
     "model": "a folder of a SavedModel, a run's model, or pushed models",
 }
-_SCORES = "probabilities"
-_OUTPUTS = (_SCORES, "logits", "class_ids", "classes")
 
 
 def _one_of(section: str, one: str, other: str, example: str = "") -> tuple[Rule, ...]:
@@ -96,14 +92,6 @@ def _unknown_params(case: Case) -> Iterator[dict[str, str]]:
             yield {"name": name, "shown": value, "known": ", ".join(known) or "none", "todo": todo, "value": ""}
 
 
-def _no_scores(case: Case) -> str:
-    """Why the Evaluator would read no scores of a network function's model: a whole model_fn has its own outputs."""
-    key, arguments = case.evaluator.prediction_key, _arguments(case)
-    if key in (None, _SCORES) or arguments is None or is_model_fn(argument_names(arguments)):
-        return ""
-    return f"`{key}` gives no right accuracy and loss" if key in _OUTPUTS else f"there is no output `{key}`"
-
-
 # Read as text, never imported: what it cannot tell passes, a name that is assigned or imported, a class, a decorator.
 NETWORK = (
     Rule(
@@ -122,13 +110,6 @@ NETWORK = (
         "its arguments: {known}",
         CODE,
     ),
-    Rule(
-        "evaluator.prediction_key",
-        _no_scores,
-        f"{{found}}: a network function's model puts out {', '.join(_OUTPUTS)}",
-        f"remove it, or write {_SCORES}",
-        depends=CODE,
-    ),
 )
 
 
@@ -140,18 +121,10 @@ def _warm_start(case: Case) -> Any:
         why = "checkpoint and model are both given" if named else "none of the two is given"
         return {"key": "", "why": why, "fit": "exactly one of checkpoint and model", "mend": "name one"}
     key, value = f".{named[0]}", getattr(section, named[0])
-    if is_address(value):
-        mend = "copy it to this machine"
-        return {"key": key, "why": "this is an address", "fit": "a path of this machine", "mend": mend}
     if not section.prefix:
         why = "no weights are there" if os.path.lexists(value) else "there is no such file or folder"
         mend = "check the path: it is relative to the declaration's folder"
         return {"key": key, "why": why, "fit": _WEIGHTS[named[0]], "mend": mend}
-    if section.lacks_data():
-        name = os.path.basename(section.prefix)
-        why = f"the checkpoint is incomplete: of {name} there is the index, and not all of the weights"
-        fit = f"{name}.index, and each of {name}.data-00000-of-00001 and the like"
-        return {"key": key, "why": why, "fit": fit, "mend": "copy it again from where it comes"}
     return None
 
 
@@ -228,12 +201,6 @@ RUNTIME = (
         "raise it, or remove it",
         "{least} or more, one more than there are workers",
         (STRATEGY, "trainer.distribution.train.workers"),
-    ),
-    conflict(
-        "trainer.gpu.memory_limit_mb",
-        "trainer.gpu.memory_growth",
-        lambda case: case.trainer.gpu.memory_growth and case.trainer.gpu.memory_limit_mb is not None,
-        "TensorFlow takes a limit at once, and cannot grow up to it as well",
     ),
 )
 

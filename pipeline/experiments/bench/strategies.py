@@ -17,9 +17,9 @@ from tfx_estimator.pipeline.config import Declaration, Loaded, load
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.class_weights import BALANCED
 from tfx_estimator.pipeline.config.problems import nearest
+from tfx_estimator.pipeline.config.put_values import Variation, check_not_set, parse_variations, reworded
 from tfx_estimator.pipeline.config.strategies import COUNTED, ONE_DEVICE, TRAITS
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.config.vary import Variation, check_not_set, parse_variations, reworded
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
 FILES = JSON_FILE, PNG_FILE, HTML_FILE = "strategies.json", "strategies.png", "strategies.html"
@@ -36,7 +36,7 @@ _OPTION = "--strategies"
 # Entries that do not change the steps that are measured.
 _NOT_MEASURED = ("eval_steps", "eval_batch_size", "keep_checkpoint_max", "start_timeout", "stall_timeout")
 _AS_DECLARED = Variation()
-_PATHS: tuple[str, ...] = typing.get_args(TrainerSection.__fields__["path"].outer_type_)
+_PATHS: tuple[str, ...] = typing.get_args(TrainerSection.__fields__["path"].kind)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, long_metri
 from tfx_estimator.pipeline.experiments.compare.candidates import Candidate
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.page import LeftOutError
-from tfx_estimator.pipeline.user_source import fresh_python
+from tfx_estimator.pipeline.user_source import loader
 
 _PROGRAM = "from tfx_estimator.pipeline.experiments.compare import answers; answers.main(*sys.argv[1:])"
 # Variables that a path keeps beside the model's own.
@@ -84,8 +84,8 @@ def answer(model: Model, folder: str, log: str, metrics: Sequence[Mapping[str, A
     task, told_file = os.path.join(folder, "task"), os.path.join(folder, "told")
     declared = model.candidate.values.get("evaluator.prediction_key")
     write_whole(task, pickle.dumps((model.outputs, model.split, declared, list(metrics))))
-    words = [*fresh_python.words(_PROGRAM), task, told_file]
-    environment = {**os.environ, "PYTHONPATH": fresh_python.python_path()}
+    words = [*loader.fresh_python(_PROGRAM), task, told_file]
+    environment = {**os.environ, "PYTHONPATH": loader.python_path()}
     code = subprocess.run(words, stdin=subprocess.DEVNULL, env=environment, check=False).returncode
     if not os.path.exists(told_file):
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -11,9 +11,8 @@ from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Loaded, load
-from tfx_estimator.pipeline.config.render import leaves
-from tfx_estimator.pipeline.config.vary import check_not_set, parse_variations, reworded
-from tfx_estimator.pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.config.put_values import check_not_set, parse_variations, reworded
+from tfx_estimator.pipeline.config.yaml_text import inline, leaves
 from tfx_estimator.pipeline.report.source import Run, find_runs
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 

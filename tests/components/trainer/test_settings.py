@@ -18,7 +18,8 @@ from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KE
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config import Declaration
-from tfx_estimator.pipeline.config.kinds import is_class
+from tfx_estimator.pipeline.config.json_schema import json_schema
+from tfx_estimator.pipeline.config.kinds import is_section
 from tfx_estimator.pipeline.config.section import Section
 
 pytestmark = pytest.mark.unit
@@ -53,16 +54,16 @@ def marked(section: type[Section], path: str = "") -> set[str]:
     """Dotted paths of the fields that say of themselves that they decide nothing."""
     found = set()
     for name, field in section.__fields__.items():
-        if field.field_info.extra.get("operational"):
+        if field.operational:
             found.add(path + name)
-        elif is_class(field.outer_type_, Section):
-            found |= marked(field.outer_type_, f"{path}{name}.")
+        elif is_section(field.kind):
+            found |= marked(field.kind, f"{path}{name}.")
     return found
 
 
 def test_what_is_operational_is_marked_at_its_field_and_editors_are_not_told():
     assert marked(Declaration) == {*OPERATIONAL, "tune.max_consecutive_failures"}
-    assert "operational" not in json.dumps(Declaration.schema())
+    assert "operational" not in json.dumps(json_schema(Declaration))
 
 
 def test_settings_travel_whole_in_two_properties():

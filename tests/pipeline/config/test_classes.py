@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfx_estimator.pipeline.config.class_weights import weights_by_label
-from tfx_estimator.pipeline.config.classes import find_label, in_order
+from tfx_estimator.pipeline.config.image_folder import find_label, in_order
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import pytest
 
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution, Strategy
-from tfx_estimator.pipeline.config.render import render
+from tfx_estimator.pipeline.config.yaml_text import render
 
 pytestmark = pytest.mark.unit
 
@@ -62,7 +62,7 @@ def test_a_list_of_devices_comes_back_as_it_was(write, good):
     write(render(declaration.dict()))
     assert load("mine.yaml").declaration == declaration
     distribution = declaration.trainer.distribution
-    assert Distribution.parse_obj(json.loads(distribution.json())) == distribution
+    assert Distribution.parse_obj(json.loads(json.dumps(distribution.dict()))) == distribution
     assert len({distribution.eval, Strategy(), Strategy()}) == 2
 
 

@@ -69,10 +69,6 @@ def test_editors_know_both_forms():
 WRONG = {
     "{name: Recall, top_k: [0]}": ["out of range"],
     "{name: Recall, aggregate: mean}": ["unknown value", "one of micro, macro, weighted_macro"],
-    "{name: Recall, binarize: []}": ["it names no class"],
-    "{name: Recall, threshold: {}}": ["it has no limit", "add lower: VALUE"],
-    "{name: Recall, threshold: {lower: 2, upper: 1}}": ["no value is at least lower and at most upper"],
-    "{name: Recall, change_threshold: {}}": ["absolute, relative, or both"],
     "{name: Calibration, change_threshold: {absolute: 1}}": ["add direction: higher_is_better, or lower_is_better"],
     "{name: Recall, slices: [label]}": ["there is none"],
     "{name: Recall, threshold: {lower: 1}, slices: [lable]}": ["evaluator.metrics.0.slices.0: lable", "`label`?"],
@@ -92,20 +88,7 @@ def test_a_wrong_metric_is_told(problems, good, item):
         assert part in " ".join(problem.split())
 
 
-@pytest.mark.parametrize(
-    ("slices", "part"),
-    [
-        ("[[]]", "it names no feature"),
-        ("[{}]", "it names no feature"),
-        ("[['']]", "it names no feature"),
-        ("[{cross: label}]", "`cross` is no list of features"),
-        ("[[label, label]]", "`label` is crossed with itself"),
-        ("[{cross: [label], label: 3}]", "`label` is crossed with itself"),
-        ("[{label: [3]}]", "the value of `label` is no text and no number"),
-        ("[{image: 3}]", "every image would be a slice of its own"),
-        ("[{label: 3}, {label: 3}]", "`label 3` is named more than once"),
-    ],
-)
-def test_a_wrong_slice_is_told(problems, good, slices, part):
+@pytest.mark.parametrize("slices", ["[[]]", "[{}]", "[['']]"])
+def test_a_slice_of_nothing_is_told(problems, good, slices):
     (problem,) = problems(f"{good}evaluator: {{slices: {slices}}}\n")
-    assert part in problem
+    assert "it names no feature" in problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfx_estimator.pipeline.config import parts
+from tfx_estimator.pipeline.config import runtime
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 pytestmark = pytest.mark.unit
@@ -21,7 +21,7 @@ def cpus(monkeypatch: pytest.MonkeyPatch):
     """Sets how many there are."""
     for name in ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    return lambda count: monkeypatch.setattr(parts, "available_cpus", lambda: count)
+    return lambda count: monkeypatch.setattr(runtime, "available_cpus", lambda: count)
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def cpus(monkeypatch: pytest.MonkeyPatch):
 )
 def test_auto_is_a_part_for_each_cpu_of_a_replica(cpus, count, declared, expected):
     cpus(count)
-    assert parts.parts_at_once(_declare(**declared)) == expected
+    assert runtime.parts_at_once(_declare(**declared)) == expected
 
 
 def test_a_gpu_computes_whole_batches(cpus, monkeypatch):
     cpus(4)
-    monkeypatch.setattr(parts, "has_gpu", lambda: True)
-    assert parts.parts_at_once(_declare(**AUTO)) == 1
-    assert parts.parts_at_once(_declare(parallel_parts=5)) == 5
+    monkeypatch.setattr(runtime, "has_gpu", lambda: True)
+    assert runtime.parts_at_once(_declare(**AUTO)) == 1
+    assert runtime.parts_at_once(_declare(parallel_parts=5)) == 5
     assert _declare(parallel_parts=5).intra_op is None
 
 
@@ -66,7 +66,7 @@ def test_auto_keeps_to_the_ops_that_the_environment_allows_at_the_same_time(cpus
     cpus(8)
     for said, expected in (("3", 3), ("0", 8), ("many", 8)):
         monkeypatch.setenv("TF_NUM_INTEROP_THREADS", said)
-        assert parts.parts_at_once(_declare(**AUTO)) == expected
+        assert runtime.parts_at_once(_declare(**AUTO)) == expected
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
-from tfx_estimator.pipeline.config.render import render
-from tfx_estimator.pipeline.config.yaml_text import inline, read_yaml
+from tfx_estimator.pipeline.config.yaml_text import inline, read_yaml, render
 
 pytestmark = pytest.mark.unit
 
@@ -65,7 +64,7 @@ def declarations(draw) -> Declaration:
 
 
 @given(declaration=declarations())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_json_and_yaml_give_back_the_same_declaration(declaration):
     text = declaration.to_json()
     again = Declaration.from_json(text)
@@ -77,7 +76,7 @@ def test_json_and_yaml_give_back_the_same_declaration(declaration):
 
 
 @given(value=values)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_one_line_of_yaml_holds_any_value(value):
     line = inline(value)
     assert "\n" not in line

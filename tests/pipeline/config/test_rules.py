@@ -68,8 +68,6 @@ REFUSED = [
     ("model: 'own:whole', path: keras", "trainer.path: keras", "whole Estimator model_fn"),
     ("model: 'own:net', params: {unit: 5}", "trainer.params.unit", "did you mean `units`?"),
     ("model: 'own:net', params: {a: 1}", "trainer.params.a", "its arguments: num_classes, units"),
-    ("evaluator: {prediction_key: logits}", "evaluator.prediction_key: logits", "no right accuracy"),
-    ("model: 'own:net', evaluator: {prediction_key: scores}", "evaluator.prediction_key", "no output `scores`"),
     ("augment: [{random_flip: {}, cutout: {}}]", "trainer.augment.0", "random_flip and cutout"),
     ("augment: [{}]", "trainer.augment.0", "one operation"),
     ("module_file: trains.py, augment: [random_flip]", "trainer.augment", "reads its examples itself"),
@@ -77,10 +75,8 @@ REFUSED = [
     ("keep_best: acuracy", "trainer.keep_best.metric: acuracy", "did you mean `accuracy`?"),
     ("model: 'own:net', keep_best: happiness", "trainer.keep_best.metric", "set trainer.keep_best.mode"),
     (f"keep_best: loss, {WORKERS}", "trainer.keep_best", "processes of multi_worker_mirrored train only"),
-    (f"early_stopping: loss, {WORKERS}", "trainer.early_stopping", "trainer.distribution.evaluator to true"),
     ("profile: {start_step: 500}", "trainer.profile.start_step: 500", "ends before the profile begins"),
     (f"threads: {{inter_op: 2}}, {SERVERS}", "trainer.threads.inter_op: 2", "wait for each other for ever"),
-    ("gpu: {memory_growth: true, memory_limit_mb: 100}", "trainer.gpu.memory_limit_mb: 100", "cannot grow up to it"),
     # A run_fn
     ("module_file: runs.py, keep_best: loss", "trainer.keep_best", "a run_fn evaluates and saves"),
     ("module_file: runs.py, early_stopping: loss", "trainer.early_stopping", "a run_fn evaluates and stops"),
@@ -103,10 +99,8 @@ REFUSED = [
     ("optimizer: {warmup_steps: 500}", "trainer.optimizer.warmup_steps: 500", "warm-up does not end"),
     ("optimizer: {schedule: one_cycle, warmup_steps: 5}", "optimizer.warmup_steps: 5", "has a warm-up of its own"),
     ("optimizer: {name: adam, momentum: 0.5}", "optimizer.momentum: 0.5", "to momentum or sgd or rmsprop"),
-    ("optimizer: {name: sgd, decay_rate: 0.5}", "optimizer.decay_rate: 0.5", "to exponential or inverse_time"),
     ("optimizer: {schedule: exponential, decay_rate: 0.5}", "optimizer.decay_steps", "`exponential` needs it"),
     ("optimizer: {schedule: piecewise, boundaries: [9, 5], values: [1, 2, 3]}", "boundaries: [9, 5]", "do not grow"),
-    ("optimizer: {schedule: piecewise, boundaries: [5, 9], values: [1, 2]}", "optimizer.values: [1.0, 2.0]", "3 rates"),
     (
         "optimizer: {schedule: piecewise, boundaries: [5], values: [1, 2], learning_rate: 1}",
         "optimizer.learning_rate: 1",
@@ -121,7 +115,6 @@ REFUSED = [
     ),
     # Parts of a batch
     (f"gradient_accumulation: 17, global_batch_size: 32, {WORKERS}", "trainer.gradient_accumulation: 17", "at most 16"),
-    ("module_file: trains.py, gradient_accumulation: 2", "trainer.gradient_accumulation: 2", "gradients itself"),
     ("model: 'own:whole', gradient_accumulation: 2", "trainer.gradient_accumulation: 2", "whole Estimator model_fn"),
     (
         f"parallel_parts: 17, global_batch_size: 32, {WORKERS}",
@@ -133,14 +126,11 @@ REFUSED = [
         "trainer.parallel_parts: 7",
         "trainer.gradient_accumulation makes 5 parts of them",
     ),
-    ("model: 'own:whole', parallel_parts: 2", "trainer.parallel_parts: 2", "whole Estimator model_fn"),
     ("parallel_parts: 2, xla: true", "trainer.parallel_parts: 2", "one program of a step"),
-    (f"parallel_parts: 2, {TWO}", "trainer.parallel_parts: 2", "there is trainer.model_parallel as well"),
     (f"parallel_parts: 2, {STAGES}", "trainer.parallel_parts: 2", "there is trainer.pipeline_parallel as well"),
     ("model: cifar_resnet, parallel_parts: 2", "trainer.parallel_parts: 2", "by the statistics of a batch"),
     # Precision, XLA, averaged weights
     ("model: 'own:whole', precision: mixed_bfloat16", "trainer.precision", "whole Estimator model_fn"),
-    ("module_file: runs.py, precision: mixed_float16", "trainer.precision", "makes its network by itself"),
     (
         f"precision: mixed_float16, path: keras, sync_every: 2, {WORKERS}",
         "trainer.precision: mixed_float16",
@@ -170,34 +160,18 @@ REFUSED = [
     # Layers and stages on devices
     (LAYERS % ('"cpu:0"', "a: 0"), ".model_parallel.devices", "one place only"),
     (LAYERS % ('"cpu:0", "cpu:0"', "a: 0"), ".model_parallel.devices", "cpu:0 is there more than once"),
-    (LAYERS % ('"tpu:0", "cpu:1"', "a: 0"), ".model_parallel.devices", "tpu:0 is no device"),
-    (LAYERS % ('"cpu:0", "cpu:1"', ""), ".model_parallel.layers", "it is empty"),
+    (LAYERS % ('"tpu:0", "cpu:1"', "a: 0"), ".model_parallel.devices", "cannot be used"),
     (LAYERS % ('"cpu:0", "cpu:1"', "a: 2"), ".model_parallel.layers.a: 2", "there are 2 devices"),
     (f"{TWO}, {STAGES}", "trainer.model_parallel", "layers of each stage"),
     (f"{TWO}, distribution: {{train: mirrored:2}}", "trainer.model_parallel", "each replica of mirrored"),
     (f"{STAGES}, distribution: {{eval: mirrored:2}}", "trainer.pipeline_parallel", "each replica of mirrored"),
-    (f"{TWO}, {distribution('devices: {cpu: [1]}')}", f"{_TRAIN}.devices: {{cpu: [1]}}", "names the devices"),
-    (f"model: 'own:whole', {TWO}", "trainer.model_parallel", "whole Estimator model_fn"),
     (f"module_file: trains.py, {STAGES}", "trainer.pipeline_parallel", "makes its network by itself"),
     (f"model: cifar_resnet9, {STAGES}", "trainer.pipeline_parallel", "by the statistics of a batch"),
     (f"gradient_accumulation: 2, {STAGES}", "trainer.gradient_accumulation: 2", "are its microbatches"),
     ("pipeline_parallel: {stages: 2, microbatches: 129}", ".microbatches: 129", "128 examples"),
     ("pipeline_parallel: {stages: [[a], []], microbatches: 2}", ".stages", "with a layer each"),
-    ("pipeline_parallel: {stages: [[a], [b, a]], microbatches: 2}", ".stages", "a is there more than once"),
     ("pipeline_parallel: {stages: 3, microbatches: 2, devices: ['cpu:0', 'cpu:1']}", ".devices", "2 for 3 stages"),
     # Strategies
-    (distribution("strategy: mirrored, num_packs: 2"), f"{_TRAIN}.num_packs: 2", "packs no gradients"),
-    (
-        distribution("strategy: mirrored, devices: {cpu: 2}, cross_device_ops: nccl"),
-        f"{_TRAIN}.cross_device_ops: nccl",
-        "no GPU is declared",
-    ),
-    (
-        "distribution: {eval: {strategy: mirrored, cross_device_ops: nccl}}",
-        "trainer.distribution.eval.cross_device_ops",
-        "no GPU",
-    ),
-    (distribution("strategy: multi_worker_mirrored, communication: nccl"), f"{_TRAIN}.communication: nccl", "to ring"),
     (
         distribution("strategy: mirrored, cross_device_ops: auto"),
         f"{_TRAIN}.cross_device_ops: auto",
@@ -219,14 +193,7 @@ REFUSED = [
     (distribution("strategy: tpu"), f"{_TRAIN}.tpu", "which TPU"),
     (distribution("strategy: tpu, tpu: my-tpu, devices: {gpu: 3}"), f"{_TRAIN}.devices", "TPU's own cores"),
     ("distribution: {eval: {strategy: tpu}}", "trainer.distribution.eval.strategy: tpu", "evaluates on CPU or GPU"),
-    ("distribution: {eval: {workers: 2}}", "trainer.distribution.eval.workers: 2", "runs in one process"),
     (distribution("strategy: mirrored", ", evaluator: true"), "trainer.distribution.evaluator: true", "one process"),
-    (
-        distribution("strategy: multi_worker_mirrored", ", throttle_secs: 5"),
-        "trainer.distribution.throttle_secs: 5",
-        "and there is none",
-    ),
-    ("distribution: {network: privat}", "trainer.distribution.network: privat", "did you mean `private`?"),
     # All that follows from a strategy that nobody knows is left out.
     (
         distribution("strategy: multi_worker_miror, workers: 3, devices: {cpu: 3}"),
@@ -236,11 +203,6 @@ REFUSED = [
     (f"deterministic: true, {SERVERS}", "trainer.deterministic: true", "no two runs end with equal bits"),
     (
         "model: 'own:whole', " + distribution("strategy: multi_worker_mirrored, gradient_compression: bf16"),
-        f"{_TRAIN}.gradient_compression: bf16",
-        "built-in training step",
-    ),
-    (
-        "module_file: trains.py, " + distribution("strategy: multi_worker_mirrored, gradient_compression: bf16"),
         f"{_TRAIN}.gradient_compression: bf16",
         "built-in training step",
     ),
@@ -266,7 +228,6 @@ def test_what_is_refused(declare, problems, given, place, said):
 
 
 TAKEN = [
-    "module_file: runs.py, evaluator: {prediction_key: scores}",
     "model: 'own:whole', params: {a: 1}, evaluator: {prediction_key: scores}",
     "model: 'own:any', params: {a: 1}, path: keras_custom_loop, evaluator: {prediction_key: probabilities}",
     "module_file: trains.py, keep_best: loss, early_stopping: loss",
@@ -279,11 +240,8 @@ TAKEN = [
     f"gradient_accumulation: 32, global_batch_size: 32, {SERVERS}",
     f"gradient_accumulation: 16, global_batch_size: 32, {WORKERS}",
     f"parallel_parts: 16, global_batch_size: 32, {WORKERS}",
-    "parallel_parts: 6, gradient_accumulation: 5, global_batch_size: 32",
     "model: cifar_resnet, parallel_parts: auto, xla: true, deterministic: true",
     "model: 'own:whole', parallel_parts: auto",
-    f"parallel_parts: auto, {TPU}",
-    f"parallel_parts: auto, {TWO}",
     f"precision: mixed_bfloat16, path: keras, sync_every: 2, {WORKERS}",
     f"precision: mixed_bfloat16, {SERVERS}",
     CUT % "min_bytes: 4096",
@@ -404,21 +362,6 @@ def test_weights_are_averaged_after_so_many_steps(write, declare, declared, foun
     assert load(write(text)).declaration.trainer.sync_every.dict() == found
 
 
-@pytest.mark.parametrize(
-    ("strategy", "path", "noted"),
-    [
-        ("parameter_server", "keras", True),
-        ("parameter_server", "estimator", False),
-        ("multi_worker_mirrored", "keras", False),
-    ],
-)
-def test_tasks_that_do_the_steps_and_have_no_profile_are_noted(write, declare, strategy, path, noted):
-    write(declare(f"path: {path}, {distribution(f'strategy: {strategy}')}"))
-    assert load("mine.yaml").notes == ()
-    notes = load("mine.yaml", ["trainer.profile.start_step=5"]).notes
-    assert [("only the chief is profiled, which hands out the steps" in note) for note in notes] == [True] * noted
-
-
 # Text that does not tell whether it is a network or a whole model_fn.
 UNTOLD = [
     "from elsewhere import net",
@@ -432,13 +375,8 @@ NETWORKS = ["def net(*sizes): pass", "if True:\n    def net(num_classes): pass",
 
 
 @pytest.mark.parametrize("module", [*UNTOLD, *NETWORKS])
-def test_what_the_text_cannot_tell_and_networks_pass_on_every_path(write, declare, problems, module):
+def test_what_the_text_cannot_tell_and_networks_pass_on_every_path(write, declare, module):
     write(f"{module}\n", "nets.py")
     write(declare("model: 'nets:net', path: keras"))
     for path in ("keras", "estimator"):
         load("mine.yaml", [f"trainer.path={path}"])
-    told = declare("model: 'nets:net', evaluator: {prediction_key: scores}")
-    if module in UNTOLD:
-        load(write(told))
-    else:
-        assert len(problems(told)) == 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tfx_estimator.pipeline.config import Declaration, load
-from tfx_estimator.pipeline.config.render import render
 from tfx_estimator.pipeline.config.tune import Hyperband, Range
-from tfx_estimator.pipeline.config.tune_ranges import checked_values, combinations, is_whole
+from tfx_estimator.pipeline.config.tune_ranges import is_whole
+from tfx_estimator.pipeline.config.yaml_text import render
 
 pytestmark = pytest.mark.unit
 
@@ -61,37 +61,25 @@ def test_without_the_section_nothing_is_tuned(write, good):
         ("trainer.optimizer.learning_rat: [1, 2]", "did you mean `learning_rate`?"),
         ("learning_rate: [0.1, 0.2]", f"did you mean `{RATE}`?"),
         ("data.shards: [1, 2]", "compare it: `tfx-estimator compare FILE --vary data.shards=VALUE,VALUE`"),
-        ("transform.preprocessing_fn: [a, b]", "it is at work before the Tuner"),
         ("evaluator.min_accuracy: [0.1, 0.2]", "it judges or moves a model that is trained already"),
         ("trainer.path: [estimator, keras]", "--vary trainer.path=VALUE,VALUE"),
         ("trainer.model: [mnist_cnn, cifar_cnn]", "the source of one model"),
         ("trainer.distribution.train.workers: [2, 3]", "bench strategies"),
         ("trainer.keep_checkpoint_max: [1, 2]", "it decides how training runs, and no model"),
-        ("trainer.gpu.memory_growth: [true, false]", "it decides how training runs, and no model"),
         ("deploy.image: [a, b]", "it decides how the pipeline runs"),
-        ("trainer.optimizer: [1, 2]", "a whole number is no section"),
         ("trainer.optimizer.name: [adam, adamm]", "adamm: unknown value"),
         ("trainer.label_smoothing: {min: 0.5, max: 1.5}", "1.5: the value is out of range"),
         ("trainer.optimizer.warmup_steps: [10, 600]", "600: "),
-        ("trainer.global_batch_size: {min: 32, max: 128, sampling: log, step: 1.5}", "it is no whole number"),
         ("trainer.params.width: [8, 16]", "8: "),
-        ("trainer.seed: {min: 3}", "it has min alone"),
         ("trainer.seed: {}", "neither a list of values nor min and max"),
         ("trainer.seed: {min: 3, max: 3}", "max is not more than min, 3"),
         ("trainer.seed: {min: 0, max: 9, sampling: log}", "a logarithm has no such values"),
         ("trainer.seed: {min: 1, max: 9, step: 20}", "no second value lies within the range"),
-        (f"{RATE}: {{min: 1e-300, max: 1e300, sampling: log, step: 10}}", "too wide"),
         ("trainer.seed: {min: 1, max: 9, step: 1, sampling: log}", "above 1, by which values are multiplied"),
-        ("trainer.seed: {min: 1, max: 9, values: [1]}", "it has values, and min, max or step as well"),
-        ("trainer.seed: {min: 1, max: 9, sampling: cubic}", "choose one of: linear, log"),
         ("trainer.seed: [1, a]", "a: text is no number"),
-        ("trainer.seed: [null, 1]", "null: null is no number"),
-        ("trainer.augment: [[], [random_flop]]", "did you mean `random_flip`?"),
         ("trainer.augment.0.random_crop.padding: [1, 2]", "trainer.augment holds [], and has no item 0"),
         ("trainer.optimizer.values.0: [0.1, 0.2]", "a mapping is no list"),
         ("trainer.class_weights.12: [1, 2]", "the data has no class `12`"),
-        ("trainer.seed: {min: 1, mx: 9}", "did you mean `max`?"),
-        ("trainer.seed: 3", "a whole number is no section"),
     ],
 )
 def test_a_range_that_cannot_be_is_refused_with_what_to_do(problems, good, line, said):
@@ -139,61 +127,6 @@ def test_an_extreme_is_held_against_the_whole_declaration(problems, good):
     assert "31 examples do not divide evenly among 2 devices" in problem
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("{min: 32, max: 128}", "33: 33 examples do not divide evenly among 2 devices"),
-        ("{min: 32, max: 128, sampling: log}", "33: 33 examples do not divide evenly among 2 devices"),
-        # 32, 65 and 98 are drawn, and no end at 128 or 129.
-        ("{min: 32, max: 128, step: 33}", "65: 65 examples do not divide evenly among 2 devices"),
-        ("{min: 32, max: 129, step: 33}", "65: 65 examples do not divide evenly among 2 devices"),
-        ("{min: 32, max: 2000, step: 11}", "43: 43 examples do not divide evenly among 2 devices"),
-    ],
-)
-def test_what_lies_between_the_ends_is_held_against_the_declaration(write, problems, good, line, said):
-    distributed = good + '  distribution: {train: "mirrored:2"}\n'
-    [problem] = problems(distributed + ranges(f"trainer.global_batch_size: {line}"))
-    assert said in problem
-    assert "choose a step that leaves such values out" in problem
-    for even in ("{min: 32, max: 128, step: 2}", "{min: 32, max: 129, step: 32}", "{min: 32, max: 128, step: 96}"):
-        write(distributed + ranges(f"trainer.global_batch_size: {even}"))
-        assert load("mine.yaml").declaration.tune is not None
-
-
-def test_what_is_tried_of_a_range():
-    def tried(**values):
-        return checked_values("trainer.seed", Range(**values))
-
-    assert tried(values=(3, 1)) == (3, 1)
-    assert tried(min=1, max=16) == tuple(range(1, 17))
-    assert tried(min=1, max=9, step=3) == (1, 4, 7)
-    assert tried(min=1, max=9, step=2, sampling="log") == (1, 2, 4, 8)
-    assert tried(min=0, max=1000) == (0, 1, 250, 500, 750, 999, 1000)
-    assert checked_values(RATE, Range(min=0.1, max=0.3, step=0.1)) == (0.1, 0.2, 0.3)
-    assert checked_values(RATE, Range(min=1, max=9)) == (1, 9)
-    # No step of a logarithm leads past the end, by rounding.
-    assert checked_values(RATE, Range(min=1e-5, max=1000, step=10, sampling="log"))[-1] == 1000
-    widest = Range(min=1e-300, max=1e7, step=2, sampling="log")
-    assert combinations({RATE: widest}) == 1020
-    assert max(checked_values(RATE, widest)) <= 1e7
-
-
-def test_values_that_do_not_go_together_are_noted(write, good):
-    norm, value = "trainer.optimizer.clip_norm: ", "trainer.optimizer.clip_value: "
-    ends = "{min: 0.1, max: 1.0}"
-
-    def said(*lines: str) -> list[str]:
-        write(good + ranges(*lines))
-        return [each for each in load("mine.yaml").notes if "cannot be trained" in each]
-
-    [note] = said(norm + ends, value + ends)
-    assert "of 4 combinations that were checked, 4 cannot be trained" in note
-    assert "with optimizer.clip_norm 0.1, optimizer.clip_value 0.1, " in note
-    [note] = said(norm + "[1.0, null]", value + "[1.0, null]", "trainer.seed: {min: 1, max: 9}")
-    assert note.startswith("tune: of 12 combinations that were checked, ")
-    assert not said(norm + ends, "trainer.optimizer.name: [adam, sgd]")
-
-
 def test_what_is_wrong_without_a_range_is_told_once(problems, good):
     found = problems(good.replace("mnist_cnn", "nothing:here") + TUNE)
     assert len(found) == 1
@@ -204,7 +137,6 @@ def test_what_is_wrong_without_a_range_is_told_once(problems, good):
     ("lines", "said"),
     [
         ("  objective: acuracy\n", "did you mean `accuracy`?"),
-        ("  objective: {metric: accuracy, goal: max}\n", "did you mean `tune.objective.mode`?"),
         ("  max_trials: 0\n", "out of range"),
         ("  strategy: grid\n", "one of random, bayesian, hyperband"),
         ("  strategy: hyperband\n  train_steps: 10\n", "tune.hyperband.max_steps"),
@@ -216,12 +148,6 @@ def test_a_section_that_cannot_be_is_refused(problems, good, lines, said):
     found = problems(good + TUNE.replace("  max_trials: 4\n", "") + lines)
     assert len(found) == 1
     assert said in found[0]
-
-
-def test_too_few_values_for_hyperband_are_refused(problems, good):
-    few = ranges("trainer.global_batch_size: [16, 32, 48, 64]") + "  strategy: hyperband\n"
-    [problem] = problems(good + few + "  hyperband: {max_steps: 900, min_steps: 100}\n")
-    assert "hyperband begins 17 different trials, and the ranges hold 4 combinations" in problem
 
 
 def test_the_shortest_trials_are_long_enough_for_what_is_declared(write, problems, good):
@@ -266,22 +192,10 @@ def test_a_module_file_is_given_names_that_it_reads(write, problems, good):
     assert "a run_fn evaluates by itself" in problem
 
 
-def test_it_is_said_when_fewer_trials_are_possible_or_none_is_chosen(write, good):
-    write(good + ranges("trainer.seed: [1, 2]", "trainer.deterministic: [true, false]"))
-    assert "the ranges hold 4 combinations" in load("mine.yaml").notes[0]
-    write(good + TUNE + "  strategy: bayesian\n")
-    assert "begins with 6 trials at random" in load("mine.yaml").notes[0]
-
-
-def test_what_is_counted_of_a_range():
-    assert combinations({"trainer.seed": Range(min=1, max=9, step=4)}) == 3
-    assert combinations({"trainer.seed": Range(min=1, max=9), "a": Range(values=(1, 2))}) == 18
-    assert combinations({RATE: Range(min=1, max=9)}) is None
-    assert combinations({"a": Range(min=1, max=8, step=2, sampling="log")}) == 4
+def test_ranges_of_whole_numbers_are_told_from_others():
     assert is_whole("trainer.seed", Range(min=1, max=9))
     assert not is_whole(RATE, Range(min=1, max=9))
     assert not is_whole("trainer.class_weights.8", Range(min=1, max=9))
-    assert is_whole("trainer.optimizer.boundaries.0", Range(min=1, max=9))
     assert is_whole("trainer.augment.0.random_crop.padding", Range(min=1, max=9))
     assert is_whole("trainer.params.width", Range(min=1, max=9))
     assert not is_whole("trainer.params.rate", Range(min=1, max=9.5))

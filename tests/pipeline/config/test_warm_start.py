@@ -57,21 +57,6 @@ def test_a_path_is_relative_to_the_declarations_folder(write, good, tmp_path):
     assert loaded.origins["trainer.warm_start.checkpoint"] == "mine.yaml:8, made absolute"
 
 
-@pytest.mark.parametrize("left", [[], [".data-00000-of-00002"]])
-def test_an_index_without_its_weights_is_told(refuse, write, good, tmp_path, left):
-    prefix = Path(checkpoint(tmp_path / "run", 20))
-    text = good + "  warm_start: {checkpoint: run}\n"
-    assert load(write(text)).declaration.trainer.warm_start is not None
-    prefix.with_name(f"{prefix.name}.data-00000-of-00001").unlink()
-    for suffix in left:
-        prefix.with_name(prefix.name + suffix).write_bytes(b"x")
-    message = refuse(text)
-    assert "of model.ckpt-20 there is the index, and not all of the weights" in message
-    prefix.with_name(f"{prefix.name}.data-00000-of-00002").write_bytes(b"x")
-    prefix.with_name(f"{prefix.name}.data-00001-of-00002").write_bytes(b"x")
-    assert load(write(text)).declaration.trainer.warm_start is not None
-
-
 @pytest.mark.parametrize(
     ("section", "parts"),
     [
@@ -80,7 +65,6 @@ def test_an_index_without_its_weights_is_told(refuse, write, good, tmp_path, lef
             ["warm_start.checkpoint: ", "there is no such file or folder", "declaration's folder"],
         ),
         ("{model: .}", ["warm_start.model: ", "no weights are there", "a folder of a SavedModel"]),
-        ("{model: 'gs://a/b'}", ["this is an address", "copy it to this machine"]),
         ("{}", ["exactly one of checkpoint and model"]),
         ("{checkpoint: a, model: b}", ["checkpoint and model are both given", "name one"]),
         ("{checkpont: a}", ["unknown key `checkpont`", "did you mean `checkpoint`?"]),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline.user_source import fresh_python, loader
+from tfx_estimator.pipeline.user_source import loader
 
 pytestmark = pytest.mark.unit
 
@@ -32,11 +32,11 @@ def test_it_finds_the_same_modules_in_the_same_order(tmp_path, monkeypatch):
     # As in a process that has imported nothing of a user's yet: what comes into `sys.path` after that is a user's.
     monkeypatch.setattr(sys, "path_hooks", [hook for hook in sys.path_hooks if hook is not loader._find_in])
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path, "", str(folder), Path("no text")])
-    environment = {**os.environ, "PYTHONPATH": fresh_python.python_path()}
-    command = [*fresh_python.words(TELL), "argument"]
+    environment = {**os.environ, "PYTHONPATH": loader.python_path()}
+    command = [*loader.fresh_python(TELL), "argument"]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     found, package, name, arguments = json.loads(done.stdout)
     assert found == list(dict.fromkeys(path or str(tmp_path) for path in sys.path if isinstance(path, str)))
     assert (package, name, arguments) == (tfx_estimator.__file__, "own", ["argument"])
     # What that one starts finds all but the folder with a colon.
-    assert fresh_python.python_path().split(":") == [path for path in found if ":" not in path]
+    assert loader.python_path().split(":") == [path for path in found if ":" not in path]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tfx_estimator.pipeline.user_source import fresh_python
+from tfx_estimator.pipeline.user_source import loader
 
 pytestmark = pytest.mark.unit
 
@@ -48,10 +48,10 @@ def asked(tmp_path):
 
     def ask(code: str, *installed: str) -> str:
         # In a process that such a process starts: the folders are handed on.
-        start = f"print(subprocess.run(fresh_python.words({code!a}), stdout=-1, text=True, check=True).stdout)"
-        imports = "import subprocess; from tfx_estimator.pipeline.user_source import fresh_python"
+        start = f"print(subprocess.run(loader.fresh_python({code!a}), stdout=-1, text=True, check=True).stdout)"
+        imports = "import subprocess; from tfx_estimator.pipeline.user_source import loader"
         before = f"sys.path += {list(installed)}; loader.install([{str(tmp_path)!a}]); {imports}; {start}"
-        command = fresh_python.words(before)
+        command = loader.fresh_python(before)
         return subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
     return ask
@@ -101,8 +101,8 @@ def test_what_is_installed_in_the_users_folder_is_not_the_users(asked, tmp_path)
 
 
 def test_the_current_folder_hides_nothing_from_the_command_line(tmp_path):
-    for name in ("argparse", "yaml", "pydantic"):
+    for name in ("argparse", "yaml"):
         (tmp_path / f"{name}.py").write_text("1 / 0\n")
-    environment = {**os.environ, "PYTHONPATH": fresh_python.python_path()}
+    environment = {**os.environ, "PYTHONPATH": loader.python_path()}
     done = subprocess.run([sys.executable, "-m", "tfx_estimator", "show", "digits"], cwd=tmp_path, env=environment)
     assert done.returncode == 0

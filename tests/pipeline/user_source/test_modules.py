@@ -88,19 +88,3 @@ with open() as file:
     assert not names.is_open
     assert "anything" not in names
     assert "anything" in defined_names(ast.parse("def __getattr__(name): pass"))
-
-
-@pytest.mark.parametrize(
-    ("text", "public"),
-    [
-        ('__all__ = ["imported", "made"]', ["imported", "made"]),
-        ('__all__ = ("made", "not_there")', ["made"]),
-        ("__all__ = others.__all__", ["made"]),
-        ("", ["made"]),
-    ],
-)
-def test_what_a_module_offers(text, public):
-    module = f"from elsewhere import imported\n{text}\ndef made(): pass\ndef _hidden(): pass\n"
-    names = defined_names(ast.parse(module))
-    assert names.public == public
-    assert {"imported", "made", "_hidden"} <= names.functions | names.others

@@ -214,7 +214,7 @@ def test_how_many_tasks_train_is_read_from_the_cluster_that_is_there(train, clus
     resolved = plan.resolve_distribution(declared, place)
     assert (resolved.train.worker_count, resolved.train.ps_count) == (workers, servers)
     # A declaration of its own, that says the same again.
-    again = Distribution.parse_obj(json.loads(resolved.json()))
+    again = Distribution.parse_obj(json.loads(json.dumps(resolved.dict())))
     assert plan.resolve_distribution(again, place) == resolved
 
 
