@@ -12,9 +12,7 @@ from absl import logging
 from tfx_estimator.components.in_python import TRAINER, Argument, plain
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.config.paths import is_address
-
-# TFX's runner of services on which each job has a folder of its own.
-_RUNNER = "KubeflowV2DagRunner"
+from tfx_estimator.pipeline.platforms.registry import RUNNER_OF_JOBS
 
 
 def with_training_root(settings: Settings, given: Optional[str]) -> Settings:
@@ -37,6 +35,6 @@ def with_training_root(settings: Settings, given: Optional[str]) -> Settings:
 def _is_compiled_for_jobs() -> bool:
     """Tells whether code that is at work now, such as the caller's script, names the runner of such a service."""
     frame = sys._getframe()
-    while frame is not None and _RUNNER not in frame.f_code.co_names:
+    while frame is not None and RUNNER_OF_JOBS not in frame.f_code.co_names:
         frame = frame.f_back  # type: ignore[assignment]
     return frame is not None

@@ -5,22 +5,31 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-HELP = "copy a preset, or a script for TFX's own command line, into a file of your own"
-EPILOG = """\
-`tfx-estimator copy local_runner local_runner.py` writes the script that TFX's own command line asks for; likewise
-vertex_runner and kubeflow_runner:
+from tfx_estimator.pipeline.platforms.registry import BY_NAME
 
-  tfx pipeline create --engine local --pipeline_path local_runner.py
-  tfx pipeline compile --engine vertex --pipeline_path vertex_runner.py
-"""
+HELP = "copy a preset, or a script for TFX's own command line, into a file of your own"
 # Each script reads the declaration's name from it.
 _VARIABLE = "TFX_ESTIMATOR_DECLARATION"
-# The command that runs or compiles each script.
+# Each script's file, and the command that runs or compiles it.
 _SCRIPTS = {
-    "local_runner": "python {name}",
-    "vertex_runner": "tfx pipeline compile --engine vertex --pipeline_path {name}",
-    "kubeflow_runner": "tfx pipeline compile --engine kubeflow --pipeline_path {name}",
+    "local_runner": ("runners/local_runner.py", "python {name}"),
+    **{
+        f"{each.engine}_runner": (
+            f"platforms/{each.folder}/runner.py",
+            f"tfx pipeline compile --engine {each.engine} --pipeline_path {{name}}",
+        )
+        for each in BY_NAME.values()
+        if each.engine
+    },
 }
+
+EPILOG = f"""\
+`tfx-estimator copy local_runner local_runner.py` writes the script that TFX's own command line asks for; likewise
+{" and ".join([*_SCRIPTS][1:])}:
+
+  tfx pipeline create --engine local --pipeline_path local_runner.py
+  {[*_SCRIPTS.values()][1][1].format(name="NAME.py")}
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,9 +50,9 @@ def run(args: argparse.Namespace) -> int:
 
     name = one_line(args.file)
     if args.preset in _SCRIPTS:
-        script = Path(__file__).parents[1] / "runners" / f"{args.preset}.py"
+        script = Path(__file__).parents[1] / _SCRIPTS[args.preset][0]
         write_file(args.file, script.read_text(encoding="utf-8"), force=args.force)
-        todo = _SCRIPTS[args.preset].format(name=name)
+        todo = _SCRIPTS[args.preset][1].format(name=name)
         say(f"wrote {name}; name your declaration in it, or in {_VARIABLE}; next: {todo}")
         return 0
     check_preset(args.preset)

@@ -10,13 +10,15 @@ from pathlib import Path
 from tfx_estimator.pipeline.config.beam_checks import check_beam
 from tfx_estimator.pipeline.config.class_weights import check_class_weights
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
+from tfx_estimator.pipeline.config.credentials import check_credentials
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.deploy_checks import check_deploy
 from tfx_estimator.pipeline.config.evaluator_checks import check_evaluator
+from tfx_estimator.pipeline.config.gpu_checks import check_gpus
 from tfx_estimator.pipeline.config.image_folder import split_folders
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.case import Case
+from tfx_estimator.pipeline.config.rules.deploy import deploy_rules
 from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
 from tfx_estimator.pipeline.config.rules.optimizer import OPTIMIZER
 from tfx_estimator.pipeline.config.rules.rule import broken
@@ -35,12 +37,13 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
         *_data(declaration),
         *_code(declaration, search_paths),
         *check_class_weights(declaration),
-        *broken(RULES, Case(declaration, search_paths)),
+        *broken((*RULES, *deploy_rules()), Case(declaration, search_paths, target)),
         *check_evaluator(declaration),
         # With a target, these paths are places of another machine.
         *(() if target else _places(declaration)),
         *check_beam(declaration, target),
-        *check_deploy(declaration, target),
+        *check_gpus(declaration, target),
+        *check_credentials(declaration, target),
         *check_travel(declaration, search_paths, target),
     ]
 

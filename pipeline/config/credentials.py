@@ -37,8 +37,11 @@ def is_credential(name: str, value: str, deploy: DeploySection, called: re.Patte
     return bool(called.search(name)) and not leads_to_a_file
 
 
-def check_credentials(declaration: Declaration, deploy: DeploySection) -> Iterator[Problem]:
-    """Finds credentials in what a compiled file holds."""
+def check_credentials(declaration: Declaration, target: str) -> Iterator[Problem]:
+    """Finds credentials in what a compiled file holds, or what is sent to those who train elsewhere."""
+    deploy = declaration.deploy or DeploySection()
+    if not target and not deploy.trains_elsewhere:
+        return
     found = {}
     for keys, value in _texts(("trainer", "params"), declaration.trainer.params):
         if is_credential(keys[-1], value, deploy, _CREDENTIAL if _RANDOM.search(value) else _OF_A_SERVICE):
@@ -50,7 +53,7 @@ def check_credentials(declaration: Declaration, deploy: DeploySection) -> Iterat
             found["beam.options"] = shown
     for path, shown in found.items():
         todo = "remove it, and read it from a file of deploy.secrets; or if it is no credential, rename it"
-        what = "it would stand in the compiled file, or the TFJob, for all to read"
+        what = "it would stand in the compiled file, or in what the cluster keeps, for all to read"
         yield Problem(path, what, "deploy.service_account, or a Secret's file", todo, value=shown)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tfx_estimator.pipeline.config import deploy
+
 _LATER = "not in this version yet"
 _JOB_SERVER = (
     "it is run by a job server: start {}'s, and write `beam: {{runner: portable, job_endpoint: localhost:8099, "
@@ -134,15 +136,7 @@ ALIASES: dict[str, str] = {
     "num_parallel_trials": "tune.parallel_trials",
     "trainer.distribution.devices": f"{_TRAIN}.devices",
     "options": "beam.options",
-    # Keys of a pod's template. Under deploy.nodes and replicas they are right, or near to a right one.
-    "deploy.tolerations": "deploy.nodes.default.tolerations",
-    "deploy.node_selector": "deploy.nodes.default.node_selector",
-    "deploy.nodeSelector": "deploy.nodes.default.node_selector",
-    "deploy.tfjob.tolerations": "deploy.nodes.Trainer.tolerations",
-    "deploy.tfjob.replicas.tolerations": "deploy.nodes.Trainer.tolerations",
-    "deploy.tfjob.node_selector": "deploy.nodes.Trainer.node_selector",
-    "deploy.tfjob.nodeSelector": "deploy.nodes.Trainer.node_selector",
-    "tolerationSeconds": "seconds",
+    **deploy.ALIASES,
     "threshold": "evaluator.min_accuracy",
     "accuracy": "evaluator.min_accuracy",
     "push_destination": "pusher.destination",

@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Optional
 
-from tfx_estimator.pipeline.base.targets import TARGETS
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.runtime import has_gpu
 from tfx_estimator.pipeline.config.strategies import OPTIONS, taking
 from tfx_estimator.pipeline.config.tune import HYPERBAND, Hyperband
+from tfx_estimator.pipeline.platforms.registry import BY_NAME
 
 _DISTRIBUTION = "trainer.distribution"
 # Values that switch something off. They are right wherever that does not exist.
@@ -34,7 +34,7 @@ def note_profile(declaration: Declaration) -> Iterator[str]:
 
 def note_runtime(declaration: Declaration, target: str = "") -> Iterator[str]:
     """Yields what the user should know of a training on this machine."""
-    is_elsewhere = target or (declaration.deploy is not None and declaration.deploy.tfjob.train)
+    is_elsewhere = target or (declaration.deploy is not None and declaration.deploy.trains_elsewhere)
     if declaration.trainer.gpu.is_declared and not is_elsewhere and not has_gpu():
         yield "trainer.gpu has no effect on a machine without a GPU, such as this one"
 
@@ -102,8 +102,8 @@ def _of_others(declaration: Declaration) -> Iterator[tuple[str, str]]:
 def note_data(declaration: Declaration, target: str) -> Iterator[str]:
     """Says where the machine that compiles does not see the data: their files are not in the fingerprint then."""
     folder = declaration.data.data_dir
-    # A TFJob looks its data up itself; the embedded digits are the same everywhere.
-    if target not in TARGETS or folder is None or is_address(folder) or declaration.data.dataset == "digits":
+    # Where one process runs all steps, it looks the data up itself; the embedded digits are the same everywhere.
+    if not BY_NAME[target].runs_steps or folder is None or is_address(folder) or declaration.data.dataset == "digits":
         return
     if not os.path.isdir(os.path.expanduser(folder)):
         yield (

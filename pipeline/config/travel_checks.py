@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.base.targets import TFJOB
-from tfx_estimator.pipeline.config import config_map
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.paths import is_path
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.platforms.registry import BY_NAME
 from tfx_estimator.pipeline.user_source.fingerprint import find_root
 from tfx_estimator.pipeline.user_source.needs import find_needs
 from tfx_estimator.pipeline.user_source.pack import find_obstacles, pack
@@ -31,7 +30,7 @@ def named_code(declaration: Declaration) -> dict[str, str]:
 
 def check_travel(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> Iterator[Problem]:
     """Finds what of the user's own code cannot travel to where the pipeline, or its training, runs."""
-    code = _travelling(declaration, target)
+    code, platform = _travelling(declaration, target), BY_NAME[target]
     together: list[str] = []
     seen: set[str] = set()
     for path, each in code.items():
@@ -40,17 +39,13 @@ def check_travel(declaration: Declaration, search_paths: Sequence[str], target: 
         except DeclarationError:
             continue  # told where it is checked
         together.append(each)
-        # A TFJob's pods import all of it from one place; each step of another service its own.
-        for found in find_obstacles(together if target == TFJOB else [each], search_paths):
+        # Each step has its own in a place of its own; else all is imported from one.
+        for found in find_obstacles([each] if platform.runs_steps else together, search_paths):
             if found.what not in seen:
                 seen.add(found.what)
                 yield Problem(path, found.what, found.expected, found.todo, value=each)
-    if target == TFJOB and not seen and len(together) == len(code):
-        packed = pack(together, search_paths)
-        if (size := config_map.size_of(*config_map.contents(declaration, packed))) > config_map.MOST_BYTES:
-            what = f"your own modules and the declaration are {size:,} bytes, too many to travel in a ConfigMap"
-            todo = "install the modules as a package, in the image and here"
-            yield Problem(path, what, f"at most {config_map.MOST_BYTES:,}", todo, value=each)
+    if target and not platform.runs_steps and not seen and len(together) == len(code):
+        yield from platform.part("rules").check_size(declaration, pack(together, search_paths), path, each)
 
 
 def note_travel(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> Iterator[str]:
@@ -73,5 +68,5 @@ def _travelling(declaration: Declaration, target: str) -> dict[str, str]:
     code = named_code(declaration)
     if target:
         return code
-    trains = declaration.deploy is not None and declaration.deploy.tfjob.train
+    trains = declaration.deploy is not None and declaration.deploy.trains_elsewhere
     return {path: each for path, each in code.items() if trains and path.startswith("trainer.")}

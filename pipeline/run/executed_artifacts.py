@@ -50,13 +50,6 @@ class _Artifacts(UserDict[str, Any]):
     """A task's artifacts, each as TFX has it when it is read: a pipeline may have steps with types of their own."""
 
     def __getitem__(self, key: str) -> Artifact:
-        return _artifact(super().__getitem__(key))
+        from tfx_estimator.pipeline.platforms.pipeline_spec import read_artifact
 
-
-def _artifact(made: Mapping[str, Any]) -> Artifact:
-    from google.protobuf import json_format
-    from kfp.pipeline_spec import pipeline_spec_pb2
-    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
-
-    listed = json_format.ParseDict({"artifacts": [made]}, pipeline_spec_pb2.ArtifactList())
-    return kubeflow_v2_entrypoint_utils.parse_raw_artifact_dict({"it": listed})["it"][0]
+        return read_artifact(super().__getitem__(key))

@@ -9,9 +9,11 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.code_checks import find_own
 from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy, VariablePartitioner
 from tfx_estimator.pipeline.config.parallel import ModelParallel, PipelineParallel
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.platforms.registry import BY_NAME
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, RunFn, functions_of, read_run_fn
 
 # In a cluster that somebody else started, one of these variables is always set.
@@ -23,11 +25,13 @@ class Case:
 
     Args:
         search_paths: Folders where the user's modules are looked for before `sys.path`.
+        target: Where the pipeline is to be deployed; empty if it runs on this machine.
     """
 
-    def __init__(self, declaration: Declaration, search_paths: Sequence[str] = ()) -> None:
+    def __init__(self, declaration: Declaration, search_paths: Sequence[str] = (), target: str = "") -> None:
         self.declaration = declaration
         self.search_paths = search_paths
+        self.target, self.platform = target, BY_NAME[target]
 
     @classmethod
     def of_trainer(cls, trainer: TrainerSection) -> Case:
@@ -48,6 +52,11 @@ class Case:
     def trainer(self) -> TrainerSection:
         """The section."""
         return self.declaration.trainer
+
+    @property
+    def deploy(self) -> DeploySection:
+        """The section; with its defaults where there is none."""
+        return self.declaration.deploy or DeploySection()
 
     @property
     def layers(self) -> ModelParallel:

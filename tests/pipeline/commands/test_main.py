@@ -17,7 +17,7 @@ from tests.root import ROOT
 from tfx_estimator import __main__ as command_line
 from tfx_estimator.__main__ import VERBS, main
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, TrainingError
-from tfx_estimator.pipeline.base.targets import ALL_TARGETS
+from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS
 
 pytestmark = pytest.mark.unit
 

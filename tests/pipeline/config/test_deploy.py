@@ -10,8 +10,8 @@ import yaml
 
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, as_sections, refused
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.base.targets import ALL_TARGETS, TARGETS
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TARGETS
 
 pytestmark = pytest.mark.unit
 
@@ -48,8 +48,8 @@ def test_a_whole_declaration_is_taken(target):
 def test_without_the_section_all_that_is_needed_is_named(target, wanted):
     problems = refused(target)
     assert len(problems) == len(wanted)
-    for key, problem in zip(wanted, problems):
-        assert f"deploy.{key} the target {target} needs it" in problem
+    for key in wanted:
+        assert any(f"deploy.{key} the target {target} needs it" in problem for problem in problems)
 
 
 def test_all_that_stays_on_this_machine_is_named(tmp_path):

@@ -17,8 +17,8 @@ from tests.root import ROOT
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.base.targets import ALL_TARGETS
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS
 from tfx_estimator.pipeline.report.report import write_report
 from tfx_estimator.pipeline.report.source import Run
 from tfx_estimator.pipeline.run.summary import Summary

@@ -1,0 +1,192 @@
+"""Whether a declaration can run where it is to be deployed: what all platforms ask, beside the rules of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.config.gpu_checks import note_machines
+from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
+from tfx_estimator.pipeline.config.rules.case import Case
+from tfx_estimator.pipeline.config.rules.rule import Rule, given
+from tfx_estimator.pipeline.platforms import registry
+
+AN_IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
+NO_DEADLINE = ("a PipelineSpec has no deadline of a step", "trainer.stall_timeout")
+_PINNED = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
+_GS = "gs://"
+_RESOURCES = ("cpu", "memory_gb", "accelerator", "accelerators", "node_selector", "tolerations")
+
+
+def needed(key: str, expected: str) -> Rule:
+    """A key that a target cannot do without."""
+    path, what = f"deploy.{key}", "the target {target} needs it"
+    return Rule(path, lambda case: getattr(case.deploy, key) is None, what, f"name it: {path}", expected)
+
+
+def not_of_steps(keys: dict[str, tuple[str, str]]) -> Rule:
+    """What no step of a target has: why, and what to say in its place."""
+
+    def find(case: Case) -> Iterator[dict[str, str]]:
+        for name, node in case.deploy.nodes.sections():
+            for key, (why, instead) in keys.items():
+                if (value := getattr(node, key)) not in (None, (), {}):
+                    shown = str(value) if isinstance(value, int) else ""
+                    yield {"name": name, "key": key, "why": why, "instead": instead, "value": shown}
+
+    return Rule("deploy.nodes.{name}.{key}", find, "{why}", "say it there, or remove it", "{instead}")
+
+
+def resources_of(step: str) -> tuple[str, ...]:
+    """The keys of a step of which there is no use where it does nothing by itself."""
+    return tuple(f"deploy.nodes.{step}.{key}" for key in _RESOURCES)
+
+
+def _machines(broken: Callable[[Case, str, Any, Any, str], Any]) -> Callable[[Case], Iterator[Any]]:
+    """Asks of all that may have accelerators; see `DeploySection.accelerated`."""
+
+    def find(case: Case) -> Iterator[Any]:
+        for path, machine, accelerator, platform in case.deploy.accelerated(case.target):
+            if found := broken(case, path.rpartition(".")[2], machine, accelerator, platform):
+                yield {"path": path, "platform": platform, **(found if found is not True else {})}
+
+    return find
+
+
+def _of_no_process(case: Case, role: str, machine: Any, *_: Any) -> Any:
+    there = case.trainer.distribution.pods
+    if role not in ("worker", "ps", "evaluator") or role in there or machine == type(machine)():
+        return None
+    return {"role": role, "has": ", ".join(f"{count} {kind}" for kind, count in there.items())}
+
+
+def _of_another_platform(case: Case, role: str, machine: Any, _: Any, platform: str) -> Any:
+    known = registry.BY_NAME[platform]
+    if not platform or machine.accelerator is None or re.fullmatch(known.accelerator, machine.accelerator):
+        return None
+    return {"example": known.an_accelerator}
+
+
+def _root(case: Case) -> Any:
+    root, platform = case.deploy.pipeline_root, case.platform
+    in_bucket = platform.keeps_in_buckets or case.trainer.distribution.pods == {"chief": 1}
+    in_volume = platform.keeps_in_volumes
+    expected = ["gs://BUCKET/FOLDER"] * in_bucket + ["a folder in one of deploy.volumes, not read_only"] * in_volume
+    if root is None:
+        what = f"the target {case.target} needs it"
+    elif (in_bucket and root.startswith(_GS)) or (in_volume and case.deploy.is_mounted(root, writable=True)):
+        return None
+    elif root.startswith(_GS):
+        what = "the pods of its cluster meet in files there, which no bucket holds"
+    else:
+        what = _unreached(root)
+    depends = "" if platform.keeps_in_buckets else "trainer.distribution"
+    return {"why": what, "allowed": ", or ".join(expected), "other": depends}
+
+
+def _places(case: Case) -> Iterator[dict[str, str]]:
+    data = case.declaration.data
+    places = {
+        "data.dataset": (data.dataset if is_path(data.dataset) else None, "copy it there"),
+        "data.data_dir": (data.data_dir, "copy it there"),
+        "pusher.destination": (case.declaration.pusher.destination, "null is `serving` below the pipeline root"),
+    }
+    allowed = "gs://BUCKET/FOLDER" + (", or a folder in one of deploy.volumes" if case.platform.has_volumes else "")
+    for path, (value, todo) in places.items():
+        mounted = value is not None and case.deploy.is_mounted(value, writable=path == "pusher.destination")
+        if value is not None and not value.startswith(_GS) and not mounted:
+            yield {"path": path, "why": _unreached(value), "allowed": allowed, "instead": todo}
+
+
+def _unreached(path: str) -> str:
+    """Says why no step reads or writes there."""
+    return OTHER_STORE if is_address(path) else OF_THIS_MACHINE
+
+
+_COMMON = (
+    Rule(
+        "deploy.image",
+        lambda case: case.deploy.image is not None and not _PINNED.fullmatch(case.deploy.image),
+        "the image is not pinned by its digest: what a tag names changes",
+        "docker inspect --format '{{{{index .RepoDigests 0}}}}' IMAGE says it",
+        AN_IMAGE,
+    ),
+    Rule(
+        "{path}",
+        _machines(_of_no_process),
+        "trainer.distribution has no {role}: it has {has}",
+        "remove it, or declare such processes",
+        "types that there are",
+        ("trainer.distribution",),
+    ),
+    Rule(
+        "{path}.accelerators",
+        _machines(lambda case, role, machine, accelerator, platform: machine.accelerators and not accelerator),
+        "the type of accelerator is missing",
+        "add `accelerator:` under `{path}`",
+        "accelerator: KIND",
+    ),
+    Rule(
+        "{path}.accelerator",
+        _machines(_of_another_platform),
+        "this is no accelerator of the target {platform}",
+        "correct it",
+        "as {example}",
+    ),
+    *given(
+        lambda case: case.target,
+        needed("image", AN_IMAGE),
+        Rule(
+            "deploy.pipeline_root", _root, "{why}", "name a folder that every step can write", "{allowed}", ("{other}",)
+        ),
+        Rule("{path}", _places, "{why}", "{instead}; --set {path}=gs://…", "{allowed}"),
+        Rule(
+            "trainer.warm_start",
+            lambda case: case.trainer.warm_start is not None,
+            "weights of another training are read from this machine only",
+            "remove it",
+            "weights of its own",
+        ),
+    ),
+)
+
+
+def deploy_rules() -> Iterator[Rule]:
+    """Yields those of all platforms, and of each."""
+    yield from _COMMON
+    for rules in registry.parts("rules"):
+        yield from rules.RULES
+
+
+def check_stack(target: str) -> None:
+    """Checks that the installed TFX compiles for a target at all."""
+    platform = registry.BY_NAME[target]
+    # Which is asked last: it takes a while.
+    if platform.needs and (here := stacks.installed()) and not getattr(here, platform.needs):
+        raise DeclarationError(
+            f"--target {target}: TFX {here.tfx} does not compile for {platform.title}",
+            expected=f"another target: {', '.join(each for each in registry.ALL_TARGETS if each != target)}",
+            todo=f"name another one; or install the other stack: make install STACK={stacks.LEGACY.name}",
+        )
+
+
+def find_idle(case: Case, declared: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Finds what is said of steps, and reaches none, or one that does nothing with it."""
+    if case.declaration.deploy is None or not case.target:
+        return
+    places = dict(case.platform.part("rules").find_idle(case))
+    if case.declaration.tune is None:
+        places.setdefault(resources_of("Tuner"), "there is no section `tune`")
+    for beginnings, why in places.items():
+        if paths := [path for path in declared if path.startswith(beginnings)]:
+            yield paths[0], f"{', '.join(paths)}: no effect: {why}"
+
+
+def note_deployment(case: Case) -> Iterator[str]:
+    """Says what is right, and should be known before it is deployed."""
+    if case.target:
+        yield from case.platform.part("rules").note(case)
+        yield from note_machines(case.declaration, case.target)

@@ -1,0 +1,142 @@
+"""What is left on this machine of a job that was submitted: enough to follow it, and to cancel it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+import re
+from dataclasses import dataclass
+from typing import Optional
+
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.base.files import write_whole
+from tfx_estimator.pipeline.base.writing import writing
+from tfx_estimator.pipeline.platforms.follow import Service
+from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, BY_NAME
+
+FILE = "submission.json"
+
+
+@dataclass(frozen=True)
+class Note:
+    """A job that was submitted.
+
+    Args:
+        target: One of `registry.ALL_TARGETS`.
+        job: Its name, as the service knows it.
+        address: Where a person sees it.
+        context: Of the kubeconfig; None is its current one, before the job was submitted, or the pod's cluster.
+        namespace: Of the TFJob, or of Kubeflow Pipelines; with an endpoint that of the experiment.
+        endpoint: Of Kubeflow Pipelines; None is by way of the Kubernetes API server.
+        experiment: Of Kubeflow Pipelines; None is its default one.
+        host: Of that; a context may be of another cluster later.
+        uid: Of the TFJob, whose name another one may have later.
+    """
+
+    target: str
+    job: str
+    address: str = ""
+    project: Optional[str] = None
+    region: Optional[str] = None
+    context: Optional[str] = None
+    namespace: Optional[str] = None
+    endpoint: Optional[str] = None
+    experiment: Optional[str] = None
+    host: Optional[str] = None
+    uid: Optional[str] = None
+
+
+def with_job(note: Note, service: Service, job: str) -> Note:
+    """Returns the note of a job that was started."""
+    return dataclasses.replace(note, job=job, address=service.address(job), **service.place())
+
+
+def write_note(folder: str, note: Note) -> str:
+    """Leaves a note; returns its file.
+
+    Args:
+        folder: Where to.
+
+    Raises:
+        TfxEstimatorError: It cannot be written.
+    """
+    with writing(file := os.path.join(folder, FILE)):
+        _write(file, note)
+    return file
+
+
+def _write(file: str, note: Note, *, new: bool = False) -> None:
+    told = {key: value for key, value in dataclasses.asdict(note).items() if value}
+    write_whole(file, json.dumps(told, indent=2), new=new)
+
+
+def keep_former(folder: str, note: Note) -> Optional[tuple[str, str]]:
+    """Keeps the note of another job, which may go on, beside the one that takes its place.
+
+    Args:
+        folder: In which the new note will be.
+
+    Returns:
+        The former job, and the file that its note is kept in; None if there is none, or it was of the same job.
+
+    Raises:
+        TfxEstimatorError: It cannot be kept.
+    """
+    try:
+        former = find_note(file := os.path.join(folder, FILE))
+    except DeclarationError:
+        return None
+    # A namespace has only one TFJob of a name, so the former one was replaced.
+    if dataclasses.replace(former, address=note.address, uid=note.uid) == note:
+        return None
+    stem, ending = os.path.splitext(file)
+    numbers = itertools.count(1)
+    while True:
+        with writing(kept := f"{stem}-{next(numbers)}{ending}"), contextlib.suppress(FileExistsError):
+            _write(kept, former, new=True)
+            return former.job, kept
+
+
+def find_note(named: str) -> Note:
+    """Finds a job that was submitted.
+
+    Args:
+        named: The folder of its note, the note itself, or the name of a pipeline job of Vertex AI.
+
+    Raises:
+        DeclarationError: It is none of these.
+    """
+    for platform in BY_NAME.values():
+        if platform.jobs and (match := re.fullmatch(platform.jobs, named)):
+            return Note(platform.name, named, **match.groupdict())
+    path = os.path.expanduser(named)
+    file = os.path.join(path, FILE) if os.path.isdir(path) else path
+    reason = ""
+    try:
+        with open(file, encoding="utf-8") as opened:
+            note = Note(**json.load(opened))
+        if note.target in ALL_TARGETS and isinstance(note.job, str):
+            return note
+    except OSError as error:
+        reason = f": {error.strerror}"
+    except (ValueError, TypeError):
+        pass
+    raise DeclarationError(
+        f"{named!r} is no job that was submitted{reason}",
+        expected=f"the folder that `submit` has left, its {FILE}, or projects/…/locations/…/pipelineJobs/…",
+        todo="see the line `follow it` that `submit` has printed",
+    )
+
+
+def check_host(note: Note, host: str) -> None:
+    """Refuses another cluster than that of a note."""
+    if note.host not in (None, host):
+        context = f"the context {note.context}" if note.context else "the cluster that is known here"
+        raise PipelineError(
+            f"the job {note.job} was submitted to the cluster {note.host}, and {context} is of {host} now",
+            expected="a kubeconfig by which that cluster is reached",
+            todo="name it in KUBECONFIG; or, if it is the same cluster, correct `host` in the job's note",
+        )

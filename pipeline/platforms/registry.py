@@ -1,0 +1,135 @@
+"""The platforms that a pipeline can be compiled for, and what each of them can do.
+
+Standard library only, as the command line's help names them: what there is to do on a platform stands in its folder,
+and is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+# TFX's runner of those services on which each job has a folder of its own.
+RUNNER_OF_JOBS = "KubeflowV2DagRunner"
+VERTEX, KUBEFLOW, KUBEFLOW_V2, TFJOB = "vertex", "kubeflow", "kubeflow_v2", "tfjob"
+
+
+@dataclass(frozen=True)
+class Platform:
+    """Where a pipeline is compiled for.
+
+    Args:
+        name: The target, on the command line.
+        title: For people.
+        folder: The package of what is done on it: `rules`, `compile` and `service`.
+        file: What a compiled file is called.
+        runs_steps: Whether it runs the steps by itself, each in a container; else one process runs them all.
+        takes_spec: Whether it takes a PipelineSpec: no drivers, stock resolvers only, no deadline of a step.
+        resolver: Which resolver it runs: ours, TFX's own only, or none.
+        trains_in_pods: Whether what `deploy.tfjob.train` says is done there.
+        needs: What the stack must have for it, by the name of a field of `stacks.Stack`.
+        options: Options of `submit` that it takes, by the key of the declaration that they stand for, if any.
+        jobs: A regular expression of a job's name, by which it is found without a note; its groups are the note's.
+        engine: What TFX's own command line calls it; empty where it has no word for it.
+        clusters: Where each process of a cluster has a machine for itself.
+        has_volumes: Whether steps may mount volumes.
+        keeps_in_volumes: Whether the pipeline's own folder may lie in one; and, as the next says, in a bucket.
+        accelerator: A regular expression of what it calls an accelerator; and one of them.
+        hides_results: Whether it does not tell what its steps have made.
+    """
+
+    name: str = ""
+    title: str = "this machine"
+    folder: str = ""
+    file: str = ""
+    runs_steps: bool = False
+    takes_spec: bool = False
+    resolver: Literal["own", "stock", ""] = "own"
+    trains_in_pods: bool = False
+    needs: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+    jobs: str = ""
+    engine: str = ""
+    clusters: str = "the target tfjob has a pod for each"
+    hides_results: bool = False
+    has_volumes: bool = True
+    keeps_in_volumes: bool = False
+    keeps_in_buckets: bool = True
+    accelerator: str = r"[a-z0-9.-]+/[A-Za-z0-9._-]+"
+    an_accelerator: str = "nvidia.com/gpu"
+
+    def part(self, name: str) -> Any:
+        """Returns a module of its folder."""
+        return importlib.import_module(f"{__package__}.{self.folder}.{name}")
+
+
+# Where there is no target.
+HERE = Platform(trains_in_pods=True)
+_OF_CLUSTER = {"context": "", "namespace": ""}
+_OF_SERVICE = {**_OF_CLUSTER, "endpoint": "", "experiment": ""}
+_PLATFORMS = (
+    Platform(
+        VERTEX,
+        "Vertex AI Pipelines",
+        "vertex",
+        "{}.json",
+        runs_steps=True,
+        takes_spec=True,
+        # It knows no other strategies.
+        resolver="stock",
+        jobs=r"projects/(?P<project>[^/\s]+)/locations/(?P<region>[^/\s]+)/pipelineJobs/[^/\s]+",
+        engine="vertex",
+        clusters="deploy.vertex has a machine for each",
+        has_volumes=False,
+        accelerator=r"[A-Z][A-Z0-9_]+",
+        an_accelerator="NVIDIA_TESLA_T4",
+    ),
+    Platform(
+        KUBEFLOW,
+        "Kubeflow Pipelines 1",
+        "kubeflow",
+        "{}-kubeflow.yaml",
+        runs_steps=True,
+        trains_in_pods=True,
+        needs="has_argo",
+        options=_OF_SERVICE,
+        engine="kubeflow",
+        hides_results=True,
+        keeps_in_volumes=True,
+    ),
+    Platform(
+        KUBEFLOW_V2,
+        "Kubeflow Pipelines 2",
+        "kubeflow",
+        "{}-kubeflow_v2.yaml",
+        runs_steps=True,
+        takes_spec=True,
+        # Its backend says of every resolver that it is not implemented yet.
+        resolver="",
+        options=_OF_SERVICE,
+        hides_results=True,
+    ),
+    Platform(
+        TFJOB,
+        "the Kubeflow training operator",
+        "tfjob",
+        "{}-tfjob.yaml",
+        options={name: f"deploy.tfjob.{name}" for name in _OF_CLUSTER},
+        keeps_in_volumes=True,
+        keeps_in_buckets=False,
+    ),
+)
+BY_NAME = {each.name: each for each in (HERE, *_PLATFORMS)}
+ALL_TARGETS = tuple(each.name for each in _PLATFORMS)
+# Those that run the pipeline's steps by themselves; and of these, those of a PipelineSpec.
+TARGETS = tuple(each.name for each in _PLATFORMS if each.runs_steps)
+SPEC_TARGETS = tuple(each.name for each in _PLATFORMS if each.takes_spec)
+TITLES = ", ".join(each.title for each in _PLATFORMS[:-1]) + f" or {_PLATFORMS[-1].title}"
+
+
+def parts(name: str) -> Iterator[Any]:
+    """Yields the modules of a name, one of each folder."""
+    for folder in dict.fromkeys(each.folder for each in _PLATFORMS):
+        yield importlib.import_module(f"{__package__}.{folder}.{name}")
