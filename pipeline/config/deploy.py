@@ -158,6 +158,14 @@ class DeploySection(Section):
             found[role] = OwnMachine(name, path, machine.accelerator, machine.accelerators)
         return found
 
+    def idle_steps(self, target: str) -> Iterator[tuple[str, str]]:
+        """Yields steps that have no use for resources there, and why."""
+        if target == VERTEX and self.vertex is not None:
+            yield "Trainer", "the step only waits for the custom job; deploy.vertex names what trains"
+        for name in Nodes.__fields__:
+            if target == TFJOB and name not in ("default", "Trainer"):
+                yield name, "a TFJob's chief runs every step, with the resources of deploy.tfjob.replicas.chief"
+
     def accelerated(self, target: str) -> Iterator[tuple[str, Any, Optional[str], str]]:
         """Yields what may have accelerators: its path, it, their kind, and the platform that calls them so."""
         for name, node in self.nodes.sections():

@@ -10,9 +10,9 @@ from pydantic.v1 import BaseModel
 from pydantic.v1.fields import ModelField
 
 from tfx_estimator.pipeline.config import kinds, known
-from tfx_estimator.pipeline.config.credentials import shown_options
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem, nearest
+from tfx_estimator.pipeline.config.travel_checks import shown_options
 from tfx_estimator.pipeline.config.yaml_text import Path, inline
 
 Where = Callable[[Path], str]

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Optional
 
-from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.base.writing import writing
 from tfx_estimator.pipeline.platforms.follow import Service
@@ -32,7 +32,6 @@ class Note:
         namespace: Of the TFJob, or of Kubeflow Pipelines; with an endpoint that of the experiment.
         endpoint: Of Kubeflow Pipelines; None is by way of the Kubernetes API server.
         experiment: Of Kubeflow Pipelines; None is its default one.
-        host: Of that; a context may be of another cluster later.
         uid: Of the TFJob, whose name another one may have later.
     """
 
@@ -45,7 +44,6 @@ class Note:
     namespace: Optional[str] = None
     endpoint: Optional[str] = None
     experiment: Optional[str] = None
-    host: Optional[str] = None
     uid: Optional[str] = None
 
 
@@ -117,7 +115,8 @@ def find_note(named: str) -> Note:
     reason = ""
     try:
         with open(file, encoding="utf-8") as opened:
-            note = Note(**json.load(opened))
+            told = json.load(opened)
+        note = Note(**{each.name: told[each.name] for each in dataclasses.fields(Note) if each.name in told})
         if note.target in ALL_TARGETS and isinstance(note.job, str):
             return note
     except OSError as error:
@@ -129,14 +128,3 @@ def find_note(named: str) -> Note:
         expected=f"the folder that `submit` has left, its {FILE}, or projects/…/locations/…/pipelineJobs/…",
         todo="see the line `follow it` that `submit` has printed",
     )
-
-
-def check_host(note: Note, host: str) -> None:
-    """Refuses another cluster than that of a note."""
-    if note.host not in (None, host):
-        context = f"the context {note.context}" if note.context else "the cluster that is known here"
-        raise PipelineError(
-            f"the job {note.job} was submitted to the cluster {note.host}, and {context} is of {host} now",
-            expected="a kubeconfig by which that cluster is reached",
-            todo="name it in KUBECONFIG; or, if it is the same cluster, correct `host` in the job's note",
-        )

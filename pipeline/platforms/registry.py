@@ -7,7 +7,6 @@ and is imported when it is asked for.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -23,7 +22,7 @@ class Platform:
     Args:
         name: The target, on the command line.
         title: For people.
-        folder: The package of what is done on it: `rules`, `compile` and `service`.
+        folder: The package of what is done on it: `compile` and `service`.
         file: What a compiled file is called.
         runs_steps: Whether it runs the steps by itself, each in a container; else one process runs them all.
         takes_spec: Whether it takes a PipelineSpec: no drivers, stock resolvers only, no deadline of a step.
@@ -34,7 +33,12 @@ class Platform:
         jobs: A regular expression of a job's name, by which it is found without a note; its groups are the note's.
         engine: What TFX's own command line calls it; empty where it has no word for it.
         clusters: Where each process of a cluster has a machine for itself.
-        has_volumes: Whether steps may mount volumes.
+        section: Its own section of `deploy`, which no other platform reads.
+        ends_steps: Whether a step is told that its run is cancelled.
+        needed: Further keys of `deploy` that it cannot do without, and what is expected of them.
+        not_of_steps: Keys of a step that it has no word for: why, and what to say in its place.
+        no_pods: Why `deploy.security_context` has no effect; empty where it has one.
+        has_volumes: Whether steps may mount volumes, and secrets; and whether so that they cannot write there.
         keeps_in_volumes: Whether the pipeline's own folder may lie in one; and, as the next says, in a bucket.
         accelerator: A regular expression of what it calls an accelerator; and one of them.
         hides_results: Whether it does not tell what its steps have made.
@@ -54,7 +58,13 @@ class Platform:
     engine: str = ""
     clusters: str = "the target tfjob has a pod for each"
     hides_results: bool = False
+    section: str = ""
+    ends_steps: bool = True
+    needed: dict[str, str] = field(default_factory=dict)
+    not_of_steps: dict[str, tuple[str, str]] = field(default_factory=dict)
+    no_pods: str = ""
     has_volumes: bool = True
+    has_read_only_volumes: bool = True
     keeps_in_volumes: bool = False
     keeps_in_buckets: bool = True
     accelerator: str = r"[a-z0-9.-]+/[A-Za-z0-9._-]+"
@@ -68,6 +78,9 @@ class Platform:
 # Where there is no target.
 HERE = Platform(trains_in_pods=True)
 _OF_CLUSTER = {"context": "", "namespace": ""}
+_NO_DEADLINE = {"timeout_seconds": ("a PipelineSpec has no deadline of a step", "trainer.stall_timeout")}
+_NO_NODES = ("Vertex AI has no nodes of yours, nor taints", "the machines of deploy.vertex")
+_NO_STEPS = "a TFJob has one for all, and no steps"
 _OF_SERVICE = {**_OF_CLUSTER, "endpoint": "", "experiment": ""}
 _PLATFORMS = (
     Platform(
@@ -82,6 +95,10 @@ _PLATFORMS = (
         jobs=r"projects/(?P<project>[^/\s]+)/locations/(?P<region>[^/\s]+)/pipelineJobs/[^/\s]+",
         engine="vertex",
         clusters="deploy.vertex has a machine for each",
+        section="vertex",
+        needed={"project": "the ID of a Google Cloud project", "region": "the region of the bucket: europe-west4"},
+        not_of_steps={**_NO_DEADLINE, "node_selector": _NO_NODES, "tolerations": _NO_NODES},
+        no_pods="Vertex AI has no pods of yours",
         has_volumes=False,
         accelerator=r"[A-Z][A-Z0-9_]+",
         an_accelerator="NVIDIA_TESLA_T4",
@@ -108,6 +125,10 @@ _PLATFORMS = (
         takes_spec=True,
         # Its backend says of every resolver that it is not implemented yet.
         resolver="",
+        not_of_steps=_NO_DEADLINE,
+        no_pods="a PipelineSpec has no field for it; the cluster's own settings hold, see docs/kubeflow.md",
+        has_read_only_volumes=False,
+        ends_steps=False,
         options=_OF_SERVICE,
         hides_results=True,
     ),
@@ -117,6 +138,10 @@ _PLATFORMS = (
         "tfjob",
         "{}-tfjob.yaml",
         options={name: f"deploy.tfjob.{name}" for name in _OF_CLUSTER},
+        not_of_steps={
+            "timeout_seconds": (_NO_STEPS, "deploy.tfjob.active_deadline_seconds"),
+            "retries": (_NO_STEPS, "deploy.tfjob.backoff_limit"),
+        },
         keeps_in_volumes=True,
         keeps_in_buckets=False,
     ),
@@ -129,7 +154,6 @@ SPEC_TARGETS = tuple(each.name for each in _PLATFORMS if each.takes_spec)
 TITLES = ", ".join(each.title for each in _PLATFORMS[:-1]) + f" or {_PLATFORMS[-1].title}"
 
 
-def parts(name: str) -> Iterator[Any]:
-    """Yields the modules of a name, one of each folder."""
-    for folder in dict.fromkeys(each.folder for each in _PLATFORMS):
-        yield importlib.import_module(f"{__package__}.{folder}.{name}")
+def own_rules() -> Any:
+    """Returns the rules that a platform has beside those that follow from the above."""
+    return BY_NAME[TFJOB].part("rules").RULES

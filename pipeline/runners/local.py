@@ -32,10 +32,9 @@ from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
 from tfx_estimator.pipeline.moved_home import name_artifacts_here
-from tfx_estimator.pipeline.runners.buckets import check_buckets
+from tfx_estimator.pipeline.runners.buckets import StoredMetadata, check_buckets
 from tfx_estimator.pipeline.runners.launcher import Launcher
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
-from tfx_estimator.pipeline.runners.stored_metadata import StoredMetadata
 from tfx_estimator.pipeline.user_source.frames import user_lines
 
 

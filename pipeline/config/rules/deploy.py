@@ -15,34 +15,23 @@ from tfx_estimator.pipeline.config.rules.rule import Rule, given
 from tfx_estimator.pipeline.platforms import registry
 
 AN_IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
-NO_DEADLINE = ("a PipelineSpec has no deadline of a step", "trainer.stall_timeout")
 _PINNED = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 _GS = "gs://"
 _RESOURCES = ("cpu", "memory_gb", "accelerator", "accelerators", "node_selector", "tolerations")
 
 
-def needed(key: str, expected: str) -> Rule:
-    """A key that a target cannot do without."""
-    path, what = f"deploy.{key}", "the target {target} needs it"
-    return Rule(path, lambda case: getattr(case.deploy, key) is None, what, f"name it: {path}", expected)
+def _missing(case: Case) -> Iterator[dict[str, str]]:
+    for key, expected in {"image": AN_IMAGE, **case.platform.needed}.items():
+        if getattr(case.deploy, key) is None:
+            yield {"key": key, "allowed": expected}
 
 
-def not_of_steps(keys: dict[str, tuple[str, str]]) -> Rule:
-    """What no step of a target has: why, and what to say in its place."""
-
-    def find(case: Case) -> Iterator[dict[str, str]]:
-        for name, node in case.deploy.nodes.sections():
-            for key, (why, instead) in keys.items():
-                if (value := getattr(node, key)) not in (None, (), {}):
-                    shown = str(value) if isinstance(value, int) else ""
-                    yield {"name": name, "key": key, "why": why, "instead": instead, "value": shown}
-
-    return Rule("deploy.nodes.{name}.{key}", find, "{why}", "say it there, or remove it", "{instead}")
-
-
-def resources_of(step: str) -> tuple[str, ...]:
-    """The keys of a step of which there is no use where it does nothing by itself."""
-    return tuple(f"deploy.nodes.{step}.{key}" for key in _RESOURCES)
+def _not_of_steps(case: Case) -> Iterator[dict[str, str]]:
+    for name, node in case.deploy.nodes.sections():
+        for key, (why, instead) in case.platform.not_of_steps.items():
+            if (value := getattr(node, key)) not in (None, (), {}):
+                shown = str(value) if isinstance(value, int) else ""
+                yield {"name": name, "key": key, "why": why, "instead": instead, "value": shown}
 
 
 def _machines(broken: Callable[[Case, str, Any, Any, str], Any]) -> Callable[[Case], Iterator[Any]]:
@@ -101,12 +90,28 @@ def _places(case: Case) -> Iterator[dict[str, str]]:
             yield {"path": path, "why": _unreached(value), "allowed": allowed, "instead": todo}
 
 
+def _of_others(case: Case) -> Iterator[dict[str, str]]:
+    for name, platform in registry.BY_NAME.items():
+        if platform.section and name != case.target and getattr(case.deploy, platform.section) is not None:
+            yield {"key": platform.section, "other": name, "value": ""}
+
+
+def _unmounted(case: Case) -> list[dict[str, str]]:
+    has = case.platform.has_volumes
+    return [{"key": key, "value": ""} for key in ("volumes", "secrets") if not has and getattr(case.deploy, key)]
+
+
+def _read_only(case: Case) -> Any:
+    read_only = any(volume.read_only for volume in case.deploy.volumes)
+    return not case.platform.has_read_only_volumes and read_only and {"value": ""}
+
+
 def _unreached(path: str) -> str:
     """Says why no step reads or writes there."""
     return OTHER_STORE if is_address(path) else OF_THIS_MACHINE
 
 
-_COMMON = (
+DEPLOY = (
     Rule(
         "deploy.image",
         lambda case: case.deploy.image is not None and not _PINNED.fullmatch(case.deploy.image),
@@ -138,7 +143,11 @@ _COMMON = (
     ),
     *given(
         lambda case: case.target,
-        needed("image", AN_IMAGE),
+        Rule("deploy.{key}", _missing, "the target {target} needs it", "name it: deploy.{key}", "{allowed}"),
+        Rule("deploy.nodes.{name}.{key}", _not_of_steps, "{why}", "say it there, or remove it", "{instead}"),
+        Rule("deploy.{key}", _unmounted, "{platform.title} has none", "remove it, or deploy elsewhere", "a bucket"),
+        Rule("deploy.volumes", _read_only, "{platform.title} lets steps write in each", "remove read_only", "false"),
+        Rule("deploy.{key}", _of_others, "it is of the target {other} alone", "remove it, or compile for that", "null"),
         Rule(
             "deploy.pipeline_root", _root, "{why}", "name a folder that every step can write", "{allowed}", ("{other}",)
         ),
@@ -152,13 +161,6 @@ _COMMON = (
         ),
     ),
 )
-
-
-def deploy_rules() -> Iterator[Rule]:
-    """Yields those of all platforms, and of each."""
-    yield from _COMMON
-    for rules in registry.parts("rules"):
-        yield from rules.RULES
 
 
 def check_stack(target: str) -> None:
@@ -177,9 +179,12 @@ def find_idle(case: Case, declared: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Finds what is said of steps, and reaches none, or one that does nothing with it."""
     if case.declaration.deploy is None or not case.target:
         return
-    places = dict(case.platform.part("rules").find_idle(case))
+    whys = dict(case.deploy.idle_steps(case.target))
     if case.declaration.tune is None:
-        places.setdefault(resources_of("Tuner"), "there is no section `tune`")
+        whys.setdefault("Tuner", "there is no section `tune`")
+    places = {tuple(f"deploy.nodes.{step}.{key}" for key in _RESOURCES): why for step, why in whys.items()}
+    if case.platform.no_pods:
+        places["deploy.security_context.",] = case.platform.no_pods
     for beginnings, why in places.items():
         if paths := [path for path in declared if path.startswith(beginnings)]:
             yield paths[0], f"{', '.join(paths)}: no effect: {why}"
@@ -187,6 +192,13 @@ def find_idle(case: Case, declared: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def note_deployment(case: Case) -> Iterator[str]:
     """Says what is right, and should be known before it is deployed."""
-    if case.target:
+    if not case.target:
+        return
+    if not case.platform.runs_steps:
         yield from case.platform.part("rules").note(case)
-        yield from note_machines(case.declaration, case.target)
+    if not case.platform.ends_steps and case.declaration.beam.runner == "dataflow":
+        yield (
+            "beam.runner is dataflow: a run that is cancelled leaves its Dataflow job at work, as "
+            f"{case.platform.title} tells the step nothing: cancel it yourself, see docs/dataflow.md"
+        )
+    yield from note_machines(case.declaration, case.target)

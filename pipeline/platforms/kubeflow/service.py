@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms import kubernetes
 from tfx_estimator.pipeline.platforms.follow import GOES_ON, Look, LostError, Started, failed
-from tfx_estimator.pipeline.platforms.note import Note, check_host
+from tfx_estimator.pipeline.platforms.note import Note
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
 
 NAMESPACE = "kubeflow"
@@ -71,13 +71,11 @@ def connect(
         account: That the steps run as; None is the service's default.
 
     Raises:
-        PipelineError: There is no such service, or no account for it; or the job of the note is in another cluster.
+        PipelineError: There is no such service, or no account for it.
         LostError: It does not answer.
     """
     run = f"{name}-{digest}"
-    service = Kubeflow(note.target, note.endpoint, note.context, note.namespace, text, run, account, note.experiment)
-    check_host(note, service.host)
-    return service
+    return Kubeflow(note.target, note.endpoint, note.context, note.namespace, text, run, account, note.experiment)
 
 
 class Kubeflow:
@@ -158,7 +156,7 @@ class Kubeflow:
         """See `follow.Service`."""
         if self._endpoint:
             return {}
-        return {"context": self._context, "namespace": self._namespace, "host": self.host}
+        return {"context": self._context, "namespace": self._namespace}
 
     def close(self) -> None:
         """See `follow.Service`."""

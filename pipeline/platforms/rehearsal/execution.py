@@ -11,7 +11,6 @@ import json
 import os
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from tfx_estimator.pipeline.base.ending import shared_status, signals
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2
-from tfx_estimator.pipeline.platforms.rehearsal import container, kubeflow, places, resolving
+from tfx_estimator.pipeline.platforms.rehearsal import container, records, services
 from tfx_estimator.pipeline.platforms.rehearsal.job import Job, Task
 from tfx_estimator.pipeline.platforms.rehearsal.records import Record, Records, artifact_name
 from tfx_estimator.pipeline.runners import entry
@@ -86,7 +85,7 @@ def bring_modules(job: Job, beside: str, folders: PipelineFolders) -> None:
         if (name := entry.wheel_of(task.container or {})) is None:
             continue
         if os.path.isfile(wheel := os.path.join(beside, name)):
-            places.write(os.path.join(folders.home, entry.FOLDER, name), Path(wheel).read_bytes())
+            records.write(os.path.join(folders.home, entry.FOLDER, name), Path(wheel).read_bytes())
 
 
 @dataclass
@@ -115,12 +114,10 @@ class Execution:
         Raises:
             PipelineError: A task failed as often as it may, or a placeholder means nothing.
         """
-        for task in self.job.tasks:
-            self._rehearse(task)
         self._records = Records(os.path.join(self.folders.local, "executions"), self.folders.home)
         self._number = self._records.next_number
         # One that was ended before any of its tasks was done has left a folder, and no record.
-        while places.exists(self._folder()):
+        while records.exists(self._folder()):
             self._number += 1
         self._outputs: Outputs = {}
         listener.run_started([NodeRun(task.name, NOT_REACHED, 0.0, None, task.upstream) for task in self.job.tasks])
@@ -138,17 +135,11 @@ class Execution:
             listener.node_ended(replace(run, state=state, seconds=time.monotonic() - started))
         return self._outputs
 
-    def _rehearse(self, task: Task) -> None:
-        """Fills in a task's command before any is started: what means nothing is not found after hours."""
-        artifact = {"name": "", "uri": "", "type": {}, "metadata": defaultdict(str)}
-        inputs, outputs = (dict.fromkeys(task.definitions(way, "artifacts"), artifact) for way in ("input", "output"))
-        _words(task, _told(inputs, self._parameters(task), outputs, ""))
-
     def _execute(self, task: Task) -> str:
         """Executes one task; returns its state."""
         artifacts, parameters = self._artifacts(task), self._parameters(task)
         if "resolver" in task.executor:
-            self._outputs[task.name] = resolving.resolve(task, artifacts, self._records.artifacts())
+            self._outputs[task.name] = services.resolve(task, artifacts, self._records.artifacts())
             return "resolved"
         if "importer" in task.executor:
             self._outputs[task.name] = self._import(task, parameters)
@@ -188,7 +179,7 @@ class Execution:
 
     def _import(self, task: Task, parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         (key,) = task.definitions("output", "artifacts")
-        artifact = resolving.imported(task, parameters, self._name(task, key))
+        artifact = services.imported(task, parameters, self._name(task, key))
         if not task.executor["importer"].get("reimport"):
             same = (each for each in self._records.artifacts() if each["uri"] == artifact["uri"])
             artifact = dict(next(same, artifact))
@@ -205,7 +196,7 @@ class Execution:
         """Starts the task's container; returns its output artifacts."""
         # As on Vertex AI: ROOT/PROJECT/JOB/TASK_ID/OUTPUT.
         folder = os.path.join(self._folder(), f"{task.name}_1")
-        places.make_folder(folder)
+        records.make_folder(folder)
         outputs = {
             key: {
                 "name": self._name(task, key, index),
@@ -217,8 +208,8 @@ class Execution:
         }
         if self._is_kubeflow:
             with tempfile.TemporaryDirectory() as pod:
-                told = kubeflow.as_inputs(artifacts), parameters, kubeflow.as_outputs(outputs, folder)
-                made = self._run(task, *told, os.path.join(pod, kubeflow.OUTPUT_FILE))
+                told = services.as_inputs(artifacts), parameters, services.as_outputs(outputs, folder)
+                made = self._run(task, *told, os.path.join(pod, services.OUTPUT_FILE))
         else:
             made = self._run(task, artifacts, parameters, outputs, os.path.join(folder, _OUTPUT_FILE))
         for key, output in outputs.items():
@@ -227,7 +218,7 @@ class Execution:
             }
             outputs[key] = {**output, **described}
             if self._is_kubeflow:
-                outputs[key] = kubeflow.as_kept(outputs[key], task.name, key)
+                outputs[key] = services.as_kept(outputs[key], task.name, key)
         return outputs
 
     def _run(
@@ -252,7 +243,7 @@ class Execution:
     def _name(self, task: Task, key: str, index: int = 0) -> str:
         """Of a new artifact, the `index`th of its task."""
         if self._is_kubeflow:
-            return str(index + kubeflow.name_after([artifact["name"] for artifact in self._records.artifacts()]))
+            return str(index + services.name_after([artifact["name"] for artifact in self._records.artifacts()]))
         return artifact_name(self._number, task.name, key)
 
 
@@ -281,7 +272,7 @@ def _listed(artifacts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 
 def _read_output(file: str) -> dict[str, dict[str, Any]]:
     """What the container says of the artifacts that it made."""
-    if (text := places.read(file)) is None:
+    if (text := records.read(file)) is None:
         return {}
     made: Optional[dict[str, Any]] = json.loads(text).get("artifacts")
     return {key: each["artifacts"][0] for key, each in (made or {}).items() if each.get("artifacts")}

@@ -89,27 +89,8 @@ class Kube:
         """
         return self._ask("POST", self._jobs, body=manifest)
 
-    def create_config_map(self, manifest: Object) -> Optional[Object]:
-        """Creates a ConfigMap, whose name is of its contents: one that is there is as good.
-
-        Returns:
-            What was created, as the server tells of it; None where it was there.
-        """
-        with contextlib.suppress(TakenError):
-            return self._ask("POST", self._config_maps, body=manifest)
-        return None
-
-    def delete_config_map(self, made: Object) -> None:
-        """Deletes a ConfigMap; one that has gone, or was given to a TFJob since, is left alone.
-
-        Args:
-            made: As `create_config_map` returned it.
-        """
-        as_it_was = {key: made["metadata"][key] for key in ("uid", "resourceVersion")}
-        self._delete(f"{self._config_maps}/{made['metadata']['name']}", {"preconditions": as_it_was})
-
     def own_config_map(self, manifest: Object, job: Object) -> None:
-        """Makes a TFJob the owner of a ConfigMap, which goes with it; one that went with an earlier TFJob is made anew.
+        """Makes a TFJob the owner of a ConfigMap, which goes with it; creates it where there is none of its contents.
 
         Args:
             job: The TFJob, as the server tells of it.
@@ -121,7 +102,9 @@ class Kube:
             # Kubernetes merges owners by their uid, so other owners of this ConfigMap stay.
             self._ask("PATCH", f"{self._config_maps}/{manifest['metadata']['name']}", body=owned, kind=_MERGE)
         except MissingError:
-            self.create_config_map({**manifest, "metadata": {**manifest["metadata"], **owned["metadata"]}})
+            made = {**manifest, "metadata": {**manifest["metadata"], **owned["metadata"]}}
+            with contextlib.suppress(TakenError):
+                self._ask("POST", self._config_maps, body=made)
 
     def read(self, name: str) -> Optional[Object]:
         """Returns a TFJob; None if there is none."""
@@ -245,7 +228,7 @@ class Kube:
             return PipelineError(
                 f"the Kubernetes API server {self.host} refuses: {said}",
                 expected="verbs create, get, list, watch, delete on tfjobs, list, watch on pods, get on pods/log, and, "
-                "to submit, create, patch and delete on configmaps",
+                "to submit, create and patch on configmaps",
                 todo=f"have a Role in the namespace {self.namespace} say so",
             )
         if error.status in (_INVALID, _BAD):

@@ -1,15 +1,20 @@
-"""What failures of pods come to: restarts, each with its cause, or the error that the training ends with."""
+"""Why pods fail, and what that comes to: restarts, each with its cause, or the error that the training ends with."""
 
 from __future__ import annotations
 
+import json
 import math
+import signal
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Optional, Protocol
 
+from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+from tfx_estimator.pipeline.base.files import read_tail
 from tfx_estimator.pipeline.base.log import get_logger
-from tfx_estimator.pipeline.platforms.tfjob.pods import PodFailure
+from tfx_estimator.pipeline.platforms.tfjob.compile import RETRYABLE_CODE
 
 # How long to look for the cause if a pod only reports that another one has gone; and how long failures count as
 # consequences of one that was noted.
@@ -23,7 +28,85 @@ _RETRYABLE_FROM = 128
 EXIT_CODE = "ExitCode"
 _WHAT = "its pod, and what hung on it, was started again"
 
+_LOG_LINES = 15
+# Errors whose exit codes say more than that a task has failed.
+_KINDS = (
+    errors.DeclarationError,
+    errors.DataError,
+    errors.UserCodeError,
+    errors.PipelineError,
+    errors.NotBlessedError,
+)
+_BY_CODE: dict[Optional[int], type[errors.TfxEstimatorError]] = {kind.exit_code: kind for kind in _KINDS}
+
 logger = get_logger("trainer")
+
+
+@dataclass(frozen=True)
+class PodFailure:
+    """Why a pod failed.
+
+    Args:
+        task: For example `worker-0`.
+        code: The container's exit code; None if there was no container.
+        reason: In Kubernetes' words: `Error`, `OOMKilled`, `Evicted`.
+        message: What the container left, or the end of its log.
+        log: Path of its log here.
+    """
+
+    task: str
+    pod: str
+    code: Optional[int]
+    reason: str
+    message: str
+    log: str
+
+    @property
+    def from_peer(self) -> bool:
+        """Is it only the consequence of another pod's end."""
+        # A task that is asked to stop asks the others as well.
+        return self.code in (RETRYABLE_CODE, errors.SIGNALLED + signal.SIGTERM)
+
+    @property
+    def cause(self) -> str:
+        """What happened, in a few words."""
+        if self.reason not in ("", "Error"):
+            return f"ended: {self.reason}" + (f" (exit code {self.code})" if self.code is not None else "")
+        if self.from_peer and (said := self._left_error()):
+            return f"failed: {(said['what'].splitlines() or [''])[0][:120]}"
+        if self.code is None or self.code <= errors.SIGNALLED or self.code == RETRYABLE_CODE:
+            return f"ended with exit code {self.code}"
+        number = self.code - errors.SIGNALLED
+        known = number in {each.value for each in signal.Signals}
+        return f"was killed by {signal.Signals(number).name if known else f'signal {number}'}"
+
+    def error(self, runs_pipeline: bool = False) -> errors.TfxEstimatorError:
+        """Returns the pod's own error.
+
+        Args:
+            runs_pipeline: Whether its command is `tfx-estimator run`, whose exit code tells what was wrong.
+        """
+        where = f"the log of the pod {self.pod}: {self.log}"
+        if said := self._left_error():
+            told = errors.from_json(said) or errors.TaskFailedError(
+                said["what"], expected=said["expected"], todo=said["todo"]
+            )
+            told.todo = f"{told.todo}; {where}" if told.todo else f"see {where}"
+            return told
+        lines = self.message.splitlines()[-_LOG_LINES:] or read_tail(self.log, _LOG_LINES)
+        end = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
+        todo = f"see {where}"
+        if self.reason == "OOMKilled":
+            todo = f"raise deploy.tfjob.replicas.{self.task.partition('-')[0]}.memory_gb; {where}"
+        kind = _BY_CODE.get(self.code, errors.TaskFailedError) if runs_pipeline else errors.TaskFailedError
+        return kind(f"the pod {self.pod} {self.cause}; its log ends with:\n{end}", todo=todo)
+
+    def _left_error(self) -> Optional[dict[str, Any]]:
+        try:
+            said = json.loads(self.message)
+        except ValueError:
+            return None
+        return said if isinstance(said, dict) and {"type", "what", "expected", "todo"} <= said.keys() else None
 
 
 class Restarts(Protocol):

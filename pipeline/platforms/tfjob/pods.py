@@ -2,103 +2,27 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import datetime
+import itertools
 import os
-import signal
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Optional
 
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF
 from tfx_estimator.pipeline.base import errors
-from tfx_estimator.pipeline.base.files import read_tail
 from tfx_estimator.pipeline.platforms.follow import LostError
 from tfx_estimator.pipeline.platforms.tfjob.api import Kube, Object
-from tfx_estimator.pipeline.platforms.tfjob.compile import CONTAINER, RETRYABLE_CODE
-from tfx_estimator.pipeline.platforms.tfjob.pod_log import PodLog
+from tfx_estimator.pipeline.platforms.tfjob.compile import CONTAINER
+from tfx_estimator.pipeline.platforms.tfjob.failures import PodFailure
 
 _TYPE, _INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
-_LOG_LINES = 15
 # Wait before a log is requested anew after its connection has ended; doubled while nothing comes.
 _LOG_WAIT, _LONGEST_LOG_WAIT = 1.0, 15.0
-# Errors whose exit codes say more than that a task has failed.
-_KINDS = (
-    errors.DeclarationError,
-    errors.DataError,
-    errors.UserCodeError,
-    errors.PipelineError,
-    errors.NotBlessedError,
-)
-_BY_CODE: dict[Optional[int], type[errors.TfxEstimatorError]] = {kind.exit_code: kind for kind in _KINDS}
-
-
-@dataclass(frozen=True)
-class PodFailure:
-    """Why a pod failed.
-
-    Args:
-        task: For example `worker-0`.
-        code: The container's exit code; None if there was no container.
-        reason: In Kubernetes' words: `Error`, `OOMKilled`, `Evicted`.
-        message: What the container left, or the end of its log.
-        log: Path of its log here.
-    """
-
-    task: str
-    pod: str
-    code: Optional[int]
-    reason: str
-    message: str
-    log: str
-
-    @property
-    def from_peer(self) -> bool:
-        """Is it only the consequence of another pod's end."""
-        # A task that is asked to stop asks the others as well.
-        return self.code in (RETRYABLE_CODE, errors.SIGNALLED + signal.SIGTERM)
-
-    @property
-    def cause(self) -> str:
-        """What happened, in a few words."""
-        if self.reason not in ("", "Error"):
-            return f"ended: {self.reason}" + (f" (exit code {self.code})" if self.code is not None else "")
-        if self.from_peer and (said := self._left_error()):
-            return f"failed: {(said['what'].splitlines() or [''])[0][:120]}"
-        if self.code is None or self.code <= errors.SIGNALLED or self.code == RETRYABLE_CODE:
-            return f"ended with exit code {self.code}"
-        number = self.code - errors.SIGNALLED
-        known = number in {each.value for each in signal.Signals}
-        return f"was killed by {signal.Signals(number).name if known else f'signal {number}'}"
-
-    def error(self, runs_pipeline: bool = False) -> errors.TfxEstimatorError:
-        """Returns the pod's own error.
-
-        Args:
-            runs_pipeline: Whether its command is `tfx-estimator run`, whose exit code tells what was wrong.
-        """
-        where = f"the log of the pod {self.pod}: {self.log}"
-        if said := self._left_error():
-            told = errors.from_json(said) or errors.TaskFailedError(
-                said["what"], expected=said["expected"], todo=said["todo"]
-            )
-            told.todo = f"{told.todo}; {where}" if told.todo else f"see {where}"
-            return told
-        lines = self.message.splitlines()[-_LOG_LINES:] or read_tail(self.log, _LOG_LINES)
-        end = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
-        todo = f"see {where}"
-        if self.reason == "OOMKilled":
-            todo = f"raise deploy.tfjob.replicas.{self.task.partition('-')[0]}.memory_gb; {where}"
-        kind = _BY_CODE.get(self.code, errors.TaskFailedError) if runs_pipeline else errors.TaskFailedError
-        return kind(f"the pod {self.pod} {self.cause}; its log ends with:\n{end}", todo=todo)
-
-    def _left_error(self) -> Optional[dict[str, Any]]:
-        try:
-            said = json.loads(self.message)
-        except ValueError:
-            return None
-        return said if isinstance(said, dict) and {"type", "what", "expected", "todo"} <= said.keys() else None
 
 
 class Pods:
@@ -281,3 +205,92 @@ def _container(pod: Object) -> Object:
 def _ends(pod: Object) -> int:
     """How often its container has ended before; -1 of a pod that has gone."""
     return _container(pod).get("restartCount", 0) if pod else -1
+
+
+# A line, after its time. Kubernetes' times have nanoseconds, with or without zeros at their end.
+_STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) (.*)", re.DOTALL)
+# A line that is longer than this is cut: its end may never come.
+_LONGEST_LINE = 1 << 20
+
+# Seconds, nanoseconds, and which of the lines of this time.
+_Place = tuple[int, int, int]
+
+
+class PodLog:
+    """The log of one container.
+
+    Kubernetes tells a log from a whole second on, so some of its lines come again; and once the log has been rotated
+    not all of them do: what was kept is neither told twice nor thrown away.
+
+    Args:
+        path: The file; what another process has kept in it is set aside.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._last: _Place = (0, 0, 0)
+        self._has_begun = False
+        # True once the log is complete.
+        self.is_whole = False
+
+    @property
+    def since(self) -> str:
+        """From when on to ask for the rest."""
+        if self._last == (0, 0, 0):
+            return ""
+        return datetime.datetime.fromtimestamp(self._last[0], datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def take(self, parts: Iterator[bytes], is_whole: bool, is_over: Callable[[], bool]) -> None:
+        """Keeps what is new of a stream; of several at the same time as well.
+
+        Args:
+            parts: The log, with times, to where it ends.
+        """
+        place: _Place = (0, 0, 0)
+        keeps, rest = True, b""
+        for part in parts:
+            *lines, rest = (rest + part).split(b"\n")
+            if len(rest) > _LONGEST_LINE:
+                lines, rest = [*lines[:-1], b"\n".join([*lines[-1:], rest])], b""
+            place, keeps = self._keep([line + b"\n" for line in lines], place, keeps)
+            if is_over():
+                return
+        # A part of a line is not kept otherwise: the whole line comes with the next request.
+        self._keep([rest] if is_whole and rest else [], place, keeps)
+        self.is_whole = self.is_whole or is_whole
+
+    def _keep(self, lines: list[bytes], place: _Place, keeps: bool) -> tuple[_Place, bool]:
+        with self._lock:
+            new = []
+            for line in lines:
+                # A line without a time belongs to the line before.
+                if match := _STAMPED.fullmatch(line):
+                    time = _time(match)
+                    place = (*time, place[2] + 1 if place[:2] == time else 1)
+                    line = match[4]
+                    if keeps := place > self._last:
+                        self._last = place
+                if keeps:
+                    new.append(line)
+            text = b"".join(new)
+            # Also without any text, so that there is a file for each container.
+            if text or not os.path.exists(self._path):
+                self._begin()
+                with open(self._path, "ab") as file:
+                    file.write(text)
+        return place, keeps
+
+    def _begin(self) -> None:
+        """Sets aside what another process has kept of this log, which comes again."""
+        if not self._has_begun:
+            self._has_begun = True
+            paths = (f"{self._path}.earlier-{number}" for number in itertools.count(1))
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(self._path, next(path for path in paths if not os.path.exists(path)))
+
+
+def _time(match: re.Match[bytes]) -> tuple[int, int]:
+    zone = "+00:00" if match[3] == b"Z" else match[3].decode()
+    moment = datetime.datetime.fromisoformat(match[1].decode() + zone)
+    return int(moment.timestamp()), int((match[2] or b"0").ljust(9, b"0"))

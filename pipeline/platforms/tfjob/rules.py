@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.deploy import Nodes
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.case import Case
-from tfx_estimator.pipeline.config.rules.deploy import AN_IMAGE, not_of_steps, resources_of
+from tfx_estimator.pipeline.config.rules.deploy import AN_IMAGE
 from tfx_estimator.pipeline.config.rules.rule import Rule, given
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, TFJOB
 from tfx_estimator.pipeline.user_source.pack import Packed
@@ -22,7 +21,6 @@ from tfx_estimator.pipeline.user_source.pack import Packed
 DECLARATION, MODULES = "declaration.yaml", "modules.whl"
 # Limit for all that a ConfigMap holds, in base64; the API server refuses more than 1 MiB.
 MOST_BYTES = 900_000
-_NO_STEPS = "a TFJob has one for all, and no steps"
 _TRAIN = ("deploy.tfjob.train",)
 
 
@@ -112,23 +110,9 @@ RULES = (
             "names that differ",
             ("transform.module_file",),
         ),
-        not_of_steps(
-            {
-                "timeout_seconds": (_NO_STEPS, "deploy.tfjob.active_deadline_seconds"),
-                "retries": (_NO_STEPS, "deploy.tfjob.backoff_limit"),
-            }
-        ),
     ),
     *given(lambda case: case.deploy.tfjob.train and case.target != TFJOB, *_TRAINING),
 )
-
-
-def find_idle(case: Case) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yields keys that have no effect there, by their beginnings, and why."""
-    why = "a TFJob's chief runs every step, with the resources of deploy.tfjob.replicas.chief"
-    for name in Nodes.__fields__:
-        if name not in ("default", "Trainer"):
-            yield resources_of(name), why
 
 
 def note(case: Case) -> Iterator[str]:

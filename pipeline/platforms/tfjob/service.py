@@ -8,24 +8,21 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Optional, TypeVar
 
 import yaml
 
-from tfx_estimator.pipeline.base.ending import signals
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError
-from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms import kubernetes
 from tfx_estimator.pipeline.platforms.follow import GOES_ON, Look, LostError, Started, failed
-from tfx_estimator.pipeline.platforms.note import Note, check_host
+from tfx_estimator.pipeline.platforms.note import Note
 from tfx_estimator.pipeline.platforms.tfjob import following
 from tfx_estimator.pipeline.platforms.tfjob.api import NAMESPACE, Kube, Object, end_of, notes_of, state_of
 from tfx_estimator.pipeline.platforms.tfjob.compile import PENDING_TIMEOUT
 from tfx_estimator.pipeline.platforms.tfjob.following import Following, create_or_adopt
 from tfx_estimator.pipeline.platforms.tfjob.watching import JOB, LISTED, POD, Notice
-
-logger = get_logger("submit")
 
 # Annotation of a TFJob: the digest of what was submitted.
 SUBMISSION = "tfx-estimator/submission"
@@ -50,7 +47,6 @@ def connect(
 ) -> TfJobs:
     """Connects to the cluster of a note; as `kubeflow.service.connect`."""
     kube = Kube(note.context, note.namespace)
-    check_host(note, kube.host)
     try:
         kube.jobs()
     except LostError as error:
@@ -69,8 +65,6 @@ class TfJobs:
 
     def __init__(self, kube: Kube, folder: str, text: str = "", digest: str = "", uid: Optional[str] = None) -> None:
         self._kube, self._folder, self._text, self._digest, self._uid = kube, folder, text, digest, uid
-        # The ConfigMap, where it was created by this submission.
-        self._made: Optional[Object] = None
         self._following: Optional[Following] = None
         self._restarts = _Restarts()
         # The chief's pods, in order of appearance; and the number of bytes shown of each one's log.
@@ -86,25 +80,17 @@ class TfJobs:
         config_map, job = yaml.safe_load_all(self._text)
         name = job["metadata"]["name"]
         job["metadata"].setdefault("annotations", {})[SUBMISSION] = self._digest
-
-        def create() -> Object:
-            # The ConfigMap's name is a digest of its contents. Signals are held back, so that `_made` always knows of
-            # what was created.
-            with signals.held():
-                self._made = self._kube.create_config_map(config_map) or self._made
-            return self._kube.create(job)
-
+        create = partial(self._kube.create, job)
+        there, is_new = create_or_adopt(self._kube, name, lambda there: self._goes_on(there, again), create)
+        self._uid = there["metadata"]["uid"]
+        # Its pods wait for the ConfigMap, which goes with it. Also of one that is there: whoever created it may have
+        # been ended before he did this.
         try:
-            there, is_new = create_or_adopt(self._kube, name, lambda there: self._goes_on(there, again), create)
-            self._uid = there["metadata"]["uid"]
-            # Also of one that is there: the answer to whoever created it may have been lost before he did this.
-            self._own(config_map, there)
-        except LostError:
-            raise  # it is asked again
-        except BaseException:  # a signal is no Exception
-            self._withdraw()
+            self._kube.own_config_map(config_map, there)
+        except PipelineError:
+            if is_new:
+                self._kube.delete(name, self._uid)
             raise
-        self._made = None
         return Started(name, is_new, "" if is_new else end_of(there)[0] or "goes on")
 
     def look(self, job: str) -> Look:
@@ -150,12 +136,10 @@ class TfJobs:
     def place(self) -> Mapping[str, Any]:
         """See `follow.Service`."""
         kube = self._kube
-        return {"context": kube.context, "namespace": kube.namespace, "host": kube.host, "uid": self._uid}
+        return {"context": kube.context, "namespace": kube.namespace, "uid": self._uid}
 
     def close(self) -> None:
         """See `follow.Service`."""
-        # Removes the ConfigMap of a start that was given up.
-        self._withdraw()
         if self._following is not None:
             self._following.end(0.0)
 
@@ -166,32 +150,6 @@ class TfJobs:
             if self._following is not None:
                 self._following.wait_anew()
             raise
-
-    def _withdraw(self) -> None:
-        """Leaves none of the user's code behind where no TFJob came of it, as far as the cluster tells."""
-        if self._made is None:
-            return
-        made, self._made = self._made, None
-        _, job = yaml.safe_load_all(self._text)
-        try:
-            there = self._kube.read(job["metadata"]["name"])
-            if there is not None and self._is_this(there):
-                # The answer to its creation was not waited for.
-                self._own(made, there)
-            else:
-                self._kube.delete_config_map(made)
-        except (LostError, TfxEstimatorError) as error:
-            name = made["metadata"]["name"]
-            todo = self._kube.kubectl(f"delete configmap {name}")
-            logger.warning(f"the ConfigMap {name}, with your code, stays: {_short(error)}; delete it: {todo}")
-
-    def _own(self, config_map: Object, there: Object) -> None:
-        """Has the ConfigMap go with the TFJob, which runs in any case."""
-        try:
-            self._kube.own_config_map(config_map, there)
-        except PipelineError as error:
-            name = config_map["metadata"]["name"]
-            logger.warning(f"the ConfigMap {name}, with your code, stays when the TFJob has gone: {error.what}")
 
     def _goes_on(self, there: Object, again: bool) -> bool:
         """Is a TFJob that is there this submission, done or under way; not one that failed, or is being deleted.
@@ -208,11 +166,8 @@ class TfJobs:
                 expected="none of this name, or one that has ended",
                 todo=f"wait for its end, or delete it: {self._kube.kubectl(f'delete tfjob {name}')}",
             )
-        return self._is_this(there) and (ended == "" or (ended == _SUCCEEDED and not again))
-
-    def _is_this(self, there: Object) -> bool:
-        """Is it what is submitted now."""
-        return notes_of(there).get(SUBMISSION) == self._digest and "deletionTimestamp" not in there["metadata"]
+        is_this = digest == self._digest and "deletionTimestamp" not in there["metadata"]
+        return is_this and (ended == "" or (ended == _SUCCEEDED and not again))
 
     def _gone(self, job: str, there: Optional[Object]) -> TfxEstimatorError:
         if there is not None:
@@ -264,7 +219,3 @@ class _Restarts:
         """Returns those that were not taken yet."""
         taken, self._told = self._told, []
         return taken
-
-
-def _short(error: Exception) -> str:
-    return error.what if isinstance(error, TfxEstimatorError) else str(error)

@@ -29,11 +29,11 @@ from tfx_estimator.pipeline.platforms.vertex.custom_jobs import (
     CANCELLING,
     FAILED,
     SUCCEEDED,
+    LocalService,
     Service,
     VertexService,
     is_rehearsed,
 )
-from tfx_estimator.pipeline.platforms.vertex.processes import LocalService
 
 _FOLDER = "custom_job"
 _POLL_SECONDS, _REHEARSED_POLL_SECONDS = 20.0, 0.5

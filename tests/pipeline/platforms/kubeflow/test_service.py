@@ -176,17 +176,13 @@ def test_by_way_of_the_kubernetes_api_server(target, tmp_path, monkeypatch):
         assert service.address("run-1").startswith("http://localhost:8080/#/")
         with pytest.raises(PipelineError, match=r"the namespace kubeflow of .* refuses: 404"):
             Kubeflow(target, text=compiled(target), name="digits").start(False)
-        # Its note holds when another context has become the current one; not when the name is of another cluster.
+        # Its note holds when another context has become the current one.
         note = with_job(Note(target, ""), service, "run-1")
-        assert (note.context, note.namespace, note.host) == ("a", "mine", server.address)
+        assert (note.context, note.namespace) == ("a", "mine")
         config["clusters"].append({"name": "b", "cluster": {"server": "http://localhost:9"}})
         config["contexts"].append({"name": "b", "context": {"cluster": "b", "user": "a"}})
         (tmp_path / "config").write_text(yaml.safe_dump({**config, "current-context": "b"}))
         assert connect(note, "").look("run-1").state == RUNNING[target]
-        context["context"]["cluster"] = "b"
-        (tmp_path / "config").write_text(yaml.safe_dump(config))
-        with pytest.raises(PipelineError, match=r"was submitted to the cluster .*, and the context a is of .*:9 now"):
-            connect(note, "")
 
 
 @both

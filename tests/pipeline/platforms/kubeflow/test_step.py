@@ -11,7 +11,7 @@ from tfx.dsl.components.base.base_executor import BaseExecutor
 
 from tests.root import ROOT
 from tfx_estimator.pipeline.base.errors import TrainingError
-from tfx_estimator.pipeline.platforms.rehearsal import kubeflow
+from tfx_estimator.pipeline.platforms.rehearsal import services
 from tfx_estimator.pipeline.platforms.rehearsal.job import Task, read_job
 
 pytestmark = pytest.mark.unit
@@ -33,7 +33,7 @@ def _told(task: Task) -> dict[str, Any]:
         }
         for way in ("input", "output")
     )
-    told = {"inputs": kubeflow.as_inputs(inputs), "outputs": kubeflow.as_outputs(outputs, "gs://there")}
+    told = {"inputs": services.as_inputs(inputs), "outputs": services.as_outputs(outputs, "gs://there")}
     return {way: {"artifacts": {key: {"artifacts": [it]} for key, it in each.items()}} for way, each in told.items()}
 
 

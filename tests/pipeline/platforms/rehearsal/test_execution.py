@@ -320,7 +320,7 @@ start(Command("it", ("sleep", "300"), {}), sys.argv[1], 1)
 """
 REPLICA = """
 import sys, time
-from tfx_estimator.pipeline.platforms.vertex.processes import LocalService
+from tfx_estimator.pipeline.platforms.vertex.custom_jobs import LocalService
 with LocalService(sys.argv[1]) as service:
     pool = {"replica_count": 1, "container_spec": {"command": ["sleep"], "args": ["300"], "env": []}}
     service.create({"job_spec": {"worker_pool_specs": [pool]}})
@@ -463,7 +463,6 @@ def _with(*place: str, value: Any) -> Callable[[dict[str, Any]], dict[str, Any]]
         (_conditional, "the task First has a triggerPolicy"),
         (_of_another_task, "the task First takes greeting from another task"),
         (_of_no_type, "PipelineSpec does not keep to its schema"),
-        (_with("pipelineInfo", "name", value="../../escaped"), "is none: ../../escaped"),
         (_with("root", "dag", "tasks", "Last", "dependentTasks", value=["Nobody"]), "KeyError: 'Nobody'"),
         (_with("root", "dag", "tasks", value={}), "KeyError: 'tasks'"),
         (_with("deploymentSpec", "executors", "Last", "container", "command", value=[]), "Last has no command"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,8 +16,7 @@ from tests.root import ROOT
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base import errors
-from tfx_estimator.pipeline.base.ending.signals import SignalledError, handled
-from tfx_estimator.pipeline.platforms.follow import Look, LostError
+from tfx_estimator.pipeline.platforms.follow import Look
 from tfx_estimator.pipeline.platforms.note import Note, with_job
 from tfx_estimator.pipeline.platforms.registry import TFJOB
 from tfx_estimator.pipeline.platforms.tfjob import api, following
@@ -55,9 +52,6 @@ class Cluster:
 
     def read(self, name: str) -> Any:
         return self.there
-
-    def create_config_map(self, manifest: Any) -> Any:
-        return None
 
     def own_config_map(self, manifest: Any, job: Any) -> None:
         self.owners.append((manifest["metadata"]["name"].partition("-")[0], job["metadata"]["uid"]))
@@ -154,91 +148,23 @@ def test_what_is_to_be_done_by_kubectl_is_done_in_the_cluster_of_the_job(cluster
     assert cluster.kubectl("get tfjobs") == "kubectl get tfjobs --namespace vision"
 
 
-def raising(error: Exception) -> Any:
-    def ask(*_: Any) -> None:
-        raise error
-
-    return ask
-
-
-def test_its_config_map_goes_with_it(cluster, tmp_path, monkeypatch, caplog):
-    service(cluster, tmp_path).start(False)
-    assert cluster.owners == [("digits", "uid-1")]
-    service(cluster, tmp_path).start(False)
+def test_its_config_map_goes_with_it_and_nothing_is_left_where_there_is_none(cluster, tmp_path, monkeypatch):
+    for _ in range(2):
+        service(cluster, tmp_path).start(False)
     assert cluster.owners == [("digits", "uid-1")] * 2
 
     def refuse(*_: Any) -> None:
-        raise errors.PipelineError("the Kubernetes API server refuses: no patch", expected="it", todo="ask")
+        raise errors.PipelineError("the Kubernetes API server refuses", expected="it", todo="ask")
 
     monkeypatch.setattr(cluster, "own_config_map", refuse)
-    assert service(cluster, tmp_path).start(False) == ("digits", False, "goes on")
-    assert "stays when the TFJob has gone: the Kubernetes API server refuses: no patch" in caplog.text
-
-
-class Kept(Cluster):
-    """A cluster that keeps a ConfigMap."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept: Any = None
-
-    def create_config_map(self, manifest: Any) -> Any:
-        self.kept = {**manifest, "metadata": {**manifest["metadata"], "uid": "c", "resourceVersion": "1"}}
-        return self.kept
-
-    def delete_config_map(self, made: Any) -> None:
-        assert made is self.kept
-        self.kept = None
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_who_stops_while_it_is_started_leaves_no_code_without_an_owner(tmp_path, monkeypatch, when):
-    cluster = Kept()
-    create = cluster.create
-
-    def interrupted(manifest: Any) -> None:
-        if when == "after":
-            create(manifest)
-        raise SignalledError(signal.SIGINT)
-
-    monkeypatch.setattr(cluster, "create", interrupted)
-    first = service(cluster, tmp_path)
-    with pytest.raises(SignalledError):
-        first.start(False)
-    first.close()
-    # Of a TFJob that was created all the same it is needed.
-    assert (cluster.kept is not None) == (when == "after")
-    assert cluster.owners == ([("digits", "uid-1")] if when == "after" else [])
-    monkeypatch.setattr(cluster, "create", create)
-    assert service(cluster, tmp_path).start(False).is_new == (when == "before")
-    assert cluster.made == 1
-
-
-def test_a_signal_while_the_config_map_is_created_waits_for_the_answer(tmp_path):
-    cluster = Kept()
-    create = cluster.create_config_map
-
-    def interrupted(manifest: Any) -> Any:
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.1)
-        return create(manifest)
-
-    cluster.create_config_map = interrupted  # type: ignore[method-assign]
-    with pytest.raises(SignalledError), handled():
+    # It goes on with one that it has.
+    with pytest.raises(errors.PipelineError):
         service(cluster, tmp_path).start(False)
-    assert (cluster.kept, cluster.made) == (None, 0)
-
-
-def test_a_start_that_is_given_up_leaves_no_code(tmp_path, monkeypatch):
-    cluster = Kept()
-    monkeypatch.setattr(cluster, "create", raising(LostError("cut")))
-    first = service(cluster, tmp_path)
-    with pytest.raises(LostError):
-        first.start(False)
-    # It may be asked again.
-    assert cluster.kept is not None
-    first.close()
-    assert cluster.kept is None
+    assert cluster.deleted == []
+    cluster.there = None
+    with pytest.raises(errors.PipelineError):
+        service(cluster, tmp_path).start(False)
+    assert cluster.deleted == ["uid-2"]
 
 
 def test_one_that_was_removed_after_its_end_is_not_said_to_have_failed(cluster, tmp_path):
@@ -388,17 +314,12 @@ def test_a_note_is_of_its_cluster_whatever_is_current_later(config, monkeypatch,
     monkeypatch.setattr(api.Kube, "jobs", lambda self, *_, **__: {"items": []})
     made = connect(Note(TFJOB, ""), "")
     note = with_job(Note(TFJOB, ""), made, "digits")
-    assert (note.context, note.namespace, note.host) == ("a", "of-a", "http://localhost:9")
+    assert (note.context, note.namespace) == ("a", "of-a")
     Path("submission.json").write_text(json.dumps({key: value for key, value in vars(note).items() if value}))
     kubeconfig(config, "b", a="http://localhost:9", b="http://localhost:10")
     assert main(["submit", "--cancel", "."]) == 6
     assert "localhost:9" not in (err := capsys.readouterr().err)
     assert "of-a/digits was removed, and its end is not known" in err
-    kubeconfig(config, "a", a="http://localhost:10")
-    for option in ("--cancel", "--attach"):
-        assert main(["submit", option, "."]) == 6
-        err = capsys.readouterr().err
-        assert "was submitted to the cluster http://localhost:9, and the context a is of http://localhost:10 now" in err
 
 
 def test_the_plan_says_which_cluster_and_the_option_is_in_the_manifests(config, monkeypatch, capsys):

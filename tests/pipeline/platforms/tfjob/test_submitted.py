@@ -13,7 +13,6 @@ from concurrent import futures
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.pipeline.platforms.tfjob.api_server import NAMESPACE, RefusedError
 from tests.pipeline.platforms.tfjob.operator import Operator
@@ -21,11 +20,9 @@ from tests.pipeline.platforms.tfjob.proxy import Proxy
 from tests.pipeline.runners.deployed import IMAGE
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.platforms import follow
 from tfx_estimator.pipeline.platforms.tfjob import following
 from tfx_estimator.pipeline.platforms.tfjob.api import Kube
-from tfx_estimator.pipeline.platforms.tfjob.service import TfJobs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -185,37 +182,3 @@ def test_what_the_cluster_has_not_is_said(server, monkeypatch, capsys, tmp_path)
     assert "Traceback" not in err
     monkeypatch.setenv("KUBECONFIG", str(Path(tmp_path, "nowhere")))
     assert main(["submit", *SOURCE, "--yes"]) == 6
-
-
-def test_what_the_server_refuses_leaves_no_code_behind(server, tmp_path):
-    compiled = tmp_path / "job.yaml"
-    assert main(["compile", *SOURCE, "--output", str(compiled)]) == 0
-    refused = re.sub(r"backoffLimit: \d+", "backoffLimit: many", compiled.read_text())
-    (name,) = [each["metadata"]["name"] for each in yaml.safe_load_all(refused) if each["kind"] == "ConfigMap"]
-
-    def submit() -> None:
-        service = TfJobs(Kube(namespace=NAMESPACE), str(tmp_path / "logs"), refused, "0123456789")
-        with pytest.raises(PipelineError, match="refuses the TFJob"):
-            service.start(False)
-
-    def there() -> list[str]:
-        listed = server.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps")["items"]
-        return [each["metadata"]["name"] for each in listed if each["metadata"]["name"] == name]
-
-    # That of a test before has the same contents.
-    if there():
-        server.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")
-    submit()
-    assert not there()
-    # One that was there is another one's.
-    kube = Kube(namespace=NAMESPACE)
-    made = kube.create_config_map(next(iter(yaml.safe_load_all(refused))))
-    submit()
-    assert there()
-    # Likewise what another one has been given since.
-    job = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "digits", "uid": "another"}}
-    kube.own_config_map(made, job)
-    kube.delete_config_map(made)
-    assert there()
-    server.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")
-    kube.delete_config_map(made)

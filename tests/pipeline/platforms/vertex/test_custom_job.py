@@ -10,7 +10,7 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.release import variables as variables_of_release
 from tfx_estimator.pipeline.platforms.registry import VERTEX
 from tfx_estimator.pipeline.platforms.vertex.custom_job import REPLICA, Plan, make_plan
-from tfx_estimator.pipeline.platforms.vertex.processes import variables
+from tfx_estimator.pipeline.platforms.vertex.custom_jobs import variables
 from tfx_estimator.pipeline.platforms.vertex.replica import tf_config
 
 pytestmark = pytest.mark.unit

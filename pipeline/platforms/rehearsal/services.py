@@ -1,4 +1,4 @@
-"""What a service does by itself: resolvers, which look for earlier artifacts, and importers.
+"""What a service does by itself: resolvers, which look for earlier artifacts, importers, and handing artifacts over.
 
 The queries are those that TFX 1.15 compiles LatestArtifactStrategy and LatestBlessedModelStrategy to. None of them has
 `in_context`, and so each is "scoped to the current pipeline context": ResolverSpec.ArtifactQuerySpec in
@@ -7,6 +7,7 @@ https://github.com/kubeflow/pipelines/blob/master/api/v2alpha1/pipeline_spec.pro
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Optional
@@ -46,23 +47,6 @@ def resolve(
         if filled is not None and (artifact := next(fitting, None)):
             found[key] = dict(artifact)
     return found
-
-
-def check(task: Task) -> None:
-    """Checks the queries of a resolver before anything is executed.
-
-    Raises:
-        PipelineError: A query is of a kind that is not emulated.
-    """
-    nothing = {"name": "", "type": {"schemaTitle": "system.Artifact"}}
-    for query in task.executor["resolver"].get("outputArtifactQueries", {}).values():
-        text = str(query.get("filter", ""))
-        # What is compared is known once that artifact is.
-        filled = _PLACEHOLDER.sub(lambda found: "0" if found[1] in task.given("artifacts") else found[0], text)
-        for term in filled.split(" AND "):
-            if "{{" in term:
-                raise _not_emulated(term)
-            _fits(term, nothing)
 
 
 def imported(task: Task, parameters: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -118,3 +102,54 @@ def _not_emulated(term: str) -> PipelineError:
         expected="the queries of LatestArtifactStrategy and LatestBlessedModelStrategy",
         todo="execute this pipeline on the service",
     )
+
+
+# Of the pod, and gone with it.
+OUTPUT_FILE = os.path.join("kfp_outputs", "output_metadata.json")
+# Where the service publishes the containers' logs, as it does unless told otherwise.
+_LOGS = "executor-logs"
+
+Artifact = Mapping[str, Any]
+
+
+def as_inputs(artifacts: Mapping[str, Artifact]) -> dict[str, dict[str, Any]]:
+    """Returns the inputs of a step: ML Metadata's clients look no type up."""
+    return {key: {**artifact, "type": {"instanceSchema": ""}} for key, artifact in artifacts.items()}
+
+
+def as_outputs(artifacts: Mapping[str, Artifact], folder: str) -> dict[str, dict[str, Any]]:
+    """Returns what a step is told of its outputs: ML Metadata has not named them yet."""
+    told = {key: {"uri": artifact["uri"], "type": artifact["type"]} for key, artifact in artifacts.items()}
+    return {**told, _LOGS: {"uri": os.path.join(folder, _LOGS), "type": {"schemaTitle": "system.Artifact"}}}
+
+
+def as_kept(artifact: Artifact, task: str, key: str) -> dict[str, Any]:
+    """Returns an artifact as ML Metadata keeps it.
+
+    Raises:
+        PipelineError: A value is of no type that is kept.
+    """
+    about = {"display_name": key, "store_session_info": "null"}
+    metadata = {
+        name: _kept(value, f"{name} of the output {key} of {task}") for name, value in artifact["metadata"].items()
+    }
+    return {**artifact, "metadata": {**about, **metadata}}
+
+
+def name_after(names: list[str]) -> int:
+    """Returns the ID of the next artifact, which is its name."""
+    return 1 + max((int(name) for name in names if name.isdecimal()), default=0)
+
+
+def _kept(value: Any, what: str) -> Any:
+    if value is None:
+        raise PipelineError(
+            f"the property {what} is null, which Kubeflow Pipelines 2 cannot keep",
+            expected="a number, a text, a list or a mapping",
+            todo="leave it out",
+        )
+    if isinstance(value, (bool, int, float)):
+        return float(value)
+    if isinstance(value, list):
+        return {"list": value}
+    return {"struct": value} if isinstance(value, dict) else value
