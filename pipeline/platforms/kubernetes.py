@@ -16,8 +16,6 @@ from tfx_estimator.pipeline.platforms.follow import LostError
 UNAUTHORIZED = 401
 # Seconds to connect, and to read an answer.
 TIMEOUT = (5.0, 30.0)
-# For errors: the kubectl command that shows the cluster, and the key that names it.
-OF_TFJOBS = ("get tfjobs", "deploy.tfjob.context")
 _NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
@@ -87,7 +85,7 @@ class Client:
             raise LostError(first_line(error)) from error
 
 
-def find_context(context: Optional[str], seen_by: tuple[str, str] = OF_TFJOBS) -> tuple[Optional[str], str]:
+def find_context(context: Optional[str]) -> tuple[Optional[str], str]:
     """Reads which cluster is meant; nobody is asked.
 
     Args:
@@ -111,10 +109,10 @@ def find_context(context: Optional[str], seen_by: tuple[str, str] = OF_TFJOBS) -
     try:
         contexts, active = config.list_kube_config_contexts(_config_file())
     except (config.ConfigException, OSError, yaml.YAMLError) as error:
-        raise _unknown(error, context, seen_by) from error
+        raise _unknown(error, context) from error
     chosen = next((each for each in contexts if each["name"] == context), None) if context else active
     if chosen is None:
-        raise _unknown(f"the kubeconfig has no context {context}", context, seen_by)
+        raise _unknown(f"the kubeconfig has no context {context}", context)
     return chosen["name"], chosen["context"].get("namespace", "")
 
 
@@ -125,7 +123,7 @@ def current_context(context: Optional[str]) -> tuple[Optional[str], str]:
     return context, ""
 
 
-def connect(context: Optional[str], seen_by: tuple[str, str] = OF_TFJOBS) -> Any:
+def connect(context: Optional[str]) -> Any:
     """Connects to a cluster; returns a client of the library's.
 
     Args:
@@ -142,7 +140,7 @@ def connect(context: Optional[str], seen_by: tuple[str, str] = OF_TFJOBS) -> Any
             return client.ApiClient()
         return config.new_client_from_config(_config_file(), context)
     except config.ConfigException as error:
-        raise _unknown(error, context, seen_by) from error
+        raise _unknown(error, context) from error
 
 
 def kubectl(words: str, context: Optional[str], namespace: Optional[str] = None) -> str:
@@ -175,9 +173,9 @@ def _in_pod(context: Optional[str]) -> bool:
     return not configured and "KUBERNETES_SERVICE_HOST" in os.environ
 
 
-def _unknown(error: object, context: Optional[str], seen_by: tuple[str, str]) -> PipelineError:
+def _unknown(error: object, context: Optional[str]) -> PipelineError:
     return PipelineError(
         f"no Kubernetes cluster is known here: {error}",
         expected="a kubeconfig, in ~/.kube/config or where KUBECONFIG says, or a pod's service account",
-        todo=f"see whether `{kubectl(seen_by[0], context)}` works, and {seen_by[1]}",
+        todo=f"see whether `{kubectl('get pods', context)}` works, and --context, or deploy.tfjob.context",
     )

@@ -36,8 +36,6 @@ _FAILED = ("failed", "error", "terminated", "canceled", *_ENDING)
 _BAD_REQUEST, _REDIRECTION = 400, 3
 _PERMANENT = (_BAD_REQUEST, 403, 404, 405, 422, 501)
 _LOCAL_UI = "http://localhost:8080"
-# For errors: the kubectl command that shows the cluster, and the options that name it or do without it.
-_SEEN_BY = ("get pods --namespace kubeflow", "--context; or give the service's address by --endpoint")
 
 
 def place_of(deploy: DeploySection, target: str, **options: Optional[str]) -> Note:
@@ -46,10 +44,10 @@ def place_of(deploy: DeploySection, target: str, **options: Optional[str]) -> No
     Args:
         options: `context`, `namespace`, `endpoint` and `experiment`; see `Kubeflow`.
     """
-    if not options["endpoint"]:
-        context, _ = kubernetes.current_context(options["context"])
-        options.update(context=context, namespace=options["namespace"] or NAMESPACE)
-    return Note(target, "", **options)
+    context, namespace, endpoint = options["context"], options["namespace"], options["endpoint"]
+    if not endpoint:
+        context, namespace = kubernetes.current_context(context)[0], namespace or NAMESPACE
+    return Note(target, "", context=context, namespace=namespace, endpoint=endpoint, experiment=options["experiment"])
 
 
 def where(note: Note) -> str:
@@ -110,7 +108,7 @@ class Kubeflow:
         self._namespace, self._endpoint = namespace or NAMESPACE, endpoint and endpoint.rstrip("/")
         self._experiment, self._profile = experiment, namespace if endpoint else None
         # Keeps the context's name, because the current context may change.
-        self._context = None if endpoint else kubernetes.find_context(context, _SEEN_BY)[0]
+        self._context = None if endpoint else kubernetes.find_context(context)[0]
         self._client = kubernetes.Client(self._connect, _wants_to_know)
         self._has_answered = False
         prefix = "" if endpoint else _PROXY.format(self._namespace)
@@ -163,7 +161,7 @@ class Kubeflow:
         self._client.library.rest_client.pool_manager.clear()
 
     def _connect(self) -> Any:
-        client = _of_endpoint(self._endpoint) if self._endpoint else kubernetes.connect(self._context, _SEEN_BY)
+        client = _of_endpoint(self._endpoint) if self._endpoint else kubernetes.connect(self._context)
         manager = client.rest_client.pool_manager
         # A redirection is looked at: most are to a page where people sign in.
         manager.urlopen = partial(manager.urlopen, redirect=False)

@@ -82,8 +82,7 @@ def _start_once(command: Command, log: str) -> int:
         folder = os.path.join(temporary, f"container-{os.getpid()}")
         os.makedirs(folder, exist_ok=True)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
-        process = _popen(
-            command.name,
+        process = subprocess.Popen(
             keeper.dying_with_this([sys.executable if python == "python" else python, *rest]),
             stdin=subprocess.DEVNULL,
             stdout=file,
@@ -97,17 +96,6 @@ def _start_once(command: Command, log: str) -> int:
             return process.wait()
         finally:
             _end(process)
-
-
-def _popen(name: str, words: list[str], **options: Any) -> subprocess.Popen:
-    try:
-        return subprocess.Popen(words, **options)
-    except OSError as error:
-        raise PipelineError(
-            f"component {name} failed: its container cannot be started: {error.strerror}",
-            expected="a command that this machine can start, with arguments of at most 128 kB each",
-            todo="see whether its command is there; or shorten what it is told, and compile it anew",
-        ) from error
 
 
 def _end(process: subprocess.Popen) -> None:

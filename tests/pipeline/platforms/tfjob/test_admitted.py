@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.pipeline.platforms.tfjob.api_server import NAMESPACE, ApiServer, RefusedError, api_server, missing
+from tests.pipeline.platforms.tfjob.api_server import NAMESPACE, ApiServer, api_server, missing
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB
 from tfx_estimator.__main__ import main
 
@@ -83,14 +83,3 @@ def test_every_pod_is_taken_as_it_is(strict, tmp_path, target):
         # Nothing had to be filled in, nor was anything dropped as unknown.
         assert made["securityContext"] == spec["securityContext"]
         assert made["containers"][0]["securityContext"] == spec["containers"][0]["securityContext"]
-
-
-@pytest.mark.parametrize("target", ["tfjob", "kubeflow"])
-def test_those_that_say_nothing_are_refused(strict, tmp_path, target):
-    for spec in pods_of(tmp_path, target, "deploy.security_context.standard=none"):
-        assert "securityContext" not in spec
-        assert "securityContext" not in spec["containers"][0]
-        with pytest.raises(RefusedError) as caught:
-            create(strict, spec)
-        assert caught.value.code == 403
-        assert "seccomp" in caught.value.text

@@ -76,12 +76,6 @@ def test_the_schema_refuses(kube, manifest):
         kube.create(wrong)
 
 
-def test_the_schema_does_not_know_what_validate_refuses(kube, manifest):
-    specs = manifest["spec"]["tfReplicaSpecs"]
-    specs["Boss"] = {**specs.pop("PS"), "restartPolicy": "Sometimes"}
-    assert kube.create(manifest)["spec"]["tfReplicaSpecs"]["Boss"]["restartPolicy"] == "Sometimes"
-
-
 def test_what_is_forgotten_is_told_apart_from_what_is_lost(kube, server, monkeypatch):
     with pytest.raises(ExpiredError):
         list(kube.watch(kube.jobs, "1"))
