@@ -112,7 +112,7 @@ def _submit(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.deploy import DeploySection
     from tfx_estimator.pipeline.platforms.follow import START_SECONDS, patiently
-    from tfx_estimator.pipeline.platforms.note import keep_former, with_job, write_note
+    from tfx_estimator.pipeline.platforms.note import leave_note, with_job
     from tfx_estimator.pipeline.run.terminal import quiet
 
     loaded = load(args.source, [*args.overrides, *_as_overrides(args)], args.target)
@@ -151,8 +151,7 @@ def _submit(args: argparse.Namespace) -> int:
         try:
             started = patiently(lambda: service.start(args.again), _show, START_SECONDS)
             note = with_job(note, service, started.job)
-            former = keep_former(folder, note)
-            write_note(folder, note)
+            former = leave_note(folder, note)
         except (SignalledError, TfxEstimatorError) as error:
             _tell_unnoted(declaration.name, started, isinstance(error, SignalledError))
             raise

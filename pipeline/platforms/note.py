@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import os
 import re
@@ -52,50 +51,26 @@ def with_job(note: Note, service: Service, job: str) -> Note:
     return dataclasses.replace(note, job=job, address=service.address(job), **service.place())
 
 
-def write_note(folder: str, note: Note) -> str:
-    """Leaves a note; returns its file.
+def leave_note(folder: str, note: Note) -> Optional[tuple[str, str]]:
+    """Leaves a note; that of another job, which may go on, is kept beside it.
 
-    Args:
-        folder: Where to.
+    Returns:
+        The other job, and the file that its note is kept in; None if there is none.
 
     Raises:
         TfxEstimatorError: It cannot be written.
     """
+    kept = None
     with writing(file := os.path.join(folder, FILE)):
-        _write(file, note)
-    return file
-
-
-def _write(file: str, note: Note, *, new: bool = False) -> None:
-    told = {key: value for key, value in dataclasses.asdict(note).items() if value}
-    write_whole(file, json.dumps(told, indent=2), new=new)
-
-
-def keep_former(folder: str, note: Note) -> Optional[tuple[str, str]]:
-    """Keeps the note of another job, which may go on, beside the one that takes its place.
-
-    Args:
-        folder: In which the new note will be.
-
-    Returns:
-        The former job, and the file that its note is kept in; None if there is none, or it was of the same job.
-
-    Raises:
-        TfxEstimatorError: It cannot be kept.
-    """
-    try:
-        former = find_note(file := os.path.join(folder, FILE))
-    except DeclarationError:
-        return None
-    # A namespace has only one TFJob of a name, so the former one was replaced.
-    if dataclasses.replace(former, address=note.address, uid=note.uid) == note:
-        return None
-    stem, ending = os.path.splitext(file)
-    numbers = itertools.count(1)
-    while True:
-        with writing(kept := f"{stem}-{next(numbers)}{ending}"), contextlib.suppress(FileExistsError):
-            _write(kept, former, new=True)
-            return former.job, kept
+        with contextlib.suppress(DeclarationError):
+            former = find_note(file)
+            # A namespace has only one TFJob of a name, so the former one was replaced.
+            if dataclasses.replace(former, address=note.address, uid=note.uid) != note:
+                kept = former.job, os.path.join(folder, f"submission-{former.job.rpartition('/')[2]}.json")
+                os.replace(file, kept[1])
+        told = {key: value for key, value in dataclasses.asdict(note).items() if value}
+        write_whole(file, json.dumps(told, indent=2))
+    return kept
 
 
 def find_note(named: str) -> Note:

@@ -141,9 +141,6 @@ class Execution:
         if "resolver" in task.executor:
             self._outputs[task.name] = services.resolve(task, artifacts, self._records.artifacts())
             return "resolved"
-        if "importer" in task.executor:
-            self._outputs[task.name] = self._import(task, parameters)
-            return "resolved"
         key = _key(task, artifacts, parameters)
         if self.caches and task.is_cached and (record := self._records.cached(key)):
             self._outputs[task.name] = record.outputs
@@ -176,15 +173,6 @@ class Execution:
                 # A Value of a protocol buffer has doubles only.
                 values[key] = float(values[key])
         return values
-
-    def _import(self, task: Task, parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        (key,) = task.definitions("output", "artifacts")
-        artifact = services.imported(task, parameters, self._name(task, key))
-        if not task.executor["importer"].get("reimport"):
-            same = (each for each in self._records.artifacts() if each["uri"] == artifact["uri"])
-            artifact = dict(next(same, artifact))
-        self._records.add(Record(self._number, task.name, "", {key: artifact}))
-        return {key: artifact}
 
     def _folder(self) -> str:
         """Of the artifacts of this execution."""

@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2, VERTEX
 
-_EXECUTORS = ("container", "resolver", "importer")
+_EXECUTORS = ("container", "resolver")
 # What no emulation of ours knows, of tasks.
 _OF_TASKS = ("triggerPolicy", "parameterIterator", "artifactIterator")
 
@@ -27,7 +27,7 @@ class Task:
     Args:
         told: As the pipeline has it: inputs, retries, caching.
         component: Its interface: the inputs and outputs of each kind.
-        executor: Its container, resolver or importer.
+        executor: Its container or resolver.
         upstream: The tasks that it waits for.
     """
 
@@ -39,7 +39,7 @@ class Task:
 
     @property
     def container(self) -> Optional[Mapping[str, Any]]:
-        """What starts it; None for a resolver or an importer, which a service does by itself."""
+        """What starts it; None for a resolver, which a service does by itself."""
         return self.executor.get("container")
 
     @property
@@ -137,7 +137,10 @@ def read_spec(spec: Mapping[str, Any], runtime: Optional[Mapping[str, Any]]) -> 
         producers = {each.get("taskOutputArtifact", {}).get("producerTask", "") for each in artifacts}
         upstream = tuple(sorted({*told.get("dependentTasks", ()), *producers}))
         tasks[node] = Task(node, told, component, executors[component["executorLabel"]], upstream)
-        _check(tasks[node])
+        if tasks[node].executor.keys() not in [{each} for each in _EXECUTORS]:
+            raise _wrong(
+                f"the task {node} has an executor that is not emulated here: {', '.join(tasks[node].executor)}"
+            )
     declared = root.get("inputDefinitions", {}).get("parameters", {})
     kinds = {key: str(each.get("parameterType", "")) for key, each in declared.items()}
     values = {**{key: each.get("defaultValue") for key, each in declared.items()}, **config.get("parameterValues", {})}
@@ -163,21 +166,6 @@ def _canonical(spec: Any, runtime: Any) -> tuple[dict[str, Any], dict[str, Any]]
     deployed = parsed(spec["deploymentSpec"], pipeline_spec_pb2.PipelineDeploymentConfig())
     config = parsed(runtime or {}, pipeline_spec_pb2.PipelineJob.RuntimeConfig())
     return {**whole, "deploymentSpec": deployed}, config
-
-
-def _check(task: Task) -> None:
-    """Raises where a task cannot be executed here."""
-    if len(task.executor) != 1 or not task.executor.keys() <= {*_EXECUTORS}:
-        named = ", ".join(task.executor) or "nothing"
-        raise _wrong(f"the task {task.name} has an executor that is not emulated here: {named}")
-    if task.container is not None and not task.container.get("command"):
-        raise _wrong(
-            f"the container of the task {task.name} has no command: that of its image is not known here",
-            "compile it with a command",
-        )
-    for key, source in task.given("parameters").items():
-        if "componentInputParameter" not in source and "constant" not in source.get("runtimeValue", {}):
-            raise _wrong(f"the task {task.name} takes {one_line(key)} from another task, which is not emulated here")
 
 
 def _wrong(what: str, todo: str = "") -> DeclarationError:

@@ -1,4 +1,4 @@
-"""What a service does by itself: resolvers, which look for earlier artifacts, importers, and handing artifacts over.
+"""What a service does by itself: resolvers, which look for earlier artifacts, and handing artifacts over.
 
 The queries are those that TFX 1.15 compiles LatestArtifactStrategy and LatestBlessedModelStrategy to. None of them has
 `in_context`, and so each is "scoped to the current pipeline context": ResolverSpec.ArtifactQuerySpec in
@@ -47,18 +47,6 @@ def resolve(
         if filled is not None and (artifact := next(fitting, None)):
             found[key] = dict(artifact)
     return found
-
-
-def imported(task: Task, parameters: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Returns the artifact of an importer.
-
-    Args:
-        name: Of the artifact, if it is new.
-    """
-    told = task.executor["importer"]
-    uri = told["artifactUri"]
-    place = uri["constant"] if "constant" in uri else parameters[uri["runtimeParameter"]]
-    return {"name": name, "uri": place, "type": told["typeSchema"], "metadata": dict(told.get("metadata", {}))}
 
 
 def title(artifact_type: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ import yaml
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms import kubernetes
-from tfx_estimator.pipeline.platforms.follow import GOES_ON, Look, LostError, Started, failed
+from tfx_estimator.pipeline.platforms.follow import GOES_ON, Look, LostError, Started
 from tfx_estimator.pipeline.platforms.note import Note
 from tfx_estimator.pipeline.platforms.tfjob import following
 from tfx_estimator.pipeline.platforms.tfjob.api import NAMESPACE, Kube, Object, end_of, notes_of, state_of
@@ -97,7 +97,7 @@ class TfJobs:
         """See `follow.Service`."""
         there = self._read(lambda: self._kube.read(job))
         if there is None or self._uid not in (None, there["metadata"]["uid"]):
-            return Look("deleted", True, self._gone(job, there), is_gone=True)
+            return Look("deleted", True, self._gone(job), is_gone=True)
         if self._following is None:
             self._uid = there["metadata"]["uid"]
             timeout = float(notes_of(there).get(PENDING_TIMEOUT, math.inf))
@@ -169,18 +169,11 @@ class TfJobs:
         is_this = digest == self._digest and "deletionTimestamp" not in there["metadata"]
         return is_this and (ended == "" or (ended == _SUCCEEDED and not again))
 
-    def _gone(self, job: str, there: Optional[Object]) -> TfxEstimatorError:
-        if there is not None:
-            what = "it is not there: another submission of this name has replaced it"
-            return failed(self._full_name(job), "DELETED", what, {}, "follow that one, from where it was submitted")
-        # A TFJob that was never seen may or may not have had a time to live.
-        seen = self._following.there["spec"].get("runPolicy", {}) if self._following else {"ttlSecondsAfterFinished": 0}
-        if "ttlSecondsAfterFinished" not in seen:
-            todo = "submit it again, if nobody wanted that"
-            return failed(self._full_name(job), "DELETED", "it is not there: somebody has deleted it", {}, todo)
+    def _gone(self, job: str) -> PipelineError:
         return PipelineError(
-            f"the TFJob {self._full_name(job)} was removed, and its end is not known: it is not there",
-            expected="a TFJob that is there until its end was seen; deploy.tfjob.ttl_seconds_after_finished removes it",
+            f"the TFJob {self._full_name(job)} is not there any more, and its end is not known",
+            expected="one that stays until its end was seen: somebody has deleted it, another submission has replaced it, "
+            "or deploy.tfjob.ttl_seconds_after_finished is too short",
             todo=f"see deploy.pipeline_root for what it came to; {GOES_ON}",
         )
 

@@ -379,20 +379,6 @@ def test_a_blessing_of_another_pipeline_is_not_found(compiled):
     assert compiled.execute()[1]["Blessing"] == first["Evaluator"]
 
 
-def test_an_importer_takes_the_artifact_that_is_known_already(compiled):
-    importer = {"artifactUri": {"constant": "/data"}, "typeSchema": _typed("tfx.Examples")["artifactType"]}
-    compiled.add("Importer", {"importer": {**importer, "metadata": {"span": 4.0}}}, "tfx.Examples")
-    compiled.step("First", data="Importer")
-    _, before = compiled.execute()
-    assert before["Importer"]["made"]["uri"] == "/data"
-    assert before["Importer"]["made"]["metadata"] == {"span": 4.0}
-    states, outputs = compiled.execute()
-    assert outputs == before
-    assert states["First"] == "cached"
-    compiled.executors["Importer"]["importer"]["reimport"] = True
-    assert compiled.execute()[1]["Importer"] != before["Importer"]
-
-
 def test_places_of_the_pipelines_own_are_in_the_root(compiled, tmp_path):
     compiled.step("First")
     job = read_job(compiled.write())

@@ -164,7 +164,7 @@ def test_who_stops_watching_leaves_it_and_may_cancel_it(server, tmp_path, capsys
         assert main(["submit", "--cancel", "submitted/digits"]) == 0
         wait_for_none()
         assert main(["submit", "--attach", "submitted/digits"]) == 6
-        assert "it is not there" in capsys.readouterr().err
+        assert "is not there any more" in capsys.readouterr().err
 
 
 def test_what_the_cluster_has_not_is_said(server, monkeypatch, capsys, tmp_path):

@@ -227,8 +227,9 @@ def test_another_account_is_another_job_and_the_former_one_is_not_forgotten(subm
         first = json.loads(Path("submitted/digits/submission.json").read_text())["job"]
         code, out, _ = submit(server, "--yes", "--set", "deploy.service_account=another@a.iam.gserviceaccount.com")
         assert (code, server.created) == (0, 2)
-        assert f"if {first}, of before, still goes on, end it: tfx-estimator submit --cancel submitted/digits/" in out
-        assert submit(server, "--cancel", "submitted/digits/submission-1.json", whole=False)[0] == 0
+        kept = f"submitted/digits/submission-{first.rpartition('/')[2]}.json"
+        assert f"if {first}, of before, still goes on, end it: tfx-estimator submit --cancel {kept}" in out
+        assert submit(server, "--cancel", kept, whole=False)[0] == 0
         assert server.cancelled == [first]
         # The same once more is no former one.
         server.states = [RUNNING]
@@ -239,7 +240,7 @@ def test_another_account_is_another_job_and_the_former_one_is_not_forgotten(subm
             )
         assert sorted(path.name for path in Path("submitted/digits").glob("*.json")) == [
             "pipeline.json",
-            "submission-1.json",
+            Path(kept).name,
             "submission.json",
         ]
 
