@@ -172,7 +172,7 @@ class TfJobs:
     def _gone(self, job: str) -> PipelineError:
         return PipelineError(
             f"the TFJob {self._full_name(job)} is not there any more, and its end is not known",
-            expected="one that stays until its end was seen: somebody has deleted it, another submission has replaced it, "
+            expected="one that stays until its end is seen: somebody deleted it, another submission took its name, "
             "or deploy.tfjob.ttl_seconds_after_finished is too short",
             todo=f"see deploy.pipeline_root for what it came to; {GOES_ON}",
         )
