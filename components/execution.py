@@ -22,8 +22,8 @@ Artifacts = dict[str, list[types.Artifact]]
 class UnkeyedDriver(base_driver.BaseDriver):
     """Blanks properties before TFX looks for cached outputs; a component's own subclass names them.
 
-    An execution that ran has them blank in ML Metadata. Not every runner has drivers (Kubeflow Pipelines runs TFX's own
-    only): there the properties are part of the key.
+    An execution that ran has them blank in ML Metadata. Not every runner has drivers, or others than
+    TFX's own: there the properties are part of the key.
 
         class Driver(UnkeyedDriver):
             UNKEYED = ("location",)

@@ -31,9 +31,9 @@ from tfx_estimator.components.transform import Transform
 from tfx_estimator.components.tuner import Tuner
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import open_source
-from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, VERTEX
 from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.platforms.registry import BY_NAME
 from tfx_estimator.pipeline.travelling import preprocessing_fn, travelling_declaration, travelling_function
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
@@ -53,7 +53,7 @@ def create_pipeline(
         folders: Where to keep it.
         search_paths: Folders where the declared modules are found, beside `sys.path`.
         declared: Dotted paths of what was written down, not defaults.
-        target: Where it is to be deployed, one of `targets.TARGETS`; empty if it runs on this machine.
+        target: Where it is to be deployed, one of `registry.TARGETS`; empty if it runs on this machine.
 
     Returns:
         The pipeline, for any TFX runner.
@@ -165,11 +165,10 @@ def create_pipeline(
 
 def _baseline(candidate: Channel, target: str) -> Optional[Resolver]:
     """Looks for the model to compare the candidate with."""
-    if target == KUBEFLOW_V2:
-        # Its backend says of every resolver that it is not implemented yet.
+    if not (resolver := BY_NAME[target].resolver):
         return None
-    # Vertex AI knows TFX's own strategies only: what is no baseline the Evaluator drops.
-    stock = target == VERTEX
+    # What is no baseline the Evaluator drops.
+    stock = resolver == "stock"
     return Resolver(
         strategy_class=LatestBlessedModelStrategy if stock else BaselineStrategy,
         model=Channel(type=standard_artifacts.Model),

@@ -8,11 +8,11 @@ from typing import Any, Optional
 
 from tfx_estimator.components.trainer.settings import built_in_function
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.base.targets import KUBEFLOW, SPEC_TARGETS
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.data import TransformSection
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.travel_checks import named_code
+from tfx_estimator.pipeline.platforms.registry import BY_NAME
 from tfx_estimator.pipeline.user_source.pack import module_name
 from tfx_estimator.pipeline.user_source.trainer_functions import functions_of
 
@@ -30,13 +30,13 @@ def travelling_declaration(declaration: Declaration, target: str) -> dict[str, A
     if not target:
         return values
     deploy = values.pop("deploy")
-    if target == KUBEFLOW and declaration.deploy is not None and declaration.deploy.tfjob.train:
-        # The step makes the TFJob's pods of it; no part of the key, as all that is operational.
+    if BY_NAME[target].trains_in_pods and declaration.deploy is not None and declaration.deploy.trains_elsewhere:
+        # The step makes the pods of it that train; no part of the key, as all that is operational.
         values["deploy"] = deploy
     for section in (values["trainer"], values["transform"]):
         if section["module_file"] is not None:
             section["module_file"] = os.path.basename(section["module_file"])
-    return {key: values[key] for key in ("name", "trainer")} if target in SPEC_TARGETS else values
+    return {key: values[key] for key in ("name", "trainer")} if BY_NAME[target].takes_spec else values
 
 
 def travelling_function(section: TrainerSection) -> dict[str, str]:

@@ -10,8 +10,8 @@ from packaging.requirements import Requirement
 
 from tests.root import ROOT
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.base.targets import KUBEFLOW
-from tfx_estimator.pipeline.base.targets import TARGETS as ALL
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
+from tfx_estimator.pipeline.platforms.registry import TARGETS as ALL
 
 HERE = stacks.current()
 # Names a command, as `python` of an environment of the other stack: it finds this project, and the same files.

@@ -24,7 +24,6 @@ from tfx_estimator.components.trainer.replica_check.verdict import may_be_model_
 from tfx_estimator.components.trainer.settings import HOME_KEY, RUN_FN, Settings
 from tfx_estimator.components.trainer.settling import with_counts, with_hyperparameters
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
-from tfx_estimator.components.trainer.tfjob import launcher as tfjob
 from tfx_estimator.components.trainer.training_claim import only_job
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
@@ -97,8 +96,8 @@ class Executor(base_executor.BaseExecutor):
 
 def _train(job: Job, settings: Settings, logs: str) -> Outcome:
     # A task of a cluster takes its place in that.
-    if tfjob.is_wanted(settings) and resolve(os.environ) is None:
-        return tfjob.train(job, settings, logs)
+    if (launcher := settings.deploy.launcher) and resolve(os.environ) is None:
+        return launcher.train(job, settings, logs)
     _warn_of_idle_gpus(settings.distribution.train.devices)
     return supervise(job, logs)
 

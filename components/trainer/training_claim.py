@@ -45,7 +45,7 @@ def only_job(folder: str, is_on_service: bool) -> Iterator[Callable[[], object]]
     place = resolve(os.environ)
     if place is not None and place.task.type != CHIEF:
         yield lambda: None
-    elif is_on_service or os.environ.get("KFP_POD_NAME"):  # Kubeflow Pipelines 1 sets it
+    elif is_on_service or os.environ.get("KFP_POD_NAME"):  # set in a pod of a step
         with claimed(folder) as check:
             yield check
     else:

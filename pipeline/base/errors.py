@@ -27,7 +27,7 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.text import one_line, printable
 
-# Set where whoever starts the tasks of a cluster starts one again that ends with this code, as a TFJob does.
+# Set where whoever starts the tasks of a cluster starts one again that ends with this code.
 RETRYABLE = "TFX_ESTIMATOR_RETRYABLE_EXIT_CODE"
 # Shells and schedulers add the number of the signal that ended a process to it.
 SIGNALLED = 128

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.base.targets import ALL_TARGETS, VERTEX
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.commands.shared import add_declaration
+from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, BY_NAME, TITLES
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Loaded
 
-HELP = "compile the declared pipeline for Vertex AI Pipelines, Kubeflow Pipelines or the Kubeflow training operator"
-EPILOG = """\
+HELP = f"compile the declared pipeline for {TITLES}"
+EPILOG = f"""\
 No account and no network are needed, unless data.data_dir is an address. The declaration's section `deploy` says where
 the pipeline will run; `validate --target` lists what is missing.
 
-  tfx-estimator compile mine.yaml --target vertex --output mine.json
+  tfx-estimator compile mine.yaml --target {ALL_TARGETS[0]} --output mine.json
 """
 
 
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="the file to write (default: NAME.json for vertex, else NAME-TARGET.yaml)",
+        help="the file to write (default: NAME.json, or NAME-TARGET.yaml)",
     )
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.epilog = EPILOG
@@ -49,8 +49,7 @@ def run(args: argparse.Namespace) -> int:
     loaded = load(args.source, args.overrides, args.target)
     name = loaded.declaration.name
     # The declaration is often called NAME.yaml itself.
-    default = f"{name}.json" if args.target == VERTEX else f"{name}-{args.target}.yaml"
-    output = default if args.output is None else args.output
+    output = BY_NAME[args.target].file.format(name) if args.output is None else args.output
     if os.path.exists(path := os.path.expanduser(output)) and os.path.samefile(path, loaded.file):
         raise DeclarationError(
             f"{one_line(output)} is the declaration itself",
@@ -69,8 +68,7 @@ def _compile(loaded: Loaded, target: str, file: Path) -> list[str]:
     from tfx_estimator.pipeline.run.terminal import quiet
 
     with quiet(os.devnull):  # what TensorFlow and others say when they are loaded
-        from tfx_estimator.pipeline.runners.compiling import compile_declaration
-        from tfx_estimator.pipeline.runners.delivery import deliver
+        from tfx_estimator.pipeline.runners.compiling import compile_declaration, deliver
 
         compiled = compile_declaration(loaded, target)
     return deliver(compiled, loaded, target, file, file.parent)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 
-HELP = "execute a compiled pipeline on this machine, as the service would: a rehearsal"
-EPILOG = """\
-It takes what `compile` wrote for the targets vertex and kubeflow_v2. Each step is the command of its container, in a
-process of its own, in this Python; images, machines and accounts are not tried.
+from tfx_estimator.pipeline.platforms.registry import SPEC_TARGETS
 
-  tfx-estimator compile mine.yaml --target vertex --output mine.json
+HELP = "execute a compiled pipeline on this machine, as the service would: a rehearsal"
+EPILOG = f"""\
+It takes what `compile` wrote for the targets {" and ".join(SPEC_TARGETS)}. Each step is the command of its
+container, in a process of its own, in this Python; images, machines and accounts are not tried.
+
+  tfx-estimator compile mine.yaml --target {SPEC_TARGETS[0]} --output mine.json
   tfx-estimator execute mine.json --root rehearsal
 """
 

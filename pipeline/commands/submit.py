@@ -11,27 +11,29 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Optional
 
-from tfx_estimator.pipeline.base.targets import ALL_TARGETS, KUBEFLOW, KUBEFLOW_V2, TFJOB, VERTEX
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.commands.shared import add_declaration
+from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, BY_NAME, TITLES
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Loaded
+    from tfx_estimator.pipeline.platforms.follow import Look, Service, Started
+    from tfx_estimator.pipeline.platforms.note import Note
     from tfx_estimator.pipeline.runners.compiling import Compiled
-    from tfx_estimator.pipeline.services.follow import Look, Service, Started
-    from tfx_estimator.pipeline.submit.note import Note
 
-HELP = "compile the declared pipeline, and have Vertex AI, Kubeflow Pipelines or the training operator run it"
-EPILOG = """\
+HELP = f"compile the declared pipeline, and have {TITLES} run it"
+EPILOG = f"""\
 It shows what will run where, asks, submits, and leaves the address in FOLDER/submission.json. Submitted once more, the
 same job is found, and not started twice. --dry-run needs no account and no network, unless data.data_dir is an address.
 
-  tfx-estimator submit mine.yaml --target vertex --dry-run
-  tfx-estimator submit mine.yaml --target vertex --follow
+  tfx-estimator submit mine.yaml --target {ALL_TARGETS[0]} --dry-run
+  tfx-estimator submit mine.yaml --target {ALL_TARGETS[0]} --follow
   tfx-estimator submit --attach submitted/mine
   tfx-estimator submit --cancel submitted/mine
 """
 _DIGITS = 10
+# Options that say where it is submitted to.
+_PLACES = ("endpoint", "experiment", "context", "namespace")
 # The service's word for a step -> ours; and the steps whose outputs the table of results tells of.
 _STATES = {"SUCCEEDED": "ran", "SKIPPED": "cached"}
 _TOLD = frozenset({"TfdsExampleGen", "Tuner", "Trainer", "Evaluator", "Pusher"})
@@ -60,17 +62,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--modules-there", action="store_true", help="your own modules are where the steps look for them already"
     )
     parser.add_argument(
-        "--endpoint", metavar="URL", help="of Kubeflow Pipelines (default: by way of the Kubernetes API server)"
+        "--endpoint", metavar="URL", help="of the service (default: by way of the Kubernetes API server)"
     )
     parser.add_argument("--context", help="of the kubeconfig (default: its current one)")
     parser.add_argument(
         "--namespace",
-        help="of Kubeflow Pipelines (default: kubeflow), or of the TFJob; with --endpoint that of the experiment",
+        help="of the service, or of its pods; with --endpoint that of the experiment (default: the usual one)",
     )
     parser.add_argument(
         "--experiment",
         metavar="NAME",
-        help="of Kubeflow Pipelines, made where there is none; a service for several users wants it, and --namespace",
+        help="made where there is none; a service for several users wants it, and --namespace",
     )
     parser.epilog = EPILOG
 
@@ -79,14 +81,7 @@ def run(args: argparse.Namespace) -> int:
     """Submits; or follows, or cancels, what was submitted."""
     from tfx_estimator.pipeline.base.errors import DeclarationError
 
-    submitted = args.attach or args.cancel
-    if submitted and (beside := _beside(args)):
-        raise DeclarationError(
-            f"--attach and --cancel take a job that was submitted already, and have no use for {beside}",
-            expected="one of them, without SOURCE and other options; --attach --follow and --yes may be said",
-            todo=f"to follow it: {_command('--attach', submitted)}; to end it: {_command('--cancel', submitted)}",
-        )
-    if submitted:
+    if args.attach or args.cancel:
         return _attach(args.attach) if args.attach else _cancel(args.cancel)
     if not args.source or not args.target:
         raise DeclarationError(
@@ -94,22 +89,13 @@ def run(args: argparse.Namespace) -> int:
             expected=f"SOURCE and --target {' | '.join(ALL_TARGETS)}",
             todo="see tfx-estimator submit --help",
         )
-    of_kubeflow, of_cluster = (KUBEFLOW, KUBEFLOW_V2), (KUBEFLOW, KUBEFLOW_V2, TFJOB)
-    takes = {"endpoint": of_kubeflow, "experiment": of_kubeflow, "context": of_cluster, "namespace": of_cluster}
-    for option, targets in takes.items():
-        if getattr(args, option) is not None and args.target not in targets:
+    for option in _PLACES:
+        if getattr(args, option) is not None and option not in BY_NAME[args.target].options:
             raise DeclarationError(
                 f"the target {args.target} has no --{option}",
-                expected=f"it with {', '.join(targets)}",
+                expected=f"it with {', '.join(each.name for each in BY_NAME.values() if option in each.options)}",
                 todo="remove it",
             )
-    # With both, --namespace is that of the experiment; else it names a cluster's, as --context does.
-    if args.endpoint and (args.context or (args.namespace and not args.experiment)):
-        raise DeclarationError(
-            "--endpoint asks no cluster: it has no --context, and no --namespace without --experiment",
-            expected="--endpoint, with --experiment and --namespace where it has several users",
-            todo="remove what it has not; or name the experiment",
-        )
     if not (args.yes or args.dry_run or sys.stdin.isatty()):
         raise DeclarationError(
             "submit asks before anything is started, and nobody is there to answer: stdin is no terminal",
@@ -119,35 +105,25 @@ def run(args: argparse.Namespace) -> int:
     return _submit(args)
 
 
-def _beside(args: argparse.Namespace) -> str:
-    """Returns what is said beside --attach or --cancel without a use; empty if nothing is."""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    useful = {"yes", "attach", "follow"} if args.attach else {"yes", "cancel"}
-    words = {"source": "SOURCE", "overrides": "--set"}
-    unsaid = vars(parser.parse_args([]))
-    said = [name for name in unsaid if name not in useful and getattr(args, name) != unsaid[name]]
-    return ", ".join(words.get(name, f"--{name.replace('_', '-')}") for name in said)
-
-
 def _submit(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.base.ending.signals import SignalledError
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.deploy import DeploySection
+    from tfx_estimator.pipeline.platforms.follow import START_SECONDS, patiently
+    from tfx_estimator.pipeline.platforms.note import leave_note, with_job
     from tfx_estimator.pipeline.run.terminal import quiet
-    from tfx_estimator.pipeline.services.follow import START_SECONDS, patiently
-    from tfx_estimator.pipeline.submit.connect import connect, place_of, with_job
-    from tfx_estimator.pipeline.submit.note import keep_former, write_note
 
     loaded = load(args.source, [*args.overrides, *_as_overrides(args)], args.target)
+    platform = BY_NAME[args.target]
     with quiet(os.devnull):  # what TensorFlow and others say when they are loaded
         from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
         compiled = compile_declaration(loaded, args.target)
     declaration, deploy = loaded.declaration, loaded.declaration.deploy or DeploySection()
-    note = place_of(deploy, args.target, args.context, args.namespace, args.endpoint, args.experiment)
+    service_of = platform.part("service")
+    note = service_of.place_of(deploy, args.target, **{option: getattr(args, option) for option in _PLACES})
     for line in _plan(loaded, compiled, note, args.runs):
         say(one_line(line))
     for remark in loaded.remarks:
@@ -158,14 +134,16 @@ def _submit(args: argparse.Namespace) -> int:
     if not (args.yes or _agrees(f"submit {declaration.name} to {args.target}? [y/N] ")):
         say("nothing was submitted")
         return 0
-    folder = _write(args.folder or os.path.join("submitted", declaration.name), compiled, args.target)
+    folder = _write(args.folder or os.path.join("submitted", declaration.name), compiled, platform.file)
     # Not every compiled file contains the service account, so the digest covers it separately.
     contents = f"{compiled.text}{deploy.service_account or ''}"
     digest = hashlib.sha256(contents.encode()).hexdigest()[:_DIGITS]
     about = (compiled.text, declaration.name, digest, deploy.service_account)
-    with contextlib.closing(patiently(lambda: connect(note, folder, *about), _show, START_SECONDS)) as service:
+    with contextlib.closing(
+        patiently(lambda: service_of.connect(note, folder, *about), _show, START_SECONDS)
+    ) as service:
         if not args.modules_there:
-            from tfx_estimator.pipeline.submit.modules import bring
+            from tfx_estimator.pipeline.runners.compiling import bring
 
             for place in bring(compiled, folder, deploy.pipeline_root or ""):
                 say(f"copied your own modules to {one_line(place)}")
@@ -173,8 +151,7 @@ def _submit(args: argparse.Namespace) -> int:
         try:
             started = patiently(lambda: service.start(args.again), _show, START_SECONDS)
             note = with_job(note, service, started.job)
-            former = keep_former(folder, note)
-            write_note(folder, note)
+            former = leave_note(folder, note)
         except (SignalledError, TfxEstimatorError) as error:
             _tell_unnoted(declaration.name, started, isinstance(error, SignalledError))
             raise
@@ -204,11 +181,10 @@ def _tell_unnoted(name: str, started: Optional[Started], is_stopped: bool) -> No
 
 
 def _as_overrides(args: argparse.Namespace) -> list[str]:
-    """Returns what is declared of a TFJob's cluster by options, which the compiled file has to say as well."""
-    if args.target != TFJOB:
-        return []
-    told = {"context": args.context, "namespace": args.namespace}
-    return [f"deploy.tfjob.{name}={json.dumps(value)}" for name, value in told.items() if value]
+    """Returns what options say that the compiled file has to say as well."""
+    keys = BY_NAME[args.target].options
+    told = {key: getattr(args, option) for option, key in keys.items() if key}
+    return [f"{key}={json.dumps(value)}" for key, value in told.items() if value]
 
 
 def _agrees(question: str) -> bool:
@@ -220,11 +196,11 @@ def _agrees(question: str) -> bool:
 
 def _plan(loaded: Loaded, compiled: Compiled, note: Note, runs: str) -> list[str]:
     from tfx_estimator.pipeline.config.deploy import DeploySection
-    from tfx_estimator.pipeline.submit.plan import estimate_hours, lines, read_plan
+    from tfx_estimator.pipeline.platforms.plan import estimate_hours, lines, read_plan
 
     declaration, deploy = loaded.declaration, loaded.declaration.deploy or DeploySection()
     more = {
-        "service": f"{note.target}, {_where(note)}",
+        "service": f"{note.target}, {BY_NAME[note.target].part('service').where(note)}",
         "workdir": deploy.pipeline_root or "",
         "account": deploy.service_account or "the service's default",
         "time": estimate_hours(declaration, runs),
@@ -234,16 +210,7 @@ def _plan(loaded: Loaded, compiled: Compiled, note: Note, runs: str) -> list[str
     return [f"{declaration.name}:", *lines(read_plan(compiled.text, note.target), more), ""]
 
 
-def _where(note: Note) -> str:
-    if note.target == VERTEX:
-        return f"project {note.project}, region {note.region}"
-    experiment = f", experiment {note.experiment}" if note.experiment else ""
-    if note.endpoint:
-        return note.endpoint + experiment + (f" in {note.namespace}" if note.namespace else "")
-    return f"context {note.context or '(none)'}, namespace {note.namespace or '(of the context)'}{experiment}"
-
-
-def _write(folder: str, compiled: Compiled, target: str) -> str:
+def _write(folder: str, compiled: Compiled, file: str) -> str:
     """Writes what was compiled; returns the folder."""
     from tfx_estimator.pipeline.base.files import write_whole, writing
     from tfx_estimator.pipeline.config.paths import reject_address
@@ -252,7 +219,7 @@ def _write(folder: str, compiled: Compiled, target: str) -> str:
     folder = os.path.expanduser(folder)
     with writing(folder):
         os.makedirs(folder, exist_ok=True)
-        write_whole(os.path.join(folder, f"pipeline.{'json' if target == VERTEX else 'yaml'}"), compiled.text)
+        write_whole(os.path.join(folder, f"pipeline{os.path.splitext(file)[1]}"), compiled.text)
     return folder
 
 
@@ -264,7 +231,7 @@ def _attach(named: str) -> int:
 
 def _cancel(named: str) -> int:
     from tfx_estimator.pipeline.commands.shared import say
-    from tfx_estimator.pipeline.services.follow import GOES_ON, START_SECONDS, patiently
+    from tfx_estimator.pipeline.platforms.follow import GOES_ON, START_SECONDS, patiently
 
     service, note = _find_submitted(named)
     with contextlib.closing(service):
@@ -282,14 +249,14 @@ def _cancel(named: str) -> int:
 
 def _find_submitted(named: str) -> tuple[Service, Note]:
     """Returns the service of a job that was submitted, and its note."""
-    from tfx_estimator.pipeline.services.follow import START_SECONDS, patiently
-    from tfx_estimator.pipeline.submit.connect import connect
-    from tfx_estimator.pipeline.submit.note import find_note
+    from tfx_estimator.pipeline.platforms.follow import START_SECONDS, patiently
+    from tfx_estimator.pipeline.platforms.note import find_note
 
     note = find_note(named)
     path = os.path.expanduser(named)
     folder = path if os.path.isdir(path) else os.path.dirname(path)
-    return patiently(lambda: connect(note, folder), _show, START_SECONDS), note
+    service_of = BY_NAME[note.target].part("service")
+    return patiently(lambda: service_of.connect(note, folder), _show, START_SECONDS), note
 
 
 def _follow(service: Service, note: Note, named: str) -> int:
@@ -297,7 +264,7 @@ def _follow(service: Service, note: Note, named: str) -> int:
     from tfx_estimator.pipeline.base.ending.signals import SignalledError
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError
     from tfx_estimator.pipeline.commands.shared import say
-    from tfx_estimator.pipeline.services.follow import follow
+    from tfx_estimator.pipeline.platforms.follow import follow
 
     # A job that the user named has no note with its address; the service knows that.
     address = note.address or service.address(note.job)
@@ -317,8 +284,7 @@ def _follow(service: Service, note: Note, named: str) -> int:
             _show_results(look, note.job, address)
         except Exception as error:  # the job has succeeded, whatever goes wrong here
             _show(f"its results cannot be shown: {error or type(error).__name__}", True)
-    elif note.target in (KUBEFLOW, KUBEFLOW_V2):
-        # The API of Kubeflow Pipelines does not list artifacts.
+    elif BY_NAME[note.target].hides_results:
         say(f"    accuracy, blessing and what was pushed: see the artifacts of its steps: {one_line(address)}")
     return 0
 

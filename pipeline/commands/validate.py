@@ -6,9 +6,9 @@ import argparse
 import contextlib
 from typing import TYPE_CHECKING
 
-from tfx_estimator.pipeline.base.targets import ALL_TARGETS
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.commands.shared import add_declaration
+from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Declaration, Loaded

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from tfx_estimator.pipeline.config.beam import PORTABLE, BeamSection
-from tfx_estimator.pipeline.config.credentials import flag_of, is_credential, shown_options
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.travel_checks import flag_of, is_credential, shown_options
 
 _OPTIONS = "beam.options"
 _LOCAL_HOST = re.compile(r"\b(localhost|127\.0\.0\.1)\b|\[::1\]")

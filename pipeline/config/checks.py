@@ -13,19 +13,21 @@ from tfx_estimator.pipeline.config.class_weights import check_class_weights
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
 from tfx_estimator.pipeline.config.data import EXAMPLES, find_overlap, reject_split, split_names, suggest_splits
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.deploy_checks import check_deploy
 from tfx_estimator.pipeline.config.evaluator import MEAN, Metric, names_nothing, parse_held, parse_slice
+from tfx_estimator.pipeline.config.gpu_checks import check_gpus
 from tfx_estimator.pipeline.config.image_folder import split_folders
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
 from tfx_estimator.pipeline.config.problems import Problem, nearest
+from tfx_estimator.pipeline.config.rules.deploy import DEPLOY
 from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
 from tfx_estimator.pipeline.config.rules.optimizer import OPTIMIZER
 from tfx_estimator.pipeline.config.rules.rule import Case, broken
 from tfx_estimator.pipeline.config.rules.run_fn import RUN_FN
 from tfx_estimator.pipeline.config.rules.step import STEP
 from tfx_estimator.pipeline.config.rules.training import TRAINING
-from tfx_estimator.pipeline.config.travel_checks import check_travel
+from tfx_estimator.pipeline.config.travel_checks import check_credentials, check_travel
 from tfx_estimator.pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.platforms import registry
 
 RULES = (*TRAINING, *OPTIMIZER, *STEP, *DISTRIBUTION, *RUN_FN)
 _SLICES, _LABEL = "evaluator.slices", "label"
@@ -37,12 +39,13 @@ def check(declaration: Declaration, search_paths: Sequence[str], target: str = "
         *_data(declaration),
         *_code(declaration, search_paths),
         *check_class_weights(declaration),
-        *broken(RULES, Case(declaration, search_paths)),
+        *broken((*RULES, *DEPLOY, *registry.own_rules()), Case(declaration, search_paths, target)),
         *check_evaluator(declaration),
         # With a target, these paths are places of another machine.
         *(() if target else _places(declaration)),
         *check_beam(declaration, target),
-        *check_deploy(declaration, target),
+        *check_gpus(declaration, target),
+        *check_credentials(declaration, target),
         *check_travel(declaration, search_paths, target),
     ]
 

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Optional
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Optional
 
-from tfx_estimator.pipeline.config.pods import SecurityContext, Toleration, placement
+from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.section import Field, Section, number
-from tfx_estimator.pipeline.config.tfjob import TfJob
-from tfx_estimator.pipeline.config.vertex import VertexJob
+from tfx_estimator.pipeline.platforms.kubeflow.section import Secret, SecurityContext, Toleration, Volume, placement
+from tfx_estimator.pipeline.platforms.registry import BY_NAME, TFJOB, VERTEX
+from tfx_estimator.pipeline.platforms.tfjob.section import TfJob
+from tfx_estimator.pipeline.platforms.vertex.section import VertexJob
+
+# Keys of a pod's template -> ours. Under nodes and replicas they are right, or near to a right one.
+ALIASES = {
+    f"deploy.{place}{key}": f"deploy.nodes.{node}.{ours}"
+    for place, node in (("", "default"), ("tfjob.", "Trainer"), ("tfjob.replicas.", "Trainer"))
+    for key, ours in {
+        "tolerations": "tolerations",
+        "node_selector": "node_selector",
+        "nodeSelector": "node_selector",
+    }.items()
+} | {"tolerationSeconds": "seconds"}
 
 
 class Node(Section):
@@ -52,19 +66,19 @@ class Nodes(Section):
         return self.default.copy(update=declared)
 
 
-class Volume(Section):
-    """A persistent volume claim, mounted in every step."""
+class OwnMachine(NamedTuple):
+    """What a process of a training has for itself.
 
-    claim: str = Field(..., description="name of the PersistentVolumeClaim")
-    path: str = Field(..., description="where it is mounted")
-    read_only: bool = Field(default=False, description="whether no step may write there")
+    Args:
+        name: For people.
+        path: Where its accelerator is declared.
+        accelerators: How many; None is one, where there is a kind of them.
+    """
 
-
-class Secret(Section):
-    """A Kubernetes Secret, by its name; its keys become files in every step."""
-
-    name: str = Field(..., description="name of the Secret, which is in the cluster already")
-    path: str = Field(..., description="the folder that holds its keys as files")
+    name: str
+    path: str
+    accelerator: Optional[str]
+    accelerators: Optional[int]
 
 
 class DeploySection(Section):
@@ -114,6 +128,51 @@ class DeploySection(Section):
             return node
         own = self.nodes.Trainer or Node()
         return own.copy(update={"retries": node.retries, "timeout_seconds": node.timeout_seconds})
+
+    @property
+    def trains_elsewhere(self) -> bool:
+        """Does the Trainer, where it is executed, have others train."""
+        return self.tfjob.train
+
+    @property
+    def launcher(self) -> Any:
+        """Who trains elsewhere than where the Trainer is executed: `check` and `train`; None if nobody does."""
+        return BY_NAME[TFJOB].part("launcher") if self.tfjob.train else None
+
+    def machines(self, target: str, distribution: Distribution) -> dict[str, OwnMachine]:
+        """Returns what each process has for itself, by its role; nothing where all share what the step Trainer has."""
+        if target == TFJOB or (self.tfjob.train and BY_NAME[target].trains_in_pods):
+            name, path = "each pod of {}", "deploy.tfjob.replicas.{}"
+            return {
+                role: OwnMachine(name.format(role), path.format(role), *self.pod_accelerator(role))
+                for role in distribution.pods
+            }
+        if target != VERTEX or self.vertex is None:
+            return {}
+        found = {}
+        for role, (_, machine) in self.vertex.machines(distribution).items():
+            path = f"deploy.vertex.{role if getattr(self.vertex, role) else 'machine'}"
+            name = f"each {role} of the custom job"
+            found[role] = OwnMachine(name, path, machine.accelerator, machine.accelerators)
+        return found
+
+    def idle_steps(self, target: str) -> Iterator[tuple[str, str]]:
+        """Yields steps that have no use for resources there, and why."""
+        if target == VERTEX and self.vertex is not None:
+            yield "Trainer", "the step only waits for the custom job; deploy.vertex names what trains"
+        for name in Nodes.__fields__:
+            if target == TFJOB and name not in ("default", "Trainer"):
+                yield name, "a TFJob's chief runs every step, with the resources of deploy.tfjob.replicas.chief"
+
+    def accelerated(self, target: str) -> Iterator[tuple[str, Any, Optional[str], str]]:
+        """Yields what may have accelerators: its path, it, their kind, and the platform that calls them so."""
+        for name, node in self.nodes.sections():
+            yield f"deploy.nodes.{name}", node, self.nodes.of(name).accelerator, target
+        for name, replica in self.tfjob.replicas.sections():
+            yield f"deploy.tfjob.replicas.{name}", replica, replica.accelerator, TFJOB
+        if job := self.vertex:
+            for name, machine in job.sections():
+                yield f"deploy.vertex.{name}", machine, machine.accelerator or job.machine.accelerator, VERTEX
 
     def pod_accelerator(self, kind: str) -> tuple[Optional[str], Optional[int]]:
         """Returns the accelerator of a TFJob's pods, and how many of them each has; None is none, and one.

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Optional, get_args, get_origin
 
 from tfx_estimator.pipeline.config import kinds, known
-from tfx_estimator.pipeline.config.credentials import shown_options
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.section import Key, Section, Wrong
+from tfx_estimator.pipeline.config.travel_checks import shown_options
 from tfx_estimator.pipeline.config.yaml_text import Path, inline
 
 Where = Callable[[Path], str]

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple, Optional
 
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.base.targets import KUBEFLOW, TFJOB, VERTEX
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.platforms.registry import BY_NAME
 
 _TRAIN, _EVAL = "trainer.distribution.train.devices.gpu", "trainer.distribution.eval.devices.gpu"
 
@@ -58,14 +58,14 @@ def check_gpus(declaration: Declaration, target: str = "") -> Iterator[Problem]:
 
 def note_machines(declaration: Declaration, target: str) -> Iterator[str]:
     """Says what becomes of a cluster, and of accelerators, where that is less than it seems."""
-    deploy, processes = declaration.deploy or DeploySection(), sum(declaration.trainer.distribution.pods.values())
-    if processes > 1 and not (_has_pods(deploy, target) or (target == VERTEX and deploy.vertex is not None)):
-        instead = "deploy.vertex has a machine for each" if target == VERTEX else "the target tfjob has a pod for each"
+    deploy, distribution = declaration.deploy or DeploySection(), declaration.trainer.distribution
+    processes, platform = sum(distribution.pods.values()), BY_NAME[target]
+    if processes > 1 and not deploy.machines(target, distribution):
         yield (
             f"trainer.distribution: {processes} processes in one container, that of the step Trainer, share its "
-            f"machine: {instead}"
+            f"machine: {platform.clusters}"
         )
-    nodes = [] if target == TFJOB else [deploy.step(name) for name in deploy.nodes.__fields__ if name != "default"]
+    nodes = [deploy.step(name) for name in deploy.nodes.__fields__ if name != "default" and platform.runs_steps]
     gpus = [each.gpus for each in _machines(declaration, target)]
     if any(gpus) or any(_gpus(node.accelerator, node.accelerators) for node in nodes):
         yield (
@@ -77,21 +77,10 @@ def note_machines(declaration: Declaration, target: str) -> Iterator[str]:
 
 def _machines(declaration: Declaration, target: str) -> Iterator[_Machine]:
     deploy, distribution = declaration.deploy or DeploySection(), declaration.trainer.distribution
-    if _has_pods(deploy, target):
-        for kind, wanted in _by_role(distribution).items():
-            gpus = _gpus(*deploy.pod_accelerator(kind))
-            yield _Machine(f"each pod of {kind}", f"deploy.tfjob.replicas.{kind}", gpus, wanted)
-        return
-    if not target:
-        return
-    steps = ["Trainer", "Tuner"] if declaration.tune is not None else ["Trainer"]
-    if target == VERTEX and deploy.vertex is not None:
-        steps.remove("Trainer")
-        there = deploy.vertex.machines(distribution)
-        for role, wanted in _by_role(distribution).items():
-            machine, path = there[role][1], f"deploy.vertex.{role if getattr(deploy.vertex, role) else 'machine'}"
-            gpus = _gpus(machine.accelerator, machine.accelerators)
-            yield _Machine(f"each {role} of the custom job", path, gpus, wanted)
+    own = deploy.machines(target, distribution)
+    for role, wanted in _by_role(distribution).items():
+        if machine := own.get(role):
+            yield _Machine(machine.name, machine.path, _gpus(machine.accelerator, machine.accelerators), wanted)
     train, evaluation = distribution.train, _least(distribution.eval.devices)
     # In one container each process has GPUs of its own.
     together = _least(train.devices) * train.worker_count
@@ -99,15 +88,11 @@ def _machines(declaration: Declaration, target: str) -> Iterator[_Machine]:
     if distribution.evaluator and together:
         wanted = {_TRAIN: together + evaluation}
     shared = train.worker_count if train.worker_count > 1 and not train.devices.indices else 0
-    for step in steps:
+    steps = ["Trainer"] * (not own) + ["Tuner"] * (declaration.tune is not None)
+    for step in steps if BY_NAME[target].runs_steps else ():
         node = deploy.step(step)
         gpus = _gpus(node.accelerator, node.accelerators)
         yield _Machine(f"the step {step}", f"deploy.nodes.{step}", gpus, wanted, shared)
-
-
-def _has_pods(deploy: DeploySection, target: str) -> bool:
-    """Does each process that trains have a pod of a TFJob's for itself."""
-    return target == TFJOB or (target in ("", KUBEFLOW) and deploy.tfjob.train)
 
 
 def _by_role(distribution: Distribution) -> dict[str, dict[str, int]]:

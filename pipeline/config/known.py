@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfx_estimator.pipeline.config import strategies
+from tfx_estimator.pipeline.config import deploy, strategies
 
 # Dotted path in the declaration -> short name -> `package.module:function`.
 SHORT_NAMES: dict[str, dict[str, str]] = {
@@ -93,11 +93,7 @@ ALIASES: dict[str, str] = {
     "search_space": "tune.ranges",
     "num_trials": "tune.max_trials",
     "trainer.distribution.devices": f"{_TRAIN}.devices",
-    # Keys of a pod's template. Under deploy.nodes and replicas they are right, or near to a right one.
-    "deploy.tolerations": "deploy.nodes.default.tolerations",
-    "deploy.node_selector": "deploy.nodes.default.node_selector",
-    "deploy.tfjob.tolerations": "deploy.nodes.Trainer.tolerations",
-    "deploy.tfjob.node_selector": "deploy.nodes.Trainer.node_selector",
+    **deploy.ALIASES,
 }
 
 

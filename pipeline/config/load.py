@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import read
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.deploy_checks import check_stack, find_idle, note_deployment
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.draft import Draft
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.notes import decays_twice, find_misplaced, find_unread, note_data, word_unread
 from tfx_estimator.pipeline.config.problems import OVERRIDE, to_error
+from tfx_estimator.pipeline.config.rules.deploy import check_stack, find_idle, note_deployment
 from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
 from tfx_estimator.pipeline.config.rules.rule import Case, broken
 from tfx_estimator.pipeline.config.rules.step import PARTS, PRECISION, XLA
@@ -85,7 +85,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     Args:
         source: A preset's name, or a YAML file.
         overrides: `key.path=value` each, the value as YAML; of two for one key the later wins.
-        target: Where the pipeline is to be deployed, one of `targets.ALL_TARGETS`; empty if it runs on this machine.
+        target: Where the pipeline is to be deployed, one of `registry.ALL_TARGETS`; empty if it runs on this machine.
 
     Returns:
         The declaration, and where each value came from.
@@ -102,17 +102,18 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     declaration = draft.validate(target)
     if draft.problems:
         # Notes are shown with the problems, so that all can be mended at once.
-        told = tuple(note_deployment(declaration, target))
+        told = tuple(note_deployment(Case(declaration, target=target)))
         raise to_error(draft.sorted_problems(), text.source, target, told)
+    case = Case(declaration, draft.search_paths, target)
     origins = _origins(declaration, draft, changed)
     declared = _declared(declaration, origins, draft)
     warnings = (
         *_warnings(declaration, origins, declared, draft.search_paths),
-        *(f"{origins[path]}  {what}" for path, what in find_idle(declaration, declared, target)),
+        *(f"{origins[path]}  {what}" for path, what in find_idle(case, declared)),
     )
     notes = (
         *note_tune(declaration),
-        *note_deployment(declaration, target),
+        *note_deployment(case),
         *note_travel(declaration, draft.search_paths, target),
         *note_data(declaration, target),
     )

@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Optional
 
-from tfx_estimator.pipeline.base.targets import TARGETS
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import HYPERBAND
 from tfx_estimator.pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.platforms.registry import BY_NAME
 from tfx_estimator.pipeline.user_source.functions import (
     Keys,
     argument_names,
@@ -69,8 +69,8 @@ def find_misplaced(declaration: Declaration, declared: Iterable[str]) -> Iterato
 def note_data(declaration: Declaration, target: str) -> Iterator[str]:
     """Says where the machine that compiles does not see the data: their files are not in the fingerprint then."""
     folder = declaration.data.data_dir
-    # A TFJob looks its data up itself; the embedded digits are the same everywhere.
-    if target not in TARGETS or folder is None or is_address(folder) or declaration.data.dataset == "digits":
+    # Where one process runs all steps, it looks the data up itself; the embedded digits are the same everywhere.
+    if not BY_NAME[target].runs_steps or folder is None or is_address(folder) or declaration.data.dataset == "digits":
         return
     if not os.path.isdir(os.path.expanduser(folder)):
         yield (

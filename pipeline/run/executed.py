@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.platforms.rehearsal.execution import Execution, bring_modules, rebased
+from tfx_estimator.pipeline.platforms.rehearsal.job import read_job
 from tfx_estimator.pipeline.report.artifacts import told_outputs
 from tfx_estimator.pipeline.run.summary import Summary, recorded
 from tfx_estimator.pipeline.run.table import print_table
 from tfx_estimator.pipeline.run.terminal import in_order, make_console, quiet, title
 from tfx_estimator.pipeline.run.view import View
-from tfx_estimator.pipeline.runners.executing.execution import Execution, bring_modules, rebased
-from tfx_estimator.pipeline.runners.executing.job import read_job
 
 
 def execute_file(

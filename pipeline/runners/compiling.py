@@ -1,20 +1,25 @@
-"""Compiles a declaration for a service: the file that it takes, and the user's modules beside it."""
+"""Compiles a declaration for a platform: the file that it takes, and the user's modules, brought where they belong."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Optional
+from pathlib import Path
+from typing import Any, Optional, Union
 
 import yaml
 
-from tfx_estimator.pipeline.base.targets import KUBEFLOW, TFJOB, VERTEX
-from tfx_estimator.pipeline.config import Declaration, Loaded
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.base.files import write_whole, writing
+from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.platforms.registry import BY_NAME
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.travelling import user_targets
 from tfx_estimator.pipeline.user_source.pack import Packed, pack
@@ -25,7 +30,7 @@ class Compiled:
     """A pipeline that was compiled.
 
     Args:
-        text: Of the file for the service: JSON for Vertex AI, else YAML.
+        text: Of the file for the service: JSON or YAML.
         modules: The user's own modules, as each step wants them.
         modules_uri: The folder where the steps look for them.
         path: Of a file with less in it, which TFX's own command line takes.
@@ -42,7 +47,7 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
 
     Args:
         loaded: Loaded for this target.
-        target: One of `targets.ALL_TARGETS`.
+        target: One of `registry.ALL_TARGETS`.
         folder: For what TFX's runner writes; None takes one that is gone afterwards.
 
     Raises:
@@ -50,54 +55,31 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
         PipelineError: Its bucket is not there.
         DeclarationError: The user's code cannot travel.
     """
-    declaration = loaded.declaration
-    deploy = declaration.deploy or DeploySection()
-    if target == TFJOB:
-        from tfx_estimator.pipeline.runners.tfjob import compile_tfjob
-
-        code = [each for step in user_targets(declaration).values() for each in step]
+    declaration, platform = loaded.declaration, BY_NAME[target]
+    targets = user_targets(declaration)
+    if not platform.runs_steps:
+        code = [each for step in targets.values() for each in step]
         # They travel in the file.
-        return Compiled(_yaml(*compile_tfjob(declaration, deploy, pack(code, loaded.search_paths))), (), "", "")
+        documents = platform.part("compile").compile_declaration(declaration, pack(code, loaded.search_paths))
+        return Compiled(_text(documents, platform.file), (), "", "")
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.runners.buckets import check_buckets
 
     # The bucket of the pipeline root is not checked: only the service has to reach it.
     check_buckets((declaration.data.dataset, declaration.data.data_dir))
     loaded.make_importable()
-    targets = user_targets(declaration)
     modules = {step: packed for step, code in targets.items() if (packed := pack(code, loaded.search_paths))}
-    folders = PipelineFolders(deploy.pipeline_root or "", declaration.name)
-    pipeline = create_pipeline(loaded, folders, target=target)
+    folders = PipelineFolders((declaration.deploy or DeploySection()).pipeline_root or "", declaration.name)
+    about = (create_pipeline(loaded, folders, target=target), declaration, target, folders.home, modules)
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") if folder is None else nullcontext(folder) as place:
-        text, path = _compile(pipeline, declaration, target, folders.home, modules, place)
-    return Compiled(text, tuple(dict.fromkeys(modules.values())), os.path.join(folders.home, entry.FOLDER), path)
+        documents, path = platform.part("compile").compile_pipeline(*about, place)
+    wheels = tuple(dict.fromkeys(modules.values()))
+    return Compiled(_text(documents, platform.file), wheels, os.path.join(folders.home, entry.FOLDER), path)
 
 
-def _compile(
-    pipeline: Any, declaration: Declaration, target: str, home: str, modules: dict[str, Packed], folder: str
-) -> tuple[str, str]:
-    deploy = declaration.deploy or DeploySection()
-    if target == KUBEFLOW:
-        from tfx_estimator.pipeline.runners import workflow
-
-        told, path = workflow.compile_workflow(pipeline, deploy, modules, folder)
-        return _yaml(told), path
-    from tfx_estimator.pipeline.runners import pipeline_spec
-
-    job, path = pipeline_spec.compile_spec(pipeline, deploy, target, home, modules, folder)
-    if deploy.vertex is not None:
-        from tfx_estimator.pipeline.runners import custom_job
-
-        node = pipeline_spec.TRAINER
-        custom_job.launch_from(job["pipelineSpec"], node, declaration, modules.get(node))
-    if target == VERTEX:
-        return json.dumps(job, indent=2, sort_keys=True) + "\n", path
-    spec = {**job["pipelineSpec"], "defaultPipelineRoot": job["runtimeConfig"]["gcsOutputDirectory"]}
-    platform = pipeline_spec.kubernetes_platform(job, deploy)
-    return _yaml(spec, *([platform] if platform else [])), path
-
-
-def _yaml(*documents: dict[str, Any]) -> str:
+def _text(documents: list[dict[str, Any]], file: str) -> str:
+    if file.endswith("json"):
+        return json.dumps(documents[0], indent=2, sort_keys=True) + "\n"
     return yaml.dump_all(documents, sort_keys=True, Dumper=_Dumper, width=120)
 
 
@@ -113,3 +95,90 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def deliver(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder: Path) -> list[str]:
+    """Writes the file for the service, and the user's own modules; each whole or not at all.
+
+    Args:
+        target: One of `registry.ALL_TARGETS`.
+        file: The file to write; one that is there is replaced.
+        folder: For the modules.
+
+    Returns:
+        What to say of it, line by line.
+
+    Raises:
+        TfxEstimatorError: Something cannot be written.
+    """
+    contents: dict[Path, Union[str, bytes]] = {folder / packed.name: packed.data for packed in compiled.modules}
+    contents[file] = compiled.text
+    for path, content in contents.items():
+        with writing(str(path)):
+            write_whole(path, content, named=True)
+    declaration, platform = loaded.declaration, BY_NAME[target]
+    lines = [f"wrote {file}: {declaration.name} for {target}"]
+    for packed in compiled.modules:
+        lines.append(f"wrote {folder / packed.name}: your own modules, {', '.join(packed.modules)}")
+        lines.append(f"    copy it, before the pipeline runs, to {compiled.modules_uri}/{packed.name}")
+    lines += [f"    {line}" for line in platform.part("compile").instructions(declaration, target, file)]
+    if declaration.data.data_dir is None and declaration.data.dataset != "digits":
+        who = "the step TfdsExampleGen" if platform.runs_steps else "the chief"
+        lines.append(f"    note: data.data_dir is null: {who} downloads the data set by itself")
+    return lines
+
+
+def bring(compiled: Compiled, folder: str, pipeline_root: str) -> list[str]:
+    """Copies the wheels of a compiled pipeline; one that is there already is left alone.
+
+    Args:
+        folder: For the wheels, where this machine does not see the volume that they belong in.
+        pipeline_root: Where the steps write.
+
+    Raises:
+        DeclarationError: They belong in a volume that is not mounted here.
+        PipelineError: They cannot be written.
+    """
+    if not compiled.modules:
+        return []
+    place = compiled.modules_uri
+    if not is_address(place) and not os.path.isdir(pipeline_root):
+        for packed in compiled.modules:
+            with writing(path := os.path.join(folder, packed.name)):
+                write_whole(path, packed.data)
+        raise DeclarationError(
+            f"your own modules belong in {place}, and this machine has no folder {pipeline_root}",
+            expected="the volume mounted here at the same path, or the modules in it already",
+            todo=f"copy the wheels in {folder} to {place}, and submit again with --modules-there; "
+            "or name a bucket: deploy.pipeline_root",
+        )
+    from tfx.dsl.io import fileio
+
+    from tfx_estimator.components import files
+    from tfx_estimator.pipeline.runners.buckets import check_buckets
+
+    check_buckets([place])
+    copied = []
+    try:
+        fileio.makedirs(place)
+        for packed in compiled.modules:
+            path = os.path.join(place, packed.name)
+            if not _is_there(path, packed.sha256):
+                files.write_whole(path, packed.data)
+                copied.append(path)
+    except Exception as error:  # file systems have errors of their own
+        raise PipelineError(
+            f"your own modules cannot be written to {place}: {error}",
+            expected="a folder that this account may write",
+            todo="see deploy.pipeline_root; or copy them by other means, and submit with --modules-there",
+        ) from error
+    return copied
+
+
+def _is_there(path: str, sha256: str) -> bool:
+    from tfx.dsl.io import fileio
+
+    if not fileio.exists(path):
+        return False
+    with fileio.open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest() == sha256

@@ -13,7 +13,7 @@ from tfx.proto.orchestration import execution_result_pb2
 
 from tfx_estimator.components import inventory
 from tfx_estimator.pipeline.base.log import get_logger
-from tfx_estimator.pipeline.runners.stored_metadata import StoredMetadata
+from tfx_estimator.pipeline.runners.buckets import StoredMetadata
 
 logger = get_logger("run")
 

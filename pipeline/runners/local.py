@@ -31,10 +31,9 @@ from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.config.paths import check_workdir, reject_address
 from tfx_estimator.pipeline.folders import PipelineFolders, name_artifacts_here, only_run
-from tfx_estimator.pipeline.runners.buckets import check_buckets
+from tfx_estimator.pipeline.runners.buckets import StoredMetadata, check_buckets
 from tfx_estimator.pipeline.runners.launcher import Launcher
 from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
-from tfx_estimator.pipeline.runners.stored_metadata import StoredMetadata
 from tfx_estimator.pipeline.user_source.frames import user_lines
 
 
@@ -119,7 +118,7 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
         DataError: The data set cannot be had.
         DeclarationError: Its Beam cannot work from this machine.
         PipelineError: A bucket is not there, or ML Metadata's database cannot be used.
-        TfxEstimatorError: The declared TFJob cannot be started.
+        TfxEstimatorError: Those that the declaration has train cannot be started.
     """
     if loaded.declaration.beam.runner == "dataflow" and not folders.is_stored:
         raise DeclarationError(
@@ -130,11 +129,8 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
     data = loaded.declaration.data
     check_buckets((folders.workdir, data.dataset, data.data_dir, loaded.declaration.pusher.destination))
     loaded.make_importable()
-    deploy = loaded.declaration.deploy
-    if deploy is not None and deploy.tfjob.train and resolve(os.environ) is None:
-        from tfx_estimator.components.trainer.tfjob import launcher
-
-        launcher.check(deploy, folders.home)
+    if (deploy := loaded.declaration.deploy) and deploy.trains_elsewhere and resolve(os.environ) is None:
+        deploy.launcher.check(deploy, folders.home)
     # The data are prepared before the pipeline is built, because their fingerprint, which is a part of it, changes with
     # that.
     open_source(loaded.declaration.data).prepare()

@@ -1,4 +1,4 @@
-"""Compiles a declaration for TFX's own command line: see `kubeflow_runner.py` and `vertex_runner.py`."""
+"""Compiles a declaration for TFX's own command line: see `tfx-estimator copy`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 from tfx_estimator.pipeline.base.ending import leaving
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.runners.compiling import compile_declaration
-from tfx_estimator.pipeline.runners.delivery import deliver
+from tfx_estimator.pipeline.runners.compiling import compile_declaration, deliver
 
 
 def main(declaration: str, target: str) -> None:
@@ -18,7 +17,7 @@ def main(declaration: str, target: str) -> None:
 
     Args:
         declaration: A preset's name, or a file, with a section `deploy`.
-        target: One of `targets.TARGETS`.
+        target: One of `registry.TARGETS`.
     """
     # The script may do more when all went well.
     if code := leaving.exit_code(lambda: _compile(declaration, target)):

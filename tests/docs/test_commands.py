@@ -20,9 +20,9 @@ from tests.root import ROOT
 from tests.stack import HERE
 from tfx_estimator.__main__ import VERBS, main, make_parser
 from tfx_estimator.pipeline.base.stack.stacks import STACKS
-from tfx_estimator.pipeline.base.targets import KUBEFLOW
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.runners.executing.job import read_job
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
+from tfx_estimator.pipeline.platforms.rehearsal.job import read_job
 
 pytestmark = pytest.mark.unit
 

@@ -14,9 +14,9 @@ import pytest
 from tests.e2e.conftest import Finished
 from tests.e2e.test_execute import Rehearsal, _states
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, read_steps
-from tfx_estimator.components.trainer.custom_job.plan import REPLICA
-from tfx_estimator.pipeline.base.targets import VERTEX
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms.registry import VERTEX
+from tfx_estimator.pipeline.platforms.vertex.custom_job import REPLICA
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -85,8 +85,8 @@ def _train(digits_run: Finished, folder: Path, monkeypatch: pytest.MonkeyPatch, 
     """Executes the compiled step on this machine; returns the model and the model run."""
     from tfx.types import standard_artifacts
 
-    from tfx_estimator.components.trainer.custom_job.executor import Executor
-    from tfx_estimator.components.trainer.custom_job.service import REHEARSAL
+    from tfx_estimator.pipeline.platforms.vertex.custom_jobs import REHEARSAL
+    from tfx_estimator.pipeline.platforms.vertex.executor import Executor
     from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
     declared = (*COMMON, *OF_TARGET[VERTEX], *overrides, "deploy.vertex={}")

@@ -14,12 +14,12 @@ import pytest
 import yaml
 from google.cloud.aiplatform_v1.types import PipelineJob
 
+from tests.pipeline.platforms.vertex.pipeline_service import PipelineService
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
-from tests.pipeline.submit.pipeline_service import PipelineService
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, VERTEX
-from tfx_estimator.pipeline.submit import vertex
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2, VERTEX
+from tfx_estimator.pipeline.platforms.vertex import service as vertex
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -117,7 +117,7 @@ def test_digits_executed_from_the_compiled_file_is_the_local_run(digits_run, tmp
     job = "projects/a/locations/b/pipelineJobs/c"
     with PipelineService(["PIPELINE_STATE_SUCCEEDED"], details=details) as service:
         service.jobs[job] = PipelineJob(name=job)
-        monkeypatch.setattr(vertex, "connect", service.client)
+        monkeypatch.setattr(vertex, "client_of", service.client)
         capfd.readouterr()
         assert main(["submit", "--attach", job]) == 0
         shown = capfd.readouterr().out

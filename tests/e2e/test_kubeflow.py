@@ -15,7 +15,7 @@ from tests.e2e.workflow import containers, execute
 from tests.examples import copy_example, edit
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.base.targets import KUBEFLOW
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.components.trainer.tfjob.api_server import ACCOUNT_TOKEN, NAMESPACE, ApiServer, api_server, missing
-from tests.components.trainer.tfjob.operator import Operator
-from tests.components.trainer.tfjob.test_training import DECLARATION, STEPS, write_project
 from tests.e2e.workflow import Container, containers, execute
+from tests.pipeline.platforms.tfjob.api_server import ACCOUNT_TOKEN, NAMESPACE, ApiServer, api_server, missing
+from tests.pipeline.platforms.tfjob.operator import Operator
+from tests.pipeline.platforms.tfjob.test_training import DECLARATION, STEPS, write_project
 from tests.pipeline.runners.deployed import IMAGE
 from tests.root import ROOT
 from tests.waiting import wait_until

@@ -11,11 +11,11 @@ import pytest
 import tfx_estimator
 from tests.pipeline.runners.deployed import COMMON, CUSTOM_JOB, IMAGE, OF_TARGET, OF_TFJOB, OF_TWO_PODS
 from tests.stack import HERE
-from tfx_estimator.components.trainer.custom_job.plan import Plan
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.base.stack.stacks import LEGACY
-from tfx_estimator.pipeline.base.targets import ALL_TARGETS, TFJOB, VERTEX
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TFJOB, VERTEX
+from tfx_estimator.pipeline.platforms.vertex.custom_job import Plan
 
 pytestmark = pytest.mark.golden
 

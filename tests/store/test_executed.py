@@ -16,7 +16,7 @@ from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tests.store.conftest import Store, serving
 from tests.store.front import BUCKET
 from tests.waiting import wait_until
-from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, VERTEX
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2, VERTEX
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(300)]
 SCRIPT = """
 import sys
 import tensorflow as tf
-from tfx_estimator.pipeline.runners.kubeflow_step import remove_markers
+from tfx_estimator.pipeline.platforms.kubeflow.step import remove_markers
 
 root = sys.argv[1]
 for folder in ("model/Format-Serving/variables", "model/Format-Serving/assets", "model_run", "empty/inner"):

@@ -11,7 +11,7 @@ import yaml
 from tests.pipeline.runners.deployed import as_sections
 from tests.stack import needs_argo
 from tests.wheel.pipelines_server import PipelinesServer
-from tfx_estimator.pipeline.base.targets import KUBEFLOW, VERTEX
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, VERTEX
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 

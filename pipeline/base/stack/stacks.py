@@ -25,7 +25,7 @@ class Stack:
         pythons: The first and the last minor version of Python that it is for.
         glibc: The oldest that its wheels are for.
         has_estimator: Whether TensorFlow has tf.estimator, so that it need not be brought back.
-        has_argo: Whether TFX compiles for Kubeflow Pipelines 1, an Argo Workflow.
+        has_argo: Whether TFX compiles to an Argo Workflow.
         has_eval_saved_model: Whether TFMA writes and reads an EvalSavedModel.
         has_trainer_fn_executor: Whether TFX has an executor of its own for a trainer_fn.
     """

@@ -11,12 +11,14 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.code_checks import find_own
 from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.strategies import ON_DEVICES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.platforms.registry import BY_NAME
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, RunFn, functions_of, read_run_fn
 
 # In a cluster that somebody else started, one of these variables is always set.
@@ -29,11 +31,13 @@ class Case:
 
     Args:
         search_paths: Folders where the user's modules are looked for before `sys.path`.
+        target: Where the pipeline is to be deployed; empty if it runs on this machine.
     """
 
-    def __init__(self, declaration: Declaration, search_paths: Sequence[str] = ()) -> None:
+    def __init__(self, declaration: Declaration, search_paths: Sequence[str] = (), target: str = "") -> None:
         self.declaration = declaration
         self.search_paths = search_paths
+        self.target, self.platform = target, BY_NAME[target]
 
     @classmethod
     def of_trainer(cls, trainer: TrainerSection) -> Case:
@@ -49,6 +53,11 @@ class Case:
         if section.startswith("_"):
             raise AttributeError(section)
         return getattr(self.declaration, section)
+
+    @property
+    def deploy(self) -> DeploySection:
+        """The section; with its defaults where there is none."""
+        return self.declaration.deploy or DeploySection()
 
     @property
     def distribution(self) -> Any:

@@ -10,8 +10,8 @@ import yaml
 
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, as_sections, refused
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.base.targets import ALL_TARGETS, TARGETS
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TARGETS
 
 pytestmark = pytest.mark.unit
 
@@ -43,13 +43,17 @@ def test_a_whole_declaration_is_taken(target):
 
 @pytest.mark.parametrize(
     ("target", "wanted"),
-    [("kubeflow", ["image", "pipeline_root"]), ("vertex", ["image", "project", "region", "pipeline_root"])],
+    [
+        ("kubeflow", ["image", "pipeline_root"]),
+        ("tfjob", ["image", "pipeline_root"]),
+        ("vertex", ["image", "project", "region", "pipeline_root"]),
+    ],
 )
 def test_without_the_section_all_that_is_needed_is_named(target, wanted):
     problems = refused(target)
     assert len(problems) == len(wanted)
-    for key, problem in zip(wanted, problems):
-        assert f"deploy.{key} the target {target} needs it" in problem
+    for key in wanted:
+        assert any(f"deploy.{key} the target {target} needs it" in problem for problem in problems)
 
 
 def test_all_that_stays_on_this_machine_is_named(tmp_path):
@@ -81,50 +85,34 @@ REFUSED = [
     ("", "deploy.image=tfx:latest", "deploy.image", "not pinned by its digest"),
     ("", "deploy.nodes.Trainer.accelerators=2", "deploy.nodes.Trainer.accelerators", "type of accelerator is missing"),
     ("", "deploy.nodes.Trainer.cpu=0.0001", "deploy.nodes.Trainer.cpu", "out of range"),
-    ("", "deploy.tfjob.replicas.chief.memory_gb=0.0004", "deploy.tfjob.replicas.chief.memory_gb", "out of range"),
-    ("", "deploy.nodes.Triner={cpu: 1}", "deploy.nodes.Triner", "did you mean `Trainer`?"),
     ("", "deploy.vertex={ps: {disk_gb: 200}}", "deploy.vertex.ps", "has no ps: it has 1 chief"),
     ("", "deploy.vertex={machine: {accelerator: nvidia.com/gpu}}", "machine.accelerator", "no accelerator of"),
     ("", "deploy.tfjob.replicas={worker: {cpu: 1}}", "deploy.tfjob.replicas.worker", "has no worker: it has 1 chief"),
-    (
-        "",
-        "deploy.tfjob.replicas={chief: {accelerator: GPU}}",
-        "chief.accelerator",
-        "no accelerator of the target tfjob",
-    ),
-    ("", "deploy.nodes.Trainer.node_selector={a: true}", "node_selector", "put each value in quotes"),
-    ("", "deploy.nodes.Trainer.tolerations=[{key: a, seconds: -1}]", "tolerations", "out of range"),
-    ("", "deploy.security_context.standard=baseline", "security_context.standard", "one of restricted, none"),
-    ("", "deploy.security_context.run_as_user=0", "security_context.run_as_user", "out of range"),
     ("vertex", "deploy.pipeline_root=s3://bucket/x", "deploy.pipeline_root", "only Cloud Storage"),
-    ("kubeflow_v2", "deploy.pipeline_root=s3://bucket/x", "deploy.pipeline_root", "only Cloud Storage"),
     ("kubeflow", "deploy.pipeline_root=/mnt/data/../x", "deploy.pipeline_root", "place of this machine"),
     ("tfjob", "deploy.pipeline_root=gs://bucket/x", "deploy.pipeline_root", "which no bucket holds"),
     ("vertex", "data.data_dir=s3://bucket/x", "data.data_dir", "only Cloud Storage"),
     ("kubeflow", "pusher.destination=/mnt/more/x", "pusher.destination", "place of this machine"),
-    ("kubeflow_v2", "deploy.volumes=[{claim: a, path: /x, read_only: true}]", "deploy.volumes", "mounts every volume"),
-    ("vertex", VOLUME, "deploy.volumes", "Vertex AI has none"),
-    ("kubeflow", "deploy.vertex={}", "deploy.vertex", "has no custom jobs"),
+    ("kubeflow_v2", "deploy.volumes=[{claim: a, path: /x, read_only: true}]", "deploy.volumes", "lets steps write"),
+    ("vertex", VOLUME, "deploy.volumes", "Vertex AI Pipelines has none"),
+    ("kubeflow", "deploy.vertex={}", "deploy.vertex", "of the target vertex alone"),
     ("vertex", "deploy.nodes.default.timeout_seconds=9", "default.timeout_seconds: 9", "no deadline of a step"),
     ("vertex", "deploy.nodes.Trainer.node_selector={pool: a}", "Trainer.node_selector", "no nodes of yours"),
-    ("vertex", "deploy.nodes.default.tolerations=[{key: a}]", "default.tolerations", "no nodes of yours"),
     ("tfjob", "deploy.nodes.Trainer.retries=1", "deploy.nodes.Trainer.retries: 1", "deploy.tfjob.backoff_limit"),
     ("vertex", "deploy.nodes.Trainer.accelerator=nvidia.com/gpu", "Trainer.accelerator", "of the target vertex"),
     ("kubeflow", "deploy.nodes.Trainer.accelerator=NVIDIA_TESLA_T4", "Trainer.accelerator", "of the target kubeflow"),
     ("vertex", "beam.options=[--temp_location=/home/me/x]", "beam.options", "place of this machine"),
-    ("vertex", "beam.options=[--my_api_key_file=/home/me/key]", "beam.options", "place of this machine"),
     ("vertex", "beam.options=[--s3_secret_access_key=abc]", "beam.options", _HIDDEN),
     ("kubeflow", "beam.options=[--my_api_key=abc]", "beam.options", _HIDDEN),
-    ("kubeflow_v2", "beam.options=[--db-passwd=x]", "beam.options", _HIDDEN),
     ("vertex", "deploy.env.AWS_SECRET_ACCESS_KEY=abc", "deploy.env.AWS_SECRET_ACCESS_KEY", _HIDDEN),
     ("tfjob", "deploy.env.GITHUB_TOKEN=abc", "deploy.env.GITHUB_TOKEN", _HIDDEN),
-    ("kubeflow", "deploy.env.PGPASSWORD=abc", "deploy.env.PGPASSWORD", _HIDDEN),
     ("vertex", "trainer.params={wandb_api_key: abc}", "trainer.params.wandb_api_key", _HIDDEN),
     ("kubeflow", "trainer.params={wandb: {api_key: abc}}", "trainer.params.wandb.api_key", _HIDDEN),
     ("vertex", "trainer.params={users: [{hf_token: abc}]}", "trainer.params.users.hf_token", _HIDDEN),
     ("vertex", "trainer.params={my_token: ghp_8Hw4Zc1Lq9Vt5Xe2}", "trainer.params.my_token", _HIDDEN),
     ("tfjob", "deploy.tfjob.clean_pod_policy=None", "deploy.tfjob.clean_pod_policy", "never end by themselves"),
     ("tfjob", _LONE, "trainer.distribution.evaluator", "not seen by it"),
+    ("tfjob", "pusher.destination=/mnt/data/x", "pusher.destination", "place of this machine"),
     ("tfjob", "tune={ranges: {trainer.seed: [1, 2]}}", "tune", "no trials"),
 ]
 

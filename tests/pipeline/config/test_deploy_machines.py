@@ -11,7 +11,7 @@ from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, refused
 from tests.root import ROOT
 from tests.stack import HERE
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.config.pods import SecurityContext
+from tfx_estimator.pipeline.platforms.kubeflow.section import SecurityContext
 
 pytestmark = pytest.mark.unit
 
@@ -187,7 +187,7 @@ def test_a_role_of_a_custom_job_has_of_machine_what_it_leaves_open():
             "evaluator": ("n1-highmem-32", "NVIDIA_L4", 1, 500),
         }
     (problem,) = refused("vertex", *whole, "deploy.vertex.machine={}", "deploy.vertex.evaluator={accelerators: 1}")
-    assert "deploy.vertex.evaluator.accelerators the type of accelerator is missing" in problem
+    assert "deploy.vertex.evaluator.accelerators: 1 the type of accelerator is missing" in problem
 
 
 def test_a_step_has_of_nodes_what_it_says_and_else_that_of_default():

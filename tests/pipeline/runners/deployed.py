@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.base.targets import KUBEFLOW, TARGETS, VERTEX
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, TARGETS, VERTEX
 
 IMAGE = "registry.example/tfx-estimator@sha256:" + "0123456789abcdef" * 4
 COMMON = (

@@ -17,8 +17,8 @@ from tests.pipeline.runners.deployed import COMMON, CUSTOM_JOB, OF_TARGET
 from tests.root import ROOT
 from tests.stack import TARGETS, needs_argo
 from tfx_estimator.__main__ import main
-from tfx_estimator.components.trainer.custom_job.plan import Plan
-from tfx_estimator.pipeline.base.targets import KUBEFLOW, KUBEFLOW_V2, VERTEX
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, KUBEFLOW_V2, VERTEX
+from tfx_estimator.pipeline.platforms.vertex.custom_job import Plan
 
 pytestmark = [pytest.mark.unit, pytest.mark.long, pytest.mark.timeout(900)]
 

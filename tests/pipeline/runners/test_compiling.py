@@ -26,8 +26,8 @@ from tests.stack import TARGETS as HAS_TARGETS
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.pipeline import presets
-from tfx_estimator.pipeline.base.targets import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TARGETS, TFJOB, VERTEX
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TARGETS, TFJOB, VERTEX
 
 pytestmark = pytest.mark.unit
 
@@ -330,7 +330,7 @@ def test_nothing_of_this_machine_is_in_the_file(compiled, project, target):
     here |= {f"/home/{getpass.getuser()}", "/tmp/", "localhost", "127.0.0.1"}
     text = compiled[target]
     if target == KUBEFLOW:
-        from tfx_estimator.pipeline.runners.workflow import UI_METADATA
+        from tfx_estimator.pipeline.platforms.kubeflow.workflow import UI_METADATA
 
         text = text.replace(UI_METADATA, "")
     assert not [word for word in here if len(word) > 3 and word in text]
@@ -369,7 +369,7 @@ def test_the_users_modules_lie_beside_the_file_and_the_steps_that_want_them_fetc
                 assert step.properties["pipeline_home"] == "gs://example-bucket/pipelines/taxi"
             assert words[:6] == ["python", "-m", "tfx_estimator.pipeline.runners.entry", *home, "--modules"]
             assert wheels[words[6]] == MODULES[name]
-            entry = "tfx_estimator.pipeline.runners.kubeflow_step" if target == KUBEFLOW_V2 else "tfx.orchestration."
+            entry = "tfx_estimator.pipeline.platforms.kubeflow.step" if target == KUBEFLOW_V2 else "tfx.orchestration."
             assert words[9:12] == ["--", "python", "-m"]
             assert words[12].startswith(entry)
 

@@ -14,9 +14,10 @@ import tfx_estimator
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, read_steps
 from tests.root import ROOT
 from tfx_estimator.pipeline.base.environment import COMPILED_BY, check_release, release_variables
-from tfx_estimator.pipeline.base.targets import KUBEFLOW_V2, TARGETS, VERTEX
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.runners import entry, pipeline_spec
+from tfx_estimator.pipeline.platforms import pipeline_spec
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2, TARGETS, VERTEX
+from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
 pytestmark = pytest.mark.unit
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.unit
 STARTS = {
     "a step of Vertex AI, or Kubeflow Pipelines 1": ["-c", "import tfx_estimator.components.trainer.executor"],
     "a step of Kubeflow Pipelines 2": [
-        *("-m", "tfx_estimator.pipeline.runners.kubeflow_step", "--executor_class_path", "a.B"),
+        *("-m", "tfx_estimator.pipeline.platforms.kubeflow.step", "--executor_class_path", "a.B"),
         *("--json_serialized_invocation_args", "{}", "--json_serialized_inputs_spec_args", "{}"),
     ],
     "a step with modules": [
@@ -33,7 +34,7 @@ STARTS = {
         *("--", "true"),
     ],
     "a replica of a custom job": [
-        *("-m", "tfx_estimator.components.trainer.custom_job.replica", "--call", "/nowhere", "--roles", "chief"),
+        *("-m", "tfx_estimator.pipeline.platforms.vertex.replica", "--call", "/nowhere", "--roles", "chief"),
     ],
     "a pod of a TFJob": ["-m", "tfx_estimator", "run", "/nowhere.yaml"],
 }

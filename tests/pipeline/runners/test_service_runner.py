@@ -10,8 +10,8 @@ import yaml
 
 from tests.pipeline.runners.deployed import as_sections
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.base.targets import KUBEFLOW, VERTEX
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, VERTEX
 
 pytestmark = pytest.mark.unit
 

@@ -14,7 +14,7 @@ import pytest
 
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.runners.stored_metadata import StoredMetadata
+from tfx_estimator.pipeline.runners.buckets import StoredMetadata
 
 pytestmark = pytest.mark.unit
 

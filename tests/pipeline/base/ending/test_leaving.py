@@ -149,10 +149,10 @@ _REPLICA = """
 import os, runpy, signal, sys
 from tfx_estimator.components.trainer import executor
 executor.Executor.Do = lambda *told: os.kill(os.getpid(), signal.SIGTERM)
-from tfx_estimator.components.trainer.custom_job import call
+from tfx_estimator.pipeline.platforms.vertex import call
 call.read_call = lambda folder: ({}, {}, {})
 sys.argv[1:] = ["--call", sys.argv[1], "--roles", "chief"]
-runpy.run_module("tfx_estimator.components.trainer.custom_job.replica", run_name="__main__")
+runpy.run_module("tfx_estimator.pipeline.platforms.vertex.replica", run_name="__main__")
 """
 
 

@@ -1,0 +1,203 @@
+"""Whether a declaration can run where it is to be deployed: what all platforms ask, beside the rules of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.stack import stacks
+from tfx_estimator.pipeline.config.gpu_checks import note_machines
+from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
+from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
+from tfx_estimator.pipeline.platforms import registry
+
+AN_IMAGE = "REGISTRY/NAME@sha256:…, 64 hexadecimal digits"
+_PINNED = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
+_GS = "gs://"
+_RESOURCES = ("cpu", "memory_gb", "accelerator", "accelerators", "node_selector", "tolerations")
+
+
+def _missing(case: Case) -> Iterator[dict[str, str]]:
+    for key, expected in {"image": AN_IMAGE, **case.platform.needed}.items():
+        if getattr(case.deploy, key) is None:
+            yield {"key": key, "allowed": expected}
+
+
+def _not_of_steps(case: Case) -> Iterator[dict[str, str]]:
+    for name, node in case.deploy.nodes.sections():
+        for key, (why, instead) in case.platform.not_of_steps.items():
+            if (value := getattr(node, key)) not in (None, (), {}):
+                shown = str(value) if isinstance(value, int) else ""
+                yield {"name": name, "key": key, "why": why, "instead": instead, "value": shown}
+
+
+def _machines(broken: Callable[[Case, str, Any, Any, str], Any]) -> Callable[[Case], Iterator[Any]]:
+    """Asks of all that may have accelerators; see `DeploySection.accelerated`."""
+
+    def find(case: Case) -> Iterator[Any]:
+        for path, machine, accelerator, platform in case.deploy.accelerated(case.target):
+            if found := broken(case, path.rpartition(".")[2], machine, accelerator, platform):
+                yield {"path": path, "platform": platform, **(found if found is not True else {})}
+
+    return find
+
+
+def _of_no_process(case: Case, role: str, machine: Any, *_: Any) -> Any:
+    there = case.trainer.distribution.pods
+    if role not in ("worker", "ps", "evaluator") or role in there or machine == type(machine)():
+        return None
+    return {"role": role, "has": ", ".join(f"{count} {kind}" for kind, count in there.items())}
+
+
+def _of_another_platform(case: Case, role: str, machine: Any, _: Any, platform: str) -> Any:
+    known = registry.BY_NAME[platform]
+    if not platform or machine.accelerator is None or re.fullmatch(known.accelerator, machine.accelerator):
+        return None
+    return {"example": known.an_accelerator}
+
+
+def _root(case: Case) -> Any:
+    root, platform = case.deploy.pipeline_root, case.platform
+    in_bucket = platform.keeps_in_buckets or case.trainer.distribution.pods == {"chief": 1}
+    in_volume = platform.keeps_in_volumes
+    expected = ["gs://BUCKET/FOLDER"] * in_bucket + ["a folder in one of deploy.volumes, not read_only"] * in_volume
+    if root is None:
+        what = f"the target {case.target} needs it"
+    elif (in_bucket and root.startswith(_GS)) or (in_volume and case.deploy.is_mounted(root, writable=True)):
+        return None
+    elif root.startswith(_GS):
+        what = "the pods of its cluster meet in files there, which no bucket holds"
+    else:
+        what = _unreached(root)
+    depends = "" if platform.keeps_in_buckets else "trainer.distribution"
+    return {"why": what, "allowed": ", or ".join(expected), "other": depends}
+
+
+def _places(case: Case) -> Iterator[dict[str, str]]:
+    data = case.declaration.data
+    places = {
+        "data.dataset": (data.dataset if is_path(data.dataset) else None, "copy it there"),
+        "data.data_dir": (data.data_dir, "copy it there"),
+        "pusher.destination": (case.declaration.pusher.destination, "null is `serving` below the pipeline root"),
+    }
+    allowed = "gs://BUCKET/FOLDER" + (", or a folder in one of deploy.volumes" if case.platform.has_volumes else "")
+    for path, (value, todo) in places.items():
+        mounted = value is not None and case.deploy.is_mounted(value, writable=path == "pusher.destination")
+        if value is not None and not value.startswith(_GS) and not mounted:
+            yield {"path": path, "why": _unreached(value), "allowed": allowed, "instead": todo}
+
+
+def _of_others(case: Case) -> Iterator[dict[str, str]]:
+    for name, platform in registry.BY_NAME.items():
+        if platform.section and name != case.target and getattr(case.deploy, platform.section) is not None:
+            yield {"key": platform.section, "other": name, "value": ""}
+
+
+def _unmounted(case: Case) -> list[dict[str, str]]:
+    has = case.platform.has_volumes
+    return [{"key": key, "value": ""} for key in ("volumes", "secrets") if not has and getattr(case.deploy, key)]
+
+
+def _read_only(case: Case) -> Any:
+    read_only = any(volume.read_only for volume in case.deploy.volumes)
+    return not case.platform.has_read_only_volumes and read_only and {"value": ""}
+
+
+def _unreached(path: str) -> str:
+    """Says why no step reads or writes there."""
+    return OTHER_STORE if is_address(path) else OF_THIS_MACHINE
+
+
+DEPLOY = (
+    Rule(
+        "deploy.image",
+        lambda case: case.deploy.image is not None and not _PINNED.fullmatch(case.deploy.image),
+        "the image is not pinned by its digest: what a tag names changes",
+        "docker inspect --format '{{{{index .RepoDigests 0}}}}' IMAGE says it",
+        AN_IMAGE,
+    ),
+    Rule(
+        "{path}",
+        _machines(_of_no_process),
+        "trainer.distribution has no {role}: it has {has}",
+        "remove it, or declare such processes",
+        "types that there are",
+        ("trainer.distribution",),
+    ),
+    Rule(
+        "{path}.accelerators",
+        _machines(lambda case, role, machine, accelerator, platform: machine.accelerators and not accelerator),
+        "the type of accelerator is missing",
+        "add `accelerator:` under `{path}`",
+        "accelerator: KIND",
+    ),
+    Rule(
+        "{path}.accelerator",
+        _machines(_of_another_platform),
+        "this is no accelerator of the target {platform}",
+        "correct it",
+        "as {example}",
+    ),
+    *given(
+        lambda case: case.target,
+        Rule("deploy.{key}", _missing, "the target {target} needs it", "name it: deploy.{key}", "{allowed}"),
+        Rule("deploy.nodes.{name}.{key}", _not_of_steps, "{why}", "say it there, or remove it", "{instead}"),
+        Rule("deploy.{key}", _unmounted, "{platform.title} has none", "remove it, or deploy elsewhere", "a bucket"),
+        Rule("deploy.volumes", _read_only, "{platform.title} lets steps write in each", "remove read_only", "false"),
+        Rule("deploy.{key}", _of_others, "it is of the target {other} alone", "remove it, or compile for that", "null"),
+        Rule(
+            "deploy.pipeline_root", _root, "{why}", "name a folder that every step can write", "{allowed}", ("{other}",)
+        ),
+        Rule("{path}", _places, "{why}", "{instead}; --set {path}=gs://…", "{allowed}"),
+        Rule(
+            "trainer.warm_start",
+            lambda case: case.trainer.warm_start is not None,
+            "weights of another training are read from this machine only",
+            "remove it",
+            "weights of its own",
+        ),
+    ),
+)
+
+
+def check_stack(target: str) -> None:
+    """Checks that the installed TFX compiles for a target at all."""
+    platform = registry.BY_NAME[target]
+    # Which is asked last: it takes a while.
+    if platform.needs and (here := stacks.installed()) and not getattr(here, platform.needs):
+        raise DeclarationError(
+            f"--target {target}: TFX {here.tfx} does not compile for {platform.title}",
+            expected=f"another target: {', '.join(each for each in registry.ALL_TARGETS if each != target)}",
+            todo=f"name another one; or install the other stack: make install STACK={stacks.LEGACY.name}",
+        )
+
+
+def find_idle(case: Case, declared: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Finds what is said of steps, and reaches none, or one that does nothing with it."""
+    if case.declaration.deploy is None or not case.target:
+        return
+    whys = dict(case.deploy.idle_steps(case.target))
+    if case.declaration.tune is None:
+        whys.setdefault("Tuner", "there is no section `tune`")
+    places = {tuple(f"deploy.nodes.{step}.{key}" for key in _RESOURCES): why for step, why in whys.items()}
+    if case.platform.no_pods:
+        places["deploy.security_context.",] = case.platform.no_pods
+    for beginnings, why in places.items():
+        if paths := [path for path in declared if path.startswith(beginnings)]:
+            yield paths[0], f"{', '.join(paths)}: no effect: {why}"
+
+
+def note_deployment(case: Case) -> Iterator[str]:
+    """Says what is right, and should be known before it is deployed."""
+    if not case.target:
+        return
+    if not case.platform.runs_steps:
+        yield from case.platform.part("rules").note(case)
+    if not case.platform.ends_steps and case.declaration.beam.runner == "dataflow":
+        yield (
+            "beam.runner is dataflow: a run that is cancelled leaves its Dataflow job at work, as "
+            f"{case.platform.title} tells the step nothing: cancel it yourself, see docs/dataflow.md"
+        )
+    yield from note_machines(case.declaration, case.target)

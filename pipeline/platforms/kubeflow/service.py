@@ -1,0 +1,356 @@
+"""Kubeflow Pipelines 1 and 2: a run, by the services' own HTTP APIs.
+
+Source: https://www.kubeflow.org/docs/components/pipelines/reference/api/kubeflow-pipeline-api-spec/.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Optional
+
+import yaml
+
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.base.text import first_line
+from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.platforms import kubernetes
+from tfx_estimator.pipeline.platforms.follow import GOES_ON, Look, LostError, Started, failed
+from tfx_estimator.pipeline.platforms.note import Note
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
+
+NAMESPACE = "kubeflow"
+# The path by which kfp's own client reaches the service.
+_PROXY = "/api/v1/namespaces/{}/services/ml-pipeline:http/proxy"
+# A file with a token for an endpoint; likewise its own name for it.
+TOKEN_FILE = "KF_PIPELINES_SA_TOKEN_PATH"
+_TIMEOUT = (5.0, 60.0)
+_PAGE = "100"
+_SUCCEEDED = ("succeeded", "skipped")
+# Runs in these states are ending, and cannot be continued.
+_ENDING = ("canceling", "terminating")
+_FAILED = ("failed", "error", "terminated", "canceled", *_ENDING)
+_BAD_REQUEST, _REDIRECTION = 400, 3
+_PERMANENT = (_BAD_REQUEST, 403, 404, 405, 422, 501)
+_LOCAL_UI = "http://localhost:8080"
+
+
+def place_of(deploy: DeploySection, target: str, **options: Optional[str]) -> Note:
+    """Returns a note of where a declaration is submitted to, without a job yet; nobody is asked.
+
+    Args:
+        options: `context`, `namespace`, `endpoint` and `experiment`; see `Kubeflow`.
+    """
+    context, namespace, endpoint = options["context"], options["namespace"], options["endpoint"]
+    if not endpoint:
+        context, namespace = kubernetes.current_context(context)[0], namespace or NAMESPACE
+    return Note(target, "", context=context, namespace=namespace, endpoint=endpoint, experiment=options["experiment"])
+
+
+def where(note: Note) -> str:
+    """Returns the place in words."""
+    experiment = f", experiment {note.experiment}" if note.experiment else ""
+    if note.endpoint:
+        return note.endpoint + experiment + (f" in {note.namespace}" if note.namespace else "")
+    return f"context {note.context or '(none)'}, namespace {note.namespace}{experiment}"
+
+
+def connect(
+    note: Note, folder: str, text: str = "", name: str = "", digest: str = "", account: Optional[str] = None
+) -> Kubeflow:
+    """Connects to the service of a note; see `follow.Service`.
+
+    Args:
+        folder: For logs of pods.
+        text: What was compiled; empty where a job is only followed, as the next two.
+        account: That the steps run as; None is the service's default.
+
+    Raises:
+        PipelineError: There is no such service, or no account for it.
+        LostError: It does not answer.
+    """
+    run = f"{name}-{digest}"
+    return Kubeflow(note.target, note.endpoint, note.context, note.namespace, text, run, account, note.experiment)
+
+
+class Kubeflow:
+    """See `follow.Service`.
+
+    Args:
+        target: KUBEFLOW or KUBEFLOW_V2.
+        endpoint: Address of the service; None is by way of the Kubernetes API server.
+        context: Of the kubeconfig, where there is no endpoint; None is its current one.
+        namespace: Of Kubeflow Pipelines; with an endpoint the experiment's: of several users one's own.
+        text: What was compiled; empty where a run is only followed.
+        name: Of the run, but for its number.
+        account: That the steps run as; None is the cluster's default.
+        experiment: That the runs belong to, made where there is none; None is the service's default.
+
+    Raises:
+        PipelineError: No cluster is known here, or there is no token.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        endpoint: Optional[str] = None,
+        context: Optional[str] = None,
+        namespace: Optional[str] = None,
+        text: str = "",
+        name: str = "",
+        account: Optional[str] = None,
+        experiment: Optional[str] = None,
+    ) -> None:
+        self._is_first, self._text, self._name, self._account = target == KUBEFLOW, text, name, account
+        self._namespace, self._endpoint = namespace or NAMESPACE, endpoint and endpoint.rstrip("/")
+        self._experiment, self._profile = experiment, namespace if endpoint else None
+        # Keeps the context's name, because the current context may change.
+        self._context = None if endpoint else kubernetes.find_context(context)[0]
+        self._client = kubernetes.Client(self._connect, _wants_to_know)
+        self._has_answered = False
+        prefix = "" if endpoint else _PROXY.format(self._namespace)
+        self._api = f"{prefix}/apis/{'v1beta1' if self._is_first else 'v2beta1'}"
+        self._runs = f"{self._api}/runs"
+        self.host = self._client.host
+
+    def start(self, again: bool) -> Started:
+        """See `follow.Service`. A run's ID is the service's own: what was submitted before is found by its name."""
+        experiment = self._find_experiment(self._experiment) if self._experiment else ""
+        runs = self._list(experiment)
+        for number in sorted(runs, reverse=True):
+            state = self._state(runs[number]).lower()
+            if state not in _FAILED and not (again and state in _SUCCEEDED):
+                return Started(self._id(runs[number]), False, state)
+        name = f"{self._name}-{1 + max(runs, default=0)}"
+        return Started(self._id(self._request("POST", self._runs, body=self._body(name, experiment))), True)
+
+    def look(self, job: str) -> Look:
+        """See `follow.Service`."""
+        found = self._request("GET", f"{self._runs}/{job}")
+        run = found.get("run", {}) if self._is_first else found
+        state = self._state(run) or "PENDING"
+        tasks, wrong = _nodes(found) if self._is_first else _details(found, self._task_names(found))
+        if state.lower() in _SUCCEEDED:
+            return Look(state, True, tasks=tasks)
+        if state.lower() not in _FAILED or state.lower() in _ENDING:
+            return Look(state, tasks=tasks)
+        message = run.get("error") or ""
+        todo = f"see the logs of its steps: {self.address(job)}; {GOES_ON}"
+        told = message.get("message", "") if isinstance(message, dict) else str(message)
+        return Look(state, True, failed(job, state, told, wrong, todo), tasks=tasks)
+
+    def cancel(self, job: str) -> None:
+        """See `follow.Service`."""
+        self._request("POST", f"{self._runs}/{job}{'/' if self._is_first else ':'}terminate")
+
+    def address(self, job: str) -> str:
+        """See `follow.Service`."""
+        return f"{self._endpoint or _LOCAL_UI}/#/runs/details/{job}"
+
+    def place(self) -> Mapping[str, Any]:
+        """See `follow.Service`."""
+        if self._endpoint:
+            return {}
+        return {"context": self._context, "namespace": self._namespace}
+
+    def close(self) -> None:
+        """See `follow.Service`."""
+        self._client.library.rest_client.pool_manager.clear()
+
+    def _connect(self) -> Any:
+        client = _of_endpoint(self._endpoint) if self._endpoint else kubernetes.connect(self._context)
+        manager = client.rest_client.pool_manager
+        # A redirection is looked at: most are to a page where people sign in.
+        manager.urlopen = partial(manager.urlopen, redirect=False)
+        return client
+
+    def _find_experiment(self, name: str) -> str:
+        """Returns the ID of the experiment of a name; makes it where there is none."""
+        path, wanted = f"{self._api}/experiments", self._filter("EQUALS", name)
+        owner = self._reference("NAMESPACE", "namespace", self._profile)
+        for experiment in self._request("GET", path, [*wanted, *owner]).get("experiments") or ():
+            return experiment[self._id_key("experiment")]
+        body = {self._name_key: name, **self._owned("NAMESPACE", "namespace", self._profile)}
+        return self._request("POST", path, body=body)[self._id_key("experiment")]
+
+    def _list(self, experiment: str) -> dict[int, dict[str, Any]]:
+        """Returns the runs of what was compiled, by their numbers: of those that were deleted there are gaps."""
+        wanted = self._filter("IS_SUBSTRING", f"{self._name}-")
+        owner = self._reference("EXPERIMENT", "experiment_id", experiment)
+        name = re.compile(rf"{re.escape(self._name)}-(\d+)")
+        found, page = {}, ""
+        while True:
+            query = [*wanted, *owner, ("page_size", _PAGE), *([("page_token", page)] if page else [])]
+            told = self._request("GET", self._runs, query)
+            for run in told.get("runs") or ():
+                if match := name.fullmatch(run.get(self._name_key) or ""):
+                    found[int(match[1])] = run
+            if not (page := told.get("next_page_token") or ""):
+                return found
+
+    @property
+    def _name_key(self) -> str:
+        return "name" if self._is_first else "display_name"
+
+    def _id_key(self, kind: str) -> str:
+        return "id" if self._is_first else f"{kind}_id"
+
+    def _filter(self, operation: str, value: str) -> list[tuple[str, str]]:
+        operator, text = ("op", "string_value") if self._is_first else ("operation", "stringValue")
+        predicate = {operator: operation, "key": self._name_key, text: value}
+        return [("filter", json.dumps({"predicates": [predicate]}))]
+
+    def _reference(self, kind: str, name: str, value: Optional[str]) -> list[tuple[str, str]]:
+        """Returns how a list is asked for of what something owns."""
+        if not value:
+            return []
+        if self._is_first:
+            return [("resource_reference_key.type", kind), ("resource_reference_key.id", value)]
+        return [(name, value)]
+
+    def _owned(self, kind: str, name: str, value: Optional[str]) -> dict[str, Any]:
+        """Returns how it is said, of what is made, whose it is."""
+        if not value:
+            return {}
+        if self._is_first:
+            return {"resource_references": [{"key": {"type": kind, "id": value}, "relationship": "OWNER"}]}
+        return {name: value}
+
+    def _body(self, name: str, experiment: str) -> dict[str, Any]:
+        first, *rest = yaml.safe_load_all(self._text)
+        more = self._owned("EXPERIMENT", "experiment_id", experiment)
+        if self._account:
+            more["service_account"] = self._account
+        if self._is_first:
+            return {"name": name, "pipeline_spec": {"workflow_manifest": json.dumps(first)}, **more}
+        spec = {"pipeline_spec": first, "platform_spec": rest[0]} if rest else first
+        # The service does not look at the specification's `defaultPipelineRoot`.
+        # Source: https://github.com/kubeflow/pipelines/blob/2.5.0/backend/src/apiserver/template/template.go.
+        root = {"pipeline_root": first["defaultPipelineRoot"]}
+        return {"display_name": name, "pipeline_spec": spec, "runtime_config": root, **more}
+
+    def _task_names(self, run: Mapping[str, Any]) -> set[str]:
+        """Returns the steps of a run, or of what was compiled; nothing if neither is known."""
+        whole = run.get("pipeline_spec") or next(yaml.safe_load_all(self._text), None) or {}
+        spec = whole.get("pipeline_spec", whole)
+        return set(spec.get("root", {}).get("dag", {}).get("tasks", ()))
+
+    def _id(self, run: Mapping[str, Any]) -> str:
+        return run.get("run", run)[self._id_key("run")]
+
+    def _state(self, run: Mapping[str, Any]) -> str:
+        return run.get("status" if self._is_first else "state") or ""
+
+    def _request(
+        self, method: str, path: str, query: Sequence[tuple[str, str]] = (), body: Optional[dict[str, Any]] = None
+    ) -> dict[str, Any]:
+        from kubernetes.client.rest import ApiException
+
+        try:
+            response = self._client.ask(method, path, query, body, timeout=_TIMEOUT)
+            # A page to sign in comes in place of JSON; later it may as well be a proxy's, of a service that restarts.
+            if "html" in (response.headers.get("Content-Type") or ""):
+                told = "a page of HTML in place of JSON"
+                raise LostError(told) if self._has_answered else self._unknown(told)
+            answer = json.loads(response.data or b"{}")
+            self._has_answered = True
+            return answer
+        except ApiException as error:
+            told = f"{error.status} {kubernetes.message(error)}"
+            if _wants_to_know(error):
+                to = (error.headers.get("Location") or "").partition("?")[0]
+                raise self._unknown(f"{error.status}, a redirection to {to}" if to else told) from error
+            if error.status not in _PERMANENT:
+                raise LostError(told) from error
+            raise self._refused(error.status, told) from error
+        except ValueError as error:
+            raise LostError(first_line(error)) from error
+
+    @property
+    def _where(self) -> str:
+        return self._endpoint or f"the namespace {self._namespace} of {self.host}"
+
+    def _unknown(self, told: str) -> PipelineError:
+        todo = f"have {TOKEN_FILE} name a file with a token for it; or correct --endpoint"
+        return PipelineError(
+            f"Kubeflow Pipelines in {self._where} does not know who asks: {told}",
+            expected="its answer, to an account that it knows",
+            todo=todo if self._endpoint else "log in to the cluster again",
+        )
+
+    def _refused(self, status: int, told: str) -> PipelineError:
+        version = 1 if self._is_first else 2
+        todo = "see --endpoint, or --context and --namespace; or upload the compiled file in its pages"
+        if status == _BAD_REQUEST and not (self._experiment and self._profile):
+            todo = "where it has several users, give --endpoint, --experiment NAME and --namespace, your profile's"
+        return PipelineError(
+            f"Kubeflow Pipelines in {self._where} refuses: {told}",
+            expected=f"a service of Kubeflow Pipelines {version} there, and an account that may create runs",
+            todo=todo,
+        )
+
+
+def _wants_to_know(error: Any) -> bool:
+    """Does the service, or a proxy in front of it, want the user to sign in: by a code, or by a page of its own."""
+    return error.status == kubernetes.UNAUTHORIZED or error.status // 100 == _REDIRECTION
+
+
+def _of_endpoint(endpoint: str) -> Any:
+    from kubernetes import client
+
+    if not endpoint.startswith(("http://", "https://")):
+        raise DeclarationError(
+            f"--endpoint {endpoint!r} is no address", expected="https://HOST/pipeline, or the like", todo="correct it"
+        )
+    configuration = client.Configuration()
+    configuration.host = endpoint
+    if path := os.environ.get(TOKEN_FILE):
+        try:
+            with open(path, encoding="utf-8") as file:
+                configuration.api_key["authorization"] = f"Bearer {file.read().strip()}"
+        except OSError as error:
+            raise PipelineError(
+                f"{path} cannot be read: {error.strerror}",
+                expected=f"a file with a token there, as {TOKEN_FILE} says",
+                todo="correct the variable, or unset it",
+            ) from error
+    return client.ApiClient(configuration)
+
+
+def _nodes(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns the states of an Argo Workflow's steps, and what those that failed say."""
+    manifest = json.loads(found.get("pipeline_runtime", {}).get("workflow_manifest") or "{}")
+    pods = [each for each in manifest.get("status", {}).get("nodes", {}).values() if each.get("type") == "Pod"]
+    # A step that is retried has a node `trainer(0)` for each try; the last try decides.
+    nodes = [(*each["displayName"].rstrip(")").partition("("), each) for each in pods]
+    nodes.sort(key=lambda each: int(each[2]) if each[2].isdecimal() else 0)
+    done = {name for name, _, _, each in nodes if each.get("phase") == "Succeeded"}
+    return {each["displayName"]: each.get("phase", "") for each in pods}, {
+        name: each.get("message", "")
+        for name, _, _, each in nodes
+        if each.get("phase") in ("Failed", "Error") and name not in done
+    }
+
+
+def _details(found: Mapping[str, Any], names: set[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Likewise, of a run of Kubeflow Pipelines 2.
+
+    A step there is a DAG of its name, whose only child is the pod `executor`; beside it is the pod `NAME-driver`. What
+    could not be read has no name.
+
+    Source: https://github.com/kubeflow/pipelines/tree/2.0.5/backend/src/v2/compiler/argocompiler.
+    """
+    told = [(each.get("display_name") or "", each) for each in found.get("run_details", {}).get("task_details") or ()]
+    steps = {name: each for name, each in told if (name in names if names else _is_step(name))}
+    return {name: each.get("state") or "" for name, each in steps.items()}, {
+        name: (each.get("error") or {}).get("message", "")
+        for name, each in steps.items()
+        if each.get("state") == "FAILED"
+    }
+
+
+def _is_step(name: str) -> bool:
+    return name not in ("", "root", "executor") and not name.endswith("-driver")

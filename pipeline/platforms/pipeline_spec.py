@@ -1,0 +1,170 @@
+"""Compiles for the targets of a PipelineSpec: Vertex AI Pipelines, and Kubeflow Pipelines 2."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from google.protobuf import json_format
+from kfp.pipeline_spec import pipeline_spec_pb2
+from tfx.dsl.components.base.base_component import BaseComponent
+from tfx.orchestration.data_types import RuntimeParameter
+from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
+from tfx.orchestration.pipeline import Pipeline
+
+from tfx_estimator.components.trainer.settings import HOME_KEY
+from tfx_estimator.pipeline.base.environment import release_variables
+from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.platforms.kubeflow.section import placement
+from tfx_estimator.pipeline.platforms.plan import Row, accelerator_of, amounts_of
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2
+from tfx_estimator.pipeline.platforms.rehearsal.job import read_spec
+from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, Plan
+from tfx_estimator.pipeline.runners import entry
+from tfx_estimator.pipeline.user_source.pack import Packed
+
+_Resources = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec.ResourceSpec
+_EXECUTOR, TRAINER, _TUNER = "{}_executor", "Trainer", "Tuner"
+# Kubeflow Pipelines 2 starts this in place of TFX's entry. It is named by text, because it is imported only in the
+# container.
+_STEP = ("python", "-m", "tfx_estimator.pipeline.platforms.kubeflow.step")
+# Kubeflow Pipelines 2 takes a missing value for 0. Argo takes the last one for the time that all tries have together,
+# so 0 would mean no retry. A year is longer than any training.
+_BACKOFF = {"backoffDuration": "0s", "backoffFactor": 2.0, "backoffMaxDuration": f"{365 * 24 * 3600}s"}
+_HOME = f"{{{{$.inputs.parameters['{HOME_KEY}']}}}}"
+
+
+def compile_spec(
+    pipeline: Pipeline, deploy: DeploySection, target: str, home: str, modules: Mapping[str, Packed], folder: str
+) -> tuple[dict[str, Any], str]:
+    """Compiles a pipeline.
+
+    Args:
+        pipeline: With stock resolvers only.
+        deploy: Where it runs.
+        target: One of `registry.SPEC_TARGETS`.
+        home: The pipeline's folder; a runtime parameter.
+        modules: The user's own, by the step that imports them.
+        folder: Where TFX's runner writes what it compiles.
+
+    Returns:
+        A PipelineJob, as JSON has it; and the file that TFX's runner wrote, which has none of what is added here: its
+        own command line chooses where that is.
+    """
+    for component in pipeline.components:
+        if isinstance(component, BaseComponent) and (resources := _resources(deploy, component.id)) is not None:
+            component.with_platform_config(resources)
+    config = kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig(default_image=deploy.image, use_pipeline_spec_2_1=True)
+    runner = kubeflow_v2_dag_runner.KubeflowV2DagRunner(config, folder, f"{pipeline.pipeline_info.pipeline_name}.json")
+    job = runner.run(pipeline)
+    spec = job["pipelineSpec"]
+    for name, task in spec["root"]["dag"]["tasks"].items():
+        container = spec["deploymentSpec"]["executors"][_EXECUTOR.format(name)].get("container")
+        if container is None:
+            continue  # a resolver's
+        if target == KUBEFLOW_V2:
+            container["command"] = [*_STEP]
+        if packed := modules.get(name):
+            then = [*container["command"], *container["args"]]
+            # Placeholders have to be in the arguments: not every service replaces them in a command.
+            container.update(command=[*entry.COMMAND], args=entry.arguments(entry.HOME, _HOME, packed, then))
+        told = {**release_variables(), **deploy.env}
+        container["env"] = [{"name": key, "value": value} for key, value in sorted(told.items())]
+        if retries := deploy.step(name).retries:
+            task["retryPolicy"] = {"maxRetryCount": retries, **(_BACKOFF if target == KUBEFLOW_V2 else {})}
+    _set_defaults(job, pipeline)
+    _tell_home(spec, job["runtimeConfig"], home, {TRAINER, *modules, *({_TUNER} & spec["root"]["dag"]["tasks"].keys())})
+    if deploy.labels:
+        job["labels"] = {**job.get("labels", {}), **deploy.labels}
+    # Checks the parts that TFX has not written itself.
+    json_format.ParseDict(job, pipeline_spec_pb2.PipelineJob())
+    return job, os.path.join(runner._output_dir, runner._output_filename)
+
+
+def rows(spec: dict[str, Any]) -> Iterator[Row]:
+    """Yields what the steps of a PipelineSpec will run on."""
+    for task in read_spec(spec, {}).tasks:
+        if (container := task.container) is None:
+            continue  # a resolver runs nowhere
+        wanted = container.get("resources", {})
+        kind = wanted.get("accelerator", {})
+        memory = wanted.get("memoryLimit")
+        amounts = amounts_of(wanted.get("cpuLimit"), f"{memory:g} GB" if memory else "")
+        yield Row(task.name, amounts, accelerator_of(kind.get("type"), kind.get("count")), container["image"])
+        if told := task.given("parameters").get(PLAN_KEY):
+            for role, pool in Plan.from_json(told["runtimeValue"]["constant"]).pools.items():
+                kind = pool["machine_spec"]
+                accelerator = accelerator_of(kind.get("accelerator_type"), kind.get("accelerator_count"))
+                yield Row(f"  {pool['replica_count']} {role}", kind["machine_type"], accelerator, container["image"])
+
+
+def kubernetes_platform(job: dict[str, Any], deploy: DeploySection) -> dict[str, Any]:
+    """Returns what a PipelineSpec has no words for, as of kfp-kubernetes: volumes, secrets, labels, nodes of pods.
+
+    Args:
+        job: What `compile_spec` returned.
+        deploy: Where it runs.
+
+    Returns:
+        The second document of a compiled pipeline; empty if there is nothing to say.
+
+    Source: https://github.com/kubeflow/pipelines/blob/master/kubernetes_platform/proto/kubernetes_executor_config.proto.
+    """
+    told: dict[str, Any] = {}
+    if deploy.volumes:
+        told["pvcMount"] = [{"constant": each.claim, "mountPath": each.path} for each in deploy.volumes]
+    if deploy.secrets:
+        told["secretAsVolume"] = [{"secretName": each.name, "mountPath": each.path} for each in deploy.secrets]
+    if deploy.labels:
+        told["podMetadata"] = {"labels": dict(deploy.labels)}
+    executors = job["pipelineSpec"]["deploymentSpec"]["executors"]
+    containers = sorted(name for name, executor in executors.items() if "container" in executor)
+    made = {name: {**told, **_placement(deploy, name)} for name in containers}
+    if not any(made.values()):
+        return {}
+    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": made}}}}
+
+
+def _placement(deploy: DeploySection, executor: str) -> dict[str, Any]:
+    node = deploy.step(executor.removesuffix(_EXECUTOR.format("")))
+    placed = placement(node.node_selector, node.tolerations)
+    if selector := placed.pop("nodeSelector", None):
+        placed["nodeSelector"] = {"labels": selector}
+    return placed
+
+
+def _set_defaults(job: dict[str, Any], pipeline: Pipeline) -> None:
+    """Sets the defaults of runtime parameters, which TFX leaves out of a specification of version 2.1."""
+    root = job["pipelineSpec"]["root"]
+    for component in pipeline.components:
+        for value in component.exec_properties.values():
+            if isinstance(value, RuntimeParameter):
+                root["inputDefinitions"]["parameters"][value.name]["defaultValue"] = value.default
+                job["runtimeConfig"].setdefault("parameterValues", {})[value.name] = value.default
+
+
+def _tell_home(spec: dict[str, Any], runtime: dict[str, Any], home: str, names: Iterable[str]) -> None:
+    """Tells steps where the pipeline's folder is, which whoever submits it may choose."""
+    typed = {"parameterType": "STRING"}
+    spec["root"].setdefault("inputDefinitions", {}).setdefault("parameters", {})[HOME_KEY] = {
+        **typed,
+        "defaultValue": home,
+    }
+    runtime.setdefault("parameterValues", {})[HOME_KEY] = home
+    for name in names:
+        task = spec["root"]["dag"]["tasks"][name]
+        component = spec["components"][task["componentRef"]["name"]]
+        component.setdefault("inputDefinitions", {}).setdefault("parameters", {})[HOME_KEY] = typed
+        given = task.setdefault("inputs", {}).setdefault("parameters", {})
+        given[HOME_KEY] = {"componentInputParameter": HOME_KEY}
+
+
+def _resources(deploy: DeploySection, node_id: str) -> Any:
+    node = deploy.step(node_id)
+    if not (node.cpu or node.memory_gb or node.accelerator):
+        return None
+    accelerator = None
+    if node.accelerator:
+        accelerator = _Resources.AcceleratorConfig(type=node.accelerator, count=node.accelerators or 1)
+    return _Resources(cpu_limit=node.cpu or 0, memory_limit=node.memory_gb or 0, accelerator=accelerator)

@@ -1,0 +1,134 @@
+"""What a compiled pipeline will run on, as its file says it; and for how long, as an earlier run of it here has."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple, Optional
+
+import yaml
+
+from tfx_estimator.pipeline.base.text import duration
+from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.platforms.registry import BY_NAME
+from tfx_estimator.pipeline.report.source import Run, log_folders, read_run
+
+_OWN = "the service's own"
+_CORES, _MEMORY = ("cpu", "memory")
+# In the summary of a run.
+_PACE, _TRAINER, _RAN = "examples_per_second", "Trainer", "ran"
+
+
+class Row(NamedTuple):
+    """What one step, or several machines alike, will run on.
+
+    Args:
+        step: Its name; with a number of machines, if there may be several.
+        machine: Its type, or most CPUs and memory.
+        accelerator: Empty for none.
+    """
+
+    step: str
+    machine: str
+    accelerator: str
+    image: str
+
+
+def read_plan(text: str, target: str) -> list[Row]:
+    """Reads what was compiled.
+
+    Args:
+        target: One of `registry.ALL_TARGETS`.
+    """
+    # As YAML, numbers of JSON like 1e-07 would be text.
+    documents = [json.loads(text)] if text.startswith("{") else [*yaml.safe_load_all(text)]
+    return list(BY_NAME[target].part("compile").rows(documents))
+
+
+def lines(rows: list[Row], more: dict[str, str]) -> list[str]:
+    """Returns a table, and what else is to be known before it is submitted."""
+    titles = Row("step", "machine", "accelerator", "")
+    images = list(dict.fromkeys(row.image for row in rows))
+    cells = [titles, *rows]
+    widths = [max(len(row[place]) for row in cells) for place in range(3)]
+    told = ["  ".join(row[place].ljust(widths[place]) for place in range(3)).rstrip() for row in cells]
+    more = {"image": ", ".join(images), **more}
+    width = max(map(len, more))
+    return [*told, "", *(f"{title:<{width}}  {value}" for title, value in more.items())]
+
+
+def estimate_hours(declaration: Declaration, runs: str) -> str:
+    """Estimates, in words; says so where nothing is known.
+
+    Args:
+        runs: Folder of runs, in which that of the pipeline is looked for.
+    """
+    trainer = declaration.trainer
+    if (run := _measured(declaration, runs)) is None:
+        return (
+            f"cannot be told: no finished run in {os.path.join(runs, declaration.name)} has measured this model's "
+            "pace; name the folder of runs by --runs"
+        )
+    pace = run.summary["training"][_PACE]
+    steps = trainer.train_steps
+    if steps is None:
+        if not (examples := run.summary.get("examples", {}).get("train")):
+            return f"cannot be told: {run.logs} does not say how many examples an epoch has"
+        steps = trainer.steps_of(examples)
+    seconds = steps * trainer.global_batch_size / pace
+    text = (
+        f"about {duration(seconds)} of training: {steps:,} steps of {trainer.global_batch_size:,} examples, at the "
+        f"{pace:,.0f} examples/s of {run.logs}"
+    )
+    others = [each for each in run.summary.get("components", ()) if each["node"] != _TRAINER]
+    if others and all(each["state"] == _RAN for each in others):
+        text += f"; the other steps took {duration(sum(each['seconds'] for each in others))} there"
+    if declaration.tune is not None:
+        text += "; without the trials of `tune`"
+    return text + "; on machines as fast as that run's"
+
+
+def row_of(name: str, container: dict[str, Any]) -> Row:
+    """Returns the row of a container of Kubernetes'."""
+    limits = dict(container.get("resources", {}).get("limits", {}))
+    cores, memory = (limits.pop(key, None) for key in (_CORES, _MEMORY))
+    # The units that this project writes: thousandths of CPUs, and 10^6 bytes.
+    amounts = amounts_of(
+        float(str(cores).removesuffix("m")) / 1000 if cores else None,
+        f"{float(str(memory).removesuffix('M')) / 1000:g} GB" if memory else "",
+    )
+    kinds = ", ".join(accelerator_of(kind, count) for kind, count in limits.items())
+    return Row(name, amounts, kinds, container["image"])
+
+
+def amounts_of(cores: Any, memory: str) -> str:
+    """Returns how many CPUs and how much memory there are, in words."""
+    return ", ".join(filter(None, (f"{cores:g} CPUs" if cores else "", memory))) or _OWN
+
+
+def accelerator_of(kind: Any, count: Any) -> str:
+    """Returns them in words; empty for none."""
+    return f"{int(count or 1)} {kind}" if kind else ""
+
+
+def _measured(declaration: Declaration, runs: str) -> Optional[Run]:
+    """Finds the latest run that has trained this model."""
+    folder = os.path.join(os.path.expanduser(runs), declaration.name, "logs")
+    for logs in reversed(log_folders(folder)):
+        try:
+            run = read_run(logs)
+        except (OSError, ValueError):
+            continue
+        same = all(
+            _same(run.values.get(f"trainer.{key}"), getattr(declaration.trainer, key))
+            for key in ("model", "module_file")
+        )
+        pace = run.summary.get("training", {}).get(_PACE)
+        if same and isinstance(pace, (int, float)) and pace > 0:
+            return run
+    return None
+
+
+def _same(measured: object, wanted: Optional[str]) -> bool:
+    # A module file may lie elsewhere by now.
+    return os.path.basename(str(measured)) == os.path.basename(str(wanted))

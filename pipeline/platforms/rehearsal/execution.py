@@ -1,0 +1,273 @@
+"""Executes a compiled pipeline task by task, in the order of their dependencies, as the service would.
+
+What is not emulated: images, machines, accounts, and that tasks which do not wait for each other run at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Optional
+
+from tfx_estimator.components.trainer.settings import HOME_KEY
+from tfx_estimator.pipeline.base.ending import shared_status, signals
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2
+from tfx_estimator.pipeline.platforms.rehearsal import container, records, services
+from tfx_estimator.pipeline.platforms.rehearsal.job import Job, Task
+from tfx_estimator.pipeline.platforms.rehearsal.records import Record, Records, artifact_name
+from tfx_estimator.pipeline.runners import entry
+from tfx_estimator.pipeline.runners.listener import FAILED, INTERRUPTED, NOT_REACHED, Listener, NodeRun
+
+Outputs = dict[str, dict[str, dict[str, Any]]]
+_OUTPUT_FILE = "executor_output.json"
+_PUSH_DESTINATION = "push_destination"
+
+
+def rebased(job: Job, folders: PipelineFolders, given: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the runtime parameters of a rehearsal: what would go to the pipeline's own places stays here.
+
+    Args:
+        folders: Where.
+
+    Raises:
+        DeclarationError: There is no such parameter, or one has no value, or none of its type.
+    """
+    if unknown := [name for name in given if name not in job.parameters]:
+        raise DeclarationError(
+            f"the pipeline has no runtime parameter {unknown[0]!r}",
+            expected="one of " + (", ".join(sorted(job.parameters)) or "none"),
+            todo="correct --parameter",
+        )
+    here = {HOME_KEY: folders.home, _PUSH_DESTINATION: folders.serving}
+    values = {**job.parameters, **{name: place for name, place in here.items() if name in job.parameters}}
+    values.update((name, _typed(name, text, job.kinds.get(name, ""))) for name, text in given.items())
+    if missing := [name for name, value in values.items() if value is None]:
+        raise DeclarationError(
+            f"the runtime parameter {missing[0]} has no value",
+            expected="a value for each parameter without a default",
+            todo=f"say --parameter {missing[0]}=VALUE",
+        )
+    return values
+
+
+def _typed(name: str, text: str, kind: str) -> Any:
+    """Reads a parameter as its type says; of a type that is not known it stays text."""
+    wanted = {"NUMBER_INTEGER": int, "NUMBER_DOUBLE": float, "BOOLEAN": bool, "LIST": list, "STRUCT": dict}.get(kind)
+    if wanted is None:
+        return text
+    with contextlib.suppress(ValueError):
+        value = float(text) if wanted is float else json.loads(text)
+        if type(value) is wanted:
+            return value
+    raise DeclarationError(
+        f"the runtime parameter {name} is a {kind}, and no {text!r}",
+        expected="JSON of that type: 7, 0.5, true, [1, 2]",
+        todo="correct --parameter",
+    )
+
+
+def bring_modules(job: Job, beside: str, folders: PipelineFolders) -> None:
+    """Copies the wheels of the user's modules to where the steps look for them, as `compile` tells to.
+
+    Args:
+        folders: Where it is executed.
+    """
+    for task in job.tasks:
+        if (name := entry.wheel_of(task.container or {})) is None:
+            continue
+        if os.path.isfile(wheel := os.path.join(beside, name)):
+            records.write(os.path.join(folders.home, entry.FOLDER, name), Path(wheel).read_bytes())
+
+
+@dataclass
+class Execution:
+    """One execution of a job.
+
+    Args:
+        parameters: The values of its runtime parameters.
+        folders: Where its artifacts, and what is known of earlier executions, are kept.
+        logs: Folder for the logs of the containers.
+        caches: Whether what was made before may be taken.
+    """
+
+    job: Job
+    parameters: Mapping[str, Any]
+    folders: PipelineFolders
+    logs: str
+    caches: bool = True
+
+    def run(self, listener: Listener) -> Outputs:
+        """Executes all tasks.
+
+        Returns:
+            The artifacts by task and output, as a RuntimeArtifact's JSON.
+
+        Raises:
+            PipelineError: A task failed as often as it may, or a placeholder means nothing.
+        """
+        self._records = Records(os.path.join(self.folders.local, "executions"), self.folders.home)
+        self._number = self._records.next_number
+        # One that was ended before any of its tasks was done has left a folder, and no record.
+        while records.exists(self._folder()):
+            self._number += 1
+        self._outputs: Outputs = {}
+        listener.run_started([NodeRun(task.name, NOT_REACHED, 0.0, None, task.upstream) for task in self.job.tasks])
+        for index, task in enumerate(self.job.tasks, 1):
+            shared_status.at(f"in component {task.name}")
+            listener.node_started(task.name, index, len(self.job.tasks))
+            run, started = NodeRun(task.name, FAILED, 0.0, None, task.upstream), time.monotonic()
+            try:
+                state = self._execute(task)
+            except BaseException as error:
+                stopped = signals.received() or isinstance(error, signals.SignalledError)
+                state = INTERRUPTED if stopped else FAILED
+                listener.node_ended(replace(run, state=state, seconds=time.monotonic() - started))
+                raise
+            listener.node_ended(replace(run, state=state, seconds=time.monotonic() - started))
+        return self._outputs
+
+    def _execute(self, task: Task) -> str:
+        """Executes one task; returns its state."""
+        artifacts, parameters = self._artifacts(task), self._parameters(task)
+        if "resolver" in task.executor:
+            self._outputs[task.name] = services.resolve(task, artifacts, self._records.artifacts())
+            return "resolved"
+        key = _key(task, artifacts, parameters)
+        if self.caches and task.is_cached and (record := self._records.cached(key)):
+            self._outputs[task.name] = record.outputs
+            return "cached"
+        outputs = self._start(task, artifacts, parameters)
+        self._records.add(Record(self._number, task.name, key, outputs))
+        self._outputs[task.name] = outputs
+        return "ran"
+
+    def _artifacts(self, task: Task) -> dict[str, dict[str, Any]]:
+        """The input artifacts, by input; an optional one that nobody found is left out."""
+        found = {}
+        for key, source in task.given("artifacts").items():
+            producer = source["taskOutputArtifact"]
+            made = self._outputs[producer["producerTask"]].get(producer["outputArtifactKey"])
+            if made is not None:
+                found[key] = made
+        return found
+
+    def _parameters(self, task: Task) -> dict[str, Any]:
+        """The input parameters, typed as the component has them."""
+        values: dict[str, Any] = {}
+        for key, source in task.given("parameters").items():
+            if "componentInputParameter" in source:
+                values[key] = self.parameters[source["componentInputParameter"]]
+            else:
+                values[key] = source["runtimeValue"]["constant"]
+            kind = task.definitions("input", "parameters").get(key, {}).get("parameterType", "")
+            if kind.startswith("NUMBER_"):
+                # A Value of a protocol buffer has doubles only.
+                values[key] = float(values[key])
+        return values
+
+    def _folder(self) -> str:
+        """Of the artifacts of this execution."""
+        return os.path.join(self.folders.root, "local", f"{self.job.name}-{self._number}")
+
+    def _start(
+        self, task: Task, artifacts: Mapping[str, dict[str, Any]], parameters: Mapping[str, Any]
+    ) -> dict[str, dict[str, Any]]:
+        """Starts the task's container; returns its output artifacts."""
+        # As on Vertex AI: ROOT/PROJECT/JOB/TASK_ID/OUTPUT.
+        folder = os.path.join(self._folder(), f"{task.name}_1")
+        records.make_folder(folder)
+        outputs = {
+            key: {
+                "name": self._name(task, key, index),
+                "uri": os.path.join(folder, key),
+                "type": defined["artifactType"],
+                "metadata": {},
+            }
+            for index, (key, defined) in enumerate(task.definitions("output", "artifacts").items())
+        }
+        if self._is_kubeflow:
+            with tempfile.TemporaryDirectory() as pod:
+                told = services.as_inputs(artifacts), parameters, services.as_outputs(outputs, folder)
+                made = self._run(task, *told, os.path.join(pod, services.OUTPUT_FILE))
+        else:
+            made = self._run(task, artifacts, parameters, outputs, os.path.join(folder, _OUTPUT_FILE))
+        for key, output in outputs.items():
+            described: dict[str, Any] = {
+                name: made[key][name] for name in ("uri", "metadata") if name in made.get(key, {})
+            }
+            outputs[key] = {**output, **described}
+            if self._is_kubeflow:
+                outputs[key] = services.as_kept(outputs[key], task.name, key)
+        return outputs
+
+    def _run(
+        self,
+        task: Task,
+        inputs: Mapping[str, dict[str, Any]],
+        parameters: Mapping[str, Any],
+        outputs: Mapping[str, dict[str, Any]],
+        file: str,
+    ) -> dict[str, dict[str, Any]]:
+        """Runs the task's container; returns what it says of its outputs."""
+        words = _words(task, _told(inputs, parameters, outputs, file))
+        variables = {each["name"]: each.get("value", "") for each in (task.container or {}).get("env", ())}
+        command = container.Command(task.name, tuple(words), variables)
+        container.start(command, self.logs, task.tries)
+        return _read_output(file)
+
+    @property
+    def _is_kubeflow(self) -> bool:
+        return self.job.target == KUBEFLOW_V2
+
+    def _name(self, task: Task, key: str, index: int = 0) -> str:
+        """Of a new artifact, the `index`th of its task."""
+        if self._is_kubeflow:
+            return str(index + services.name_after([artifact["name"] for artifact in self._records.artifacts()]))
+        return artifact_name(self._number, task.name, key)
+
+
+def _told(
+    inputs: Mapping[str, dict[str, Any]],
+    parameters: Mapping[str, Any],
+    outputs: Mapping[str, dict[str, Any]],
+    file: str,
+) -> dict[str, Any]:
+    """Returns an ExecutorInput, as JSON has it."""
+    return {
+        "inputs": {"artifacts": _listed(inputs), "parameterValues": dict(parameters)},
+        "outputs": {"artifacts": _listed(outputs), "outputFile": file},
+    }
+
+
+def _words(task: Task, told: Mapping[str, Any]) -> list[str]:
+    """Returns the command of a task's container and its arguments, filled in."""
+    spec = task.container or {}
+    return [container.fill(word, told) for word in (*spec.get("command", ()), *spec.get("args", ()))]
+
+
+def _listed(artifacts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    return {key: {"artifacts": [artifact]} for key, artifact in artifacts.items()}
+
+
+def _read_output(file: str) -> dict[str, dict[str, Any]]:
+    """What the container says of the artifacts that it made."""
+    if (text := records.read(file)) is None:
+        return {}
+    made: Optional[dict[str, Any]] = json.loads(text).get("artifacts")
+    return {key: each["artifacts"][0] for key, each in (made or {}).items() if each.get("artifacts")}
+
+
+def _key(task: Task, artifacts: Mapping[str, dict[str, Any]], parameters: Mapping[str, Any]) -> str:
+    """What a service compares: the interface, the container, and what is put in."""
+    names = {key: artifact["name"] for key, artifact in artifacts.items()}
+    whole = [task.name, task.component, task.container, names, parameters]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,177 @@
+"""Reads a compiled pipeline, of Vertex AI or of Kubeflow Pipelines 2."""
+
+from __future__ import annotations
+
+import graphlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Optional
+
+import yaml
+
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2, VERTEX
+
+_EXECUTORS = ("container", "resolver")
+# What no emulation of ours knows, of tasks.
+_OF_TASKS = ("triggerPolicy", "parameterIterator", "artifactIterator")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of a compiled pipeline.
+
+    Args:
+        told: As the pipeline has it: inputs, retries, caching.
+        component: Its interface: the inputs and outputs of each kind.
+        executor: Its container or resolver.
+        upstream: The tasks that it waits for.
+    """
+
+    name: str
+    told: Mapping[str, Any]
+    component: Mapping[str, Any]
+    executor: Mapping[str, Any]
+    upstream: tuple[str, ...]
+
+    @property
+    def container(self) -> Optional[Mapping[str, Any]]:
+        """What starts it; None for a resolver, which a service does by itself."""
+        return self.executor.get("container")
+
+    @property
+    def tries(self) -> int:
+        """How often a service starts it at most."""
+        return 1 + int(self.told.get("retryPolicy", {}).get("maxRetryCount", 0))
+
+    @property
+    def is_cached(self) -> bool:
+        """May what it made before take the place of its execution."""
+        return bool(self.told.get("cachingOptions", {}).get("enableCache"))
+
+    def definitions(self, direction: str, kind: str) -> Mapping[str, Any]:
+        """Returns what the component says of its `input` or `output`, `artifacts` or `parameters`, by key."""
+        return self.component.get(f"{direction}Definitions", {}).get(kind, {})
+
+    def given(self, kind: str) -> Mapping[str, Any]:
+        """Returns where its input `artifacts` or `parameters` come from, by key."""
+        return self.told.get("inputs", {}).get(kind, {})
+
+
+@dataclass(frozen=True)
+class Job:
+    """A compiled pipeline.
+
+    Args:
+        root: Where the artifacts would go.
+        tasks: Each after those that it waits for.
+        parameters: The runtime parameters, with what they are unless somebody says otherwise.
+        kinds: Their types, as a PipelineSpec calls them.
+        target: The service that takes it.
+    """
+
+    name: str
+    root: str
+    tasks: tuple[Task, ...]
+    parameters: Mapping[str, Any]
+    kinds: Mapping[str, str]
+    target: str = VERTEX
+
+
+def read_job(path: str) -> Job:
+    """Reads a compiled pipeline.
+
+    Args:
+        path: Of the JSON, or YAML, file.
+
+    Raises:
+        DeclarationError: It cannot be read, is none, or needs what is not emulated here.
+    """
+    shown = one_line(path)
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8") as file:
+            text = file.read()
+        try:
+            # As YAML, its numbers like 1e-07 would be text.
+            whole = json.loads(text)
+        except ValueError:
+            whole = next(yaml.safe_load_all(text), None)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise _wrong(f"{shown} cannot be read: {one_line(str(error))}", "name the file") from error
+    if not isinstance(whole, dict):
+        raise _wrong(f"{shown} is no compiled pipeline", "name another file")
+    if whole.get("kind") == "Workflow":
+        todo = "compile with --target kubeflow_v2: its steps are the same, but for the resolver"
+        raise _wrong(f"{shown} is an Argo Workflow, of Kubeflow Pipelines 1, which is not executed here", todo)
+    spec, runtime = whole.get("pipelineSpec", whole), whole.get("runtimeConfig")
+    try:
+        # Vertex AI takes a PipelineJob, Kubeflow Pipelines 2 what that holds.
+        return replace(read_spec(spec, runtime), target=VERTEX if "pipelineSpec" in whole else KUBEFLOW_V2)
+    except (KeyError, TypeError, AttributeError, graphlib.CycleError) as error:
+        raise _wrong(f"{shown} is no compiled pipeline: {type(error).__name__}: {one_line(str(error))}") from error
+
+
+def read_spec(spec: Mapping[str, Any], runtime: Optional[Mapping[str, Any]]) -> Job:
+    """Reads a PipelineSpec, as JSON has it.
+
+    Args:
+        runtime: Its runtimeConfig, where it is in a PipelineJob.
+
+    Raises:
+        DeclarationError: It does not keep to its schema, or needs what is not emulated here.
+    """
+    version = str(spec["schemaVersion"])
+    if not version.startswith("2.1"):
+        raise _wrong(f"the schema's version is {one_line(version)}")
+    whole, config = _canonical(spec, runtime)
+    root, executors = whole["root"], whole["deploymentSpec"].get("executors", {})
+    tasks = {}
+    for node, told in root["dag"]["tasks"].items():
+        component = whole["components"][told["componentRef"]["name"]]
+        if unknown := [key for key in _OF_TASKS if key in told] or [key for key in ("dag",) if key in component]:
+            raise _wrong(f"the task {one_line(node)} has a {unknown[0]}, which is not emulated here")
+        artifacts = told.get("inputs", {}).get("artifacts", {}).values()
+        producers = {each.get("taskOutputArtifact", {}).get("producerTask", "") for each in artifacts}
+        upstream = tuple(sorted({*told.get("dependentTasks", ()), *producers}))
+        tasks[node] = Task(node, told, component, executors[component["executorLabel"]], upstream)
+        if tasks[node].executor.keys() not in [{each} for each in _EXECUTORS]:
+            raise _wrong(
+                f"the task {node} has an executor that is not emulated here: {', '.join(tasks[node].executor)}"
+            )
+    declared = root.get("inputDefinitions", {}).get("parameters", {})
+    kinds = {key: str(each.get("parameterType", "")) for key, each in declared.items()}
+    values = {**{key: each.get("defaultValue") for key, each in declared.items()}, **config.get("parameterValues", {})}
+    order = graphlib.TopologicalSorter({node: tasks[node].upstream for node in sorted(tasks)}).static_order()
+    place = str(config.get("gcsOutputDirectory") or whole.get("defaultPipelineRoot") or "")
+    return Job(whole["pipelineInfo"]["name"], place, tuple(tasks[node] for node in order), values, kinds)
+
+
+def _canonical(spec: Any, runtime: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns a PipelineSpec and its runtimeConfig as the service reads them: with values of their schema's types."""
+    # Where a file is only read for its tasks, as of `submit`, it was compiled by this process: kfp is loaded already.
+    from google.protobuf import json_format
+    from kfp.pipeline_spec import pipeline_spec_pb2
+
+    def parsed(told: Any, message: Any) -> dict[str, Any]:
+        try:
+            return json_format.MessageToDict(json_format.ParseDict(told, message))
+        except (json_format.Error, ValueError) as error:
+            raise _wrong(f"{type(message).__name__} does not keep to its schema: {one_line(str(error))}") from error
+
+    whole = parsed(spec, pipeline_spec_pb2.PipelineSpec())
+    # A Struct of a PipelineSpec, whose schema is one of its own.
+    deployed = parsed(spec["deploymentSpec"], pipeline_spec_pb2.PipelineDeploymentConfig())
+    config = parsed(runtime or {}, pipeline_spec_pb2.PipelineJob.RuntimeConfig())
+    return {**whole, "deploymentSpec": deployed}, config
+
+
+def _wrong(what: str, todo: str = "") -> DeclarationError:
+    """Returns the error of a file that is no compiled pipeline, or none for here."""
+    return DeclarationError(
+        what,
+        expected="what `tfx-estimator compile --target vertex`, or kubeflow_v2, wrote",
+        todo=todo or "compile it anew, with schema 2.1, and without conditions, loops or pipelines inside of pipelines",
+    )

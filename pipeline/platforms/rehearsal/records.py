@@ -1,0 +1,138 @@
+"""What the executions of a pipeline left behind: the emulation of a service's metadata."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.base.files import write_json, write_whole
+from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.folders import former_home, rebased, tell_moved
+
+
+def exists(path: str) -> bool:
+    """Tells whether there is a file or folder."""
+    return _fileio().exists(path) if is_address(path) else os.path.exists(path)
+
+
+def read(path: str) -> Optional[str]:
+    """Returns a file's text; None if there is none."""
+    if not exists(path):
+        return None
+    if not is_address(path):
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    with _fileio().open(path, "rb") as stored:
+        return stored.read().decode()
+
+
+def write(path: str, content: bytes) -> None:
+    """Writes a file, whole or not at all, with the folders around it."""
+    make_folder(os.path.dirname(path))
+    if not is_address(path):
+        write_whole(path, content)
+        return
+    with _fileio().open(path, "wb") as stored:
+        stored.write(content)
+
+
+def make_folder(path: str) -> None:
+    """Makes a folder, with those around it, where none is there."""
+    if is_address(path):
+        _fileio().makedirs(path)
+    else:
+        os.makedirs(path, exist_ok=True)
+
+
+def _fileio() -> Any:
+    from tfx.dsl.io import fileio
+
+    return fileio
+
+
+# As Vertex AI calls them; the last part is ours.
+_NAME = "projects/local/locations/local/metadataStores/default/artifacts/{}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A task that was done.
+
+    Args:
+        number: Of the executions of this pipeline, from 1.
+        key: Equal for executions that would make the same; empty for one that is never taken from the cache.
+        outputs: The artifacts that it made, as a RuntimeArtifact's JSON, by output.
+    """
+
+    number: int
+    task: str
+    key: str
+    outputs: dict[str, dict[str, Any]]
+
+
+class Records:
+    """All tasks that were done in a folder, oldest first; of one that was moved, with artifacts where it lies now.
+
+    Args:
+        folder: Where they are kept, a file each.
+        home: The pipeline's folder, in which tasks make their artifacts.
+    """
+
+    def __init__(self, folder: str, home: str) -> None:
+        self._folder = folder
+        self._home = home
+        # As an ordered set.
+        self._formers: dict[str, None] = {}
+        os.makedirs(folder, exist_ok=True)
+        # What was killed while it was written has another ending.
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
+        self._all = [self._read(os.path.join(folder, name)) for name in names]
+        tell_moved(self._formers, home)
+
+    @property
+    def next_number(self) -> int:
+        """Of the execution that comes next."""
+        return self._all[-1].number + 1 if self._all else 1
+
+    def add(self, record: Record) -> None:
+        """Keeps a record."""
+        write_json(os.path.join(self._folder, f"{record.number:06}-{record.task}.json"), asdict(record), indent=2)
+        self._all.append(record)
+
+    def cached(self, key: str) -> Optional[Record]:
+        """Returns the latest execution of a key whose artifacts are still there; None if there is none."""
+        for record in reversed(self._all):
+            if record.key == key and all(exists(artifact["uri"]) for artifact in record.outputs.values()):
+                return record
+        return None
+
+    def artifacts(self) -> Iterator[Mapping[str, Any]]:
+        """Yields all artifacts, the newest first."""
+        for record in reversed(self._all):
+            yield from record.outputs.values()
+
+    def _read(self, path: str) -> Record:
+        with open(path, encoding="utf-8") as file:
+            record = Record(**json.load(file))
+        return replace(record, outputs={key: self._here(record, each) for key, each in record.outputs.items()})
+
+    def _here(self, record: Record, artifact: dict[str, Any]) -> dict[str, Any]:
+        """An artifact where it lies now: at its former place there may be another of the same number."""
+        place = rf"artifacts/local/[^/]+-{record.number}/{re.escape(record.task)}_1"
+        if not (former := former_home(artifact["uri"], place, self._home)):
+            return artifact
+        self._formers[former] = None
+        metadata = {
+            name: rebased(value, former, self._home) if isinstance(value, str) else value
+            for name, value in artifact.get("metadata", {}).items()
+        }
+        return {**artifact, "uri": rebased(artifact["uri"], former, self._home), "metadata": metadata}
+
+
+def artifact_name(number: int, task: str, output: str) -> str:
+    """Returns the name that a service would give an artifact, of its own in each execution."""
+    return _NAME.format(f"{number}.{task}.{output}")

@@ -1,0 +1,270 @@
+"""What is asked of a cluster for TFJobs; answers are plain mappings, as JSON has them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.base.text import first_line
+from tfx_estimator.pipeline.platforms import kubernetes
+from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.tfjob.compile import CONTAINER, GROUP, PLURAL, VERSION
+
+# A watch without news is requested anew after so long, which finds dead connections.
+WATCH_SECONDS = 10
+# So is a log, if its pod prints nothing for so long.
+_LOG_SECONDS = 90.0
+# The namespace if neither declaration nor kubeconfig names one.
+NAMESPACE = "default"
+_OF_JOB = "training.kubeflow.org/job-name"
+_GONE, _CONFLICT, _MISSING, _FORBIDDEN, _INVALID, _BAD = 410, 409, 404, 403, 422, 400
+_MERGE = "application/strategic-merge-patch+json"
+
+Object = dict[str, Any]
+
+
+class ExpiredError(Exception):
+    """What is to be watched from on is forgotten: list anew."""
+
+
+class TakenError(Exception):
+    """There is an object of this name."""
+
+
+class MissingError(LostError):
+    """There is no object of this name."""
+
+
+class Kube:
+    """A namespace of a Kubernetes cluster. Every question may raise LostError, and PipelineError where it is refused.
+
+    Args:
+        context: Of the kubeconfig; None is its current one, or, without any, the cluster that this process is a pod of.
+        namespace: None is the context's, or the pod's.
+
+    Raises:
+        PipelineError: No cluster is known here.
+    """
+
+    def __init__(self, context: Optional[str] = None, namespace: Optional[str] = None) -> None:
+        # Keeps the context's name, because the current context may change.
+        self.context, found = kubernetes.find_context(context)
+        self.namespace = namespace or found or NAMESPACE
+        self._client = kubernetes.Client(lambda: kubernetes.connect(self.context))
+        self.host = self._client.host
+        self._jobs = f"/apis/{GROUP}/{VERSION}/namespaces/{self.namespace}/{PLURAL}"
+        core = f"/api/v1/namespaces/{self.namespace}"
+        self._pods, self._config_maps = f"{core}/pods", f"{core}/configmaps"
+
+    def check(self) -> None:
+        """Finds out early that there can be no TFJob.
+
+        Raises:
+            PipelineError: There is no such server, no training operator's CRD, or no permission.
+        """
+        try:
+            self.jobs()
+            self.pods("any")
+        except LostError as error:
+            raise PipelineError(
+                f"the Kubernetes API server {self.host} does not answer: {error}",
+                expected="a cluster that can be reached from here",
+                todo=f"see whether `{self.kubectl('get tfjobs')}` works, and deploy.tfjob.context",
+            ) from error
+
+    def kubectl(self, words: str) -> str:
+        """Returns a command for whoever is to look into this namespace."""
+        return kubernetes.kubectl(words, self.context, self.namespace)
+
+    def create(self, manifest: Object) -> Object:
+        """Creates a TFJob.
+
+        Raises:
+            TakenError: There is one of this name.
+            LostError: Nobody knows whether it was created.
+            PipelineError: It was refused.
+        """
+        return self._ask("POST", self._jobs, body=manifest)
+
+    def own_config_map(self, manifest: Object, job: Object) -> None:
+        """Makes a TFJob the owner of a ConfigMap, which goes with it; creates it where there is none of its contents.
+
+        Args:
+            job: The TFJob, as the server tells of it.
+        """
+        owner = {key: job[key] for key in ("apiVersion", "kind")}
+        owner.update({key: job["metadata"][key] for key in ("name", "uid")})
+        owned = {"metadata": {"ownerReferences": [owner]}}
+        try:
+            # Kubernetes merges owners by their uid, so other owners of this ConfigMap stay.
+            self._ask("PATCH", f"{self._config_maps}/{manifest['metadata']['name']}", body=owned, kind=_MERGE)
+        except MissingError:
+            made = {**manifest, "metadata": {**manifest["metadata"], **owned["metadata"]}}
+            with contextlib.suppress(TakenError):
+                self._ask("POST", self._config_maps, body=made)
+
+    def read(self, name: str) -> Optional[Object]:
+        """Returns a TFJob; None if there is none."""
+        # Uses `list`: a 404 of `get` may also mean that the cluster does not know TFJobs.
+        return next(iter(self.jobs(f"metadata.name={name}")["items"]), None)
+
+    def delete(self, name: str, uid: str) -> None:
+        """Deletes a TFJob, which goes after its pods; one that has gone, or is another one by now, is left alone."""
+        options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
+        self._delete(f"{self._jobs}/{name}", options)
+
+    def jobs(self, selector: str = "", **options: Any) -> Any:
+        """Lists TFJobs.
+
+        Args:
+            options: As of `_ask`, where `watch` asks for them.
+        """
+        return self._ask("GET", self._jobs, {"fieldSelector": selector, **options.pop("query", {})}, **options)
+
+    def pods(self, name: str, **options: Any) -> Any:
+        """Lists the pods of a TFJob; likewise."""
+        selector = {"labelSelector": f"{_OF_JOB}={name}"}
+        return self._ask("GET", self._pods, {**selector, **options.pop("query", {})}, **options)
+
+    def log(self, pod: str, since: str, follows: bool) -> Iterator[bytes]:
+        """Yields what a pod prints, each line with its time before it.
+
+        Args:
+            since: A time, as RFC 3339 has it; empty is from the beginning.
+            follows: Whether to the pod's end; else what there is.
+
+        Raises:
+            LostError: It cannot be had, for now; or nothing was said for so long that the connection may be dead.
+        """
+        asked = {"container": CONTAINER, "timestamps": "true", "follow": str(follows).lower()}
+        asked.update({"sinceTime": since} if since else {})
+        yield from _streamed(self._ask("GET", f"{self._pods}/{pod}/log", asked, stream_seconds=_LOG_SECONDS))
+
+    def watch(self, ask: Any, version: str) -> Iterator[tuple[str, Object]]:
+        """Yields what happens to objects: `ADDED`, `MODIFIED` or `DELETED`, and the object; for some seconds.
+
+        Args:
+            ask: `jobs` or `pods`, with the first argument bound.
+
+        Raises:
+            ExpiredError: The server has forgotten it.
+        """
+        query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": str(WATCH_SECONDS)}
+        rest = b""
+        for part in _streamed(ask(query=query, stream_seconds=3.0 * WATCH_SECONDS)):
+            *lines, rest = (rest + part).split(b"\n")
+            for line in filter(None, lines):
+                try:
+                    event = json.loads(line)
+                except ValueError as error:
+                    raise LostError(f"this is no event: {line[:80]!r}") from error
+                if event["type"] == "ERROR":
+                    raise ExpiredError(event["object"].get("message", ""))
+                yield event["type"], event["object"]
+
+    def _delete(self, path: str, options: Object) -> None:
+        with contextlib.suppress(MissingError, TakenError):
+            self._ask("DELETE", path, body=options)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Optional[dict[str, str]] = None,
+        body: Optional[Object] = None,
+        kind: str = "application/json",
+        stream_seconds: float = 0.0,
+    ) -> Any:
+        """Returns the answer.
+
+        Args:
+            stream_seconds: How long the server may be silent, where the answer is a stream; 0 where it is none.
+        """
+        from kubernetes.client.rest import ApiException
+
+        connects, reads = kubernetes.TIMEOUT
+        timeout = (connects, stream_seconds or reads)
+        try:
+            response = self._client.ask(
+                method, path, [*(query or {}).items()], body, kind, timeout, bool(stream_seconds)
+            )
+            return response if stream_seconds else json.loads(response.data)
+        except ApiException as error:
+            raise self._error_of(error) from error
+        except ValueError as error:
+            raise LostError(first_line(error)) from error
+
+    def _error_of(self, error: Any) -> Exception:
+        said = kubernetes.message(error)
+        if error.status == _CONFLICT:
+            return TakenError(said)
+        if error.status == _GONE:
+            return ExpiredError(said)
+        if error.status == _MISSING and "page not found" in said:
+            return PipelineError(
+                f"the Kubernetes cluster {self.host} has no TFJobs",
+                expected="the CRD tfjobs.kubeflow.org, of version v1",
+                todo="install the Kubeflow training operator 1.x, or ask who runs the cluster",
+            )
+        if error.status == _MISSING and said.startswith("namespaces "):
+            get = kubernetes.kubectl("get namespaces", self.context)
+            return PipelineError(
+                f"the Kubernetes cluster {self.host} has no namespace {self.namespace}: {said}",
+                expected="a namespace that there is",
+                todo=f"correct deploy.tfjob.namespace, or create it: see `{get}`",
+            )
+        if error.status == _MISSING:
+            return MissingError(said)
+        if error.status == kubernetes.UNAUTHORIZED:
+            return PipelineError(
+                f"the Kubernetes API server {self.host} does not know who asks: {said}",
+                expected="credentials that it knows",
+                todo=f"log in to the cluster again; see whether `{self.kubectl('get tfjobs')}` works",
+            )
+        if error.status == _FORBIDDEN:
+            return PipelineError(
+                f"the Kubernetes API server {self.host} refuses: {said}",
+                expected="verbs create, get, list, watch, delete on tfjobs, list, watch on pods, get on pods/log, and, "
+                "to submit, create and patch on configmaps",
+                todo=f"have a Role in the namespace {self.namespace} say so",
+            )
+        if error.status in (_INVALID, _BAD):
+            return PipelineError(
+                f"the Kubernetes API server refuses the TFJob: {said}",
+                expected="a manifest that its CRD allows",
+                todo="see `tfx-estimator compile --target tfjob`, correct deploy, and run again",
+            )
+        return LostError(f"{error.status} {said}")
+
+
+def _streamed(response: Any) -> Iterator[bytes]:
+    import urllib3
+
+    try:
+        yield from response.stream(None, decode_content=False)
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise LostError(first_line(error)) from error
+    finally:
+        response.close()
+
+
+def notes_of(there: Object) -> dict[str, str]:
+    """Returns the annotations of an object of Kubernetes."""
+    return there["metadata"].get("annotations") or {}
+
+
+def end_of(there: Object) -> tuple[str, Object]:
+    """Returns `Succeeded` or `Failed`, and the condition that says so; empty if the TFJob goes on."""
+    for condition in there.get("status", {}).get("conditions", ()):
+        if condition["type"] in ("Succeeded", "Failed") and condition["status"] == "True":
+            return condition["type"], condition
+    return "", {}
+
+
+def state_of(there: Object) -> str:
+    """Returns the last condition of a TFJob that holds; empty if none does yet."""
+    conditions = [each["type"] for each in there.get("status", {}).get("conditions", ()) if each["status"] == "True"]
+    return conditions[-1] if conditions else ""

@@ -1,0 +1,268 @@
+"""A TFJob that is followed, by whoever trains in it or has submitted it: its state, its pods, and why it fails."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.base.errors import PipelineError, TaskFailedError, TaskStalledError, TfxEstimatorError
+from tfx_estimator.pipeline.base.log import get_logger
+from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.tfjob.api import Kube, Object, TakenError, state_of
+from tfx_estimator.pipeline.platforms.tfjob.failures import EXIT_CODE, Failures, Restarts, said_of
+from tfx_estimator.pipeline.platforms.tfjob.pods import Pods
+from tfx_estimator.pipeline.platforms.tfjob.watching import DELETED, FOUND, JOB, LISTED, LOST, POD, Notice, Watching
+
+# For the pods' ends and logs to arrive after the end of the TFJob.
+LAST_WORDS_SECONDS = 5.0
+# How long the deletion of an earlier TFJob may take; it goes after its pods.
+_DELETED_SECONDS = 600.0
+# An API server that has just been restarted may refuse requests for a while, because it does not know its permissions
+# yet.
+_REFUSED_SECONDS = 30.0
+# Nothing is said of a pod that has been starting for less than this.
+_NOTICE_SECONDS = 10.0
+_POLL_SECONDS, _RETRY_SECONDS = 0.2, 1.0
+# The operator leaves a TFJob in this state if one pod failed for good while another one was being restarted.
+_RESTARTING = "Restarting"
+
+logger = get_logger("trainer")
+
+
+def create_or_adopt(
+    kube: Kube,
+    name: str,
+    adopts: Callable[[Object], bool],
+    create: Callable[[], Object],
+    rest: Optional[Callable[[float], None]] = None,
+) -> tuple[Object, bool]:
+    """Creates a TFJob, once one of its name that is not adopted has gone.
+
+    Args:
+        adopts: Tells whether one that is there is as good; may refuse one that is somebody else's.
+        rest: Waits for so many seconds; None sleeps.
+
+    Returns:
+        The TFJob; and whether it was created now.
+
+    Raises:
+        LostError: Nobody knows whether it was created.
+        PipelineError: It was refused; or an earlier one was deleted, and does not go.
+    """
+    began = time.monotonic()
+    while True:
+        if (there := kube.read(name)) is None:
+            # It may be taken by somebody else just now, or by a try whose answer was lost.
+            with contextlib.suppress(TakenError):
+                return create(), True
+        elif adopts(there):
+            return there, False
+        elif "deletionTimestamp" not in there["metadata"]:
+            logger.info(f"the TFJob {kube.namespace}/{name} of an earlier run is deleted first, with its pods")
+            kube.delete(name, there["metadata"]["uid"])
+        if time.monotonic() - began > _DELETED_SECONDS:
+            raise PipelineError(
+                f"the TFJob {kube.namespace}/{name} of an earlier run was deleted, and is still there",
+                expected="its end, and that of its pods",
+                todo=f"see which pod, node or finalizer holds it: {kube.kubectl('get tfjob,pods')}",
+            )
+        (rest or time.sleep)(_RETRY_SECONDS)
+
+
+class Following:
+    """What was seen of a TFJob, from the first look on.
+
+    Args:
+        there: The TFJob, as the server tells of it.
+        folder: For the logs of its pods.
+        restarts: Is told of restarts.
+        pending_timeout: How many seconds pods may take to start, or to start again.
+        runs_pipeline: As of `PodFailure.error`.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        there: Object,
+        folder: str,
+        restarts: Restarts,
+        pending_timeout: float,
+        runs_pipeline: bool = False,
+    ) -> None:
+        self._kube, self._timeout, self._runs_pipeline = kube, pending_timeout, runs_pipeline
+        self._name, self._uid = there["metadata"]["name"], there["metadata"]["uid"]
+        self._title = f"{kube.namespace}/{self._name}"
+        self.there, self.is_gone = there, False
+        # Whether this process ends it: its pods end by that, and none is started again.
+        self.is_cancelled = False
+        replicas = there["spec"]["tfReplicaSpecs"].values()
+        policies = {each["restartPolicy"] for each in replicas}
+        policy = EXIT_CODE if EXIT_CODE in policies else "Never" if policies == {"Never"} else ""
+        # With the policy ExitCode the operator starts pods again without end.
+        # Source: https://github.com/kubeflow/trainer/issues/2045.
+        self._limit = self._run_policy.get("backoffLimit", math.inf) if policy == EXIT_CODE else math.inf
+        self._wanted = sum(each.get("replicas", 1) for each in replicas)
+        self.pods, self.failures = Pods(kube, folder), Failures(policy, restarts)
+        # Since when not all pods run, and what was said of those that do not.
+        self._began = time.monotonic()
+        self._said: set[str] = set()
+        # For each watch that has lost its server: since when, and the error.
+        self._lost: dict[str, tuple[float, Exception]] = {}
+        self._watching = Watching(kube, self._name, self._uid)
+
+    @property
+    def all_run(self) -> bool:
+        """Have all pods that are wanted begun their work, or ended."""
+        return self.pods.running >= self._wanted
+
+    def hear(self, seconds: float, with_log: bool = True) -> bool:
+        """Takes note of what a watch says next; returns whether it says anything within so many seconds.
+
+        Args:
+            with_log: As of `Pods.take`.
+        """
+        notice = self._watching.next(seconds)
+        if notice is not None:
+            self.take(notice, with_log)
+        if not self.is_cancelled:
+            self.failures.settle()
+        return notice is not None
+
+    def take(self, notice: Notice, with_log: bool = True) -> None:
+        """Takes note of what a watch has said, or a list; likewise."""
+        if notice.event == LOST:
+            since, _ = self._lost.get(notice.watch, (time.monotonic(), None))
+            self._lost[notice.watch] = since, notice.found
+            return
+        self._lost.pop(notice.watch, None)
+        if notice.event == FOUND:
+            return
+        if notice.watch == JOB:
+            mine = [each for each in notice.objects if each["metadata"]["uid"] == self._uid]
+            self.is_gone = self.is_gone or not mine or notice.event == DELETED
+            self.there = mine[0] if mine else self.there
+            return
+        if notice.event == LISTED:
+            failures = self.pods.take_all(notice.found, with_log)
+        else:
+            failures = [self.pods.take(notice.found, notice.event == DELETED, with_log)]
+        if self.is_cancelled:
+            return
+        if self.all_run:
+            self.failures.all_run()
+        for failure in filter(None, failures):
+            self.failures.note(failure)
+
+    def lost(self) -> Optional[Exception]:
+        """Returns why the server cannot be asked just now; None if it can.
+
+        Raises:
+            TfxEstimatorError: It refuses, and has done so for some time.
+        """
+        for since, error in self._lost.values():
+            if not isinstance(error, TfxEstimatorError):
+                return error
+            if time.monotonic() - since > _REFUSED_SECONDS:
+                raise error
+            return LostError(error.what)
+        return None
+
+    def wait_anew(self) -> None:
+        """Waits anew for pods to start: all of them run, or nobody can tell."""
+        self._began = time.monotonic()
+
+    def notices(self) -> list[str]:
+        """Returns what pods wait for, each reason once, where they have waited for some seconds."""
+        if self.all_run or self._waited < _NOTICE_SECONDS:
+            return []
+        new = [text for text in dict.fromkeys(self.pods.waiting()) if text not in self._said]
+        self._said.update(new)
+        return [f"waiting for pods: {text}" for text in new]
+
+    def hopeless(self) -> Optional[TfxEstimatorError]:
+        """Returns why the TFJob is to be ended that its operator leaves at work; None if it is not."""
+        # The operator may be down: a TFJob whose chief has succeeded has succeeded, whatever it still says.
+        if self.pods.chief_succeeded:
+            return None
+        if self.failures.restarts > self._limit or (self.failures.lingers and self._is_left_restarting()):
+            return self.error()
+        # A queue suspends a TFJob until there is room; and a pod that cannot be seen may well have started.
+        if self.all_run or POD in self._lost or self._run_policy.get("suspend"):
+            self.wait_anew()
+        elif self._waited > self._timeout:
+            self.end(LAST_WORDS_SECONDS)
+            return self._stalled()
+        return None
+
+    def error(self, condition: Optional[Object] = None) -> TfxEstimatorError:
+        """Returns what the TFJob failed by, once the ends of its pods have come, and their logs.
+
+        Args:
+            condition: By which the operator has ended it; None if it was not the operator.
+        """
+        said = said_of(condition or {})
+        # Only the operator's message tells them apart, in words that no name can contain; the reason is the same for
+        # all failures.
+        if condition and "specified deadline" in condition.get("message", ""):
+            self.end(LAST_WORDS_SECONDS)
+            return TaskStalledError(
+                f"the TFJob {self._title} failed: {said}",
+                expected=f"its end within {self._run_policy.get('activeDeadlineSeconds')} s",
+                todo="raise deploy.tfjob.active_deadline_seconds; the next run goes on from the last checkpoint",
+            )
+        deadline = time.monotonic() + LAST_WORDS_SECONDS
+        while condition and not self.failures.is_explained and time.monotonic() < deadline:
+            self.hear(_POLL_SECONDS)
+        self.end(LAST_WORDS_SECONDS)
+        if error := self.failures.error(self._title, condition, self._runs_pipeline):
+            return error
+        kind = PipelineError if self._runs_pipeline else TaskFailedError
+        todo = self._kube.kubectl(f"describe tfjob {self._name}")
+        return kind(f"the TFJob {self._title} failed: {said}", expected="one that succeeds", todo=todo)
+
+    def give_up(self, error: TfxEstimatorError) -> TfxEstimatorError:
+        """Deletes the TFJob, which nobody else ends; what comes of that is told beside the error, which counts more."""
+        try:
+            self._kube.delete(self._name, self._uid)
+            left = "and it is deleted"
+        except (LostError, TfxEstimatorError):
+            left = f"which goes on and costs: {self._kube.kubectl(f'delete tfjob {self._name}')}"
+        error.todo += f"; the operator did not end the TFJob, {left}"
+        return error
+
+    def end(self, seconds: float) -> None:
+        """Ends the watches, and lets the logs come to their ends; see `Pods.end`."""
+        self._watching.end()
+        self.pods.end(seconds)
+
+    @property
+    def _run_policy(self) -> dict[str, Any]:
+        return self.there["spec"].get("runPolicy", {})
+
+    @property
+    def _waited(self) -> float:
+        return time.monotonic() - self._began
+
+    def _is_left_restarting(self) -> bool:
+        """Is the TFJob Restarting, also where it is asked for once more; it is not where that cannot be told."""
+        if state_of(self.there) == _RESTARTING:
+            with contextlib.suppress(LostError, TfxEstimatorError):
+                there = self._kube.read(self._name)
+                return there is not None and there["metadata"]["uid"] == self._uid and state_of(there) == _RESTARTING
+        return False
+
+    def _stalled(self) -> TaskStalledError:
+        reason = "; ".join(self.pods.waiting()) or (
+            f"{self.pods.running} of {self._wanted} pods run"
+            if self.pods.count()
+            else "there are no pods: is the training operator running, and does the namespace admit them? see "
+            f"`{self._kube.kubectl('get events')}`"
+        )
+        return TaskStalledError(
+            f"the pods of the TFJob {self._title} did not start for {self._waited:.0f} s: {reason}",
+            expected=f"all of them within {self._timeout:g} s (deploy.tfjob.pending_timeout)",
+            todo="mend what the pods wait for, or raise the deadline",
+        )

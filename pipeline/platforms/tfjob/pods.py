@@ -1,0 +1,296 @@
+"""How the pods of a TFJob fare: which wait, which failed and why, and what they print."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import itertools
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Optional
+
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF
+from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.tfjob.api import Kube, Object
+from tfx_estimator.pipeline.platforms.tfjob.compile import CONTAINER
+from tfx_estimator.pipeline.platforms.tfjob.failures import PodFailure
+
+_TYPE, _INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
+# Wait before a log is requested anew after its connection has ended; doubled while nothing comes.
+_LOG_WAIT, _LONGEST_LOG_WAIT = 1.0, 15.0
+
+
+class Pods:
+    """The pods of one TFJob, as they were last seen, with their logs.
+
+    Args:
+        folder: For the logs.
+    """
+
+    def __init__(self, kube: Kube, folder: str) -> None:
+        self._kube, self._folder = kube, folder
+        os.makedirs(folder, exist_ok=True)
+        self._seen: dict[str, Object] = {}
+        # The uid of a pod, and the number of its container's end.
+        self._failed: set[tuple[str, int]] = set()
+        # By the pod's uid and the number of its container's ends, as a container may be restarted.
+        self._logs: dict[tuple[str, int], _Followed] = {}
+        # The first is set when nobody looks at the pods any more; the second when nobody needs their logs.
+        self._ending, self._over = threading.Event(), threading.Event()
+
+    @property
+    def running(self) -> int:
+        """How many have got to their work, or have ended."""
+        return sum(_phase(pod) not in ("Pending", "") for pod in self._seen.values())
+
+    @property
+    def chief_succeeded(self) -> bool:
+        """Has the chief succeeded. Then the TFJob has succeeded, even if its operator does not say so yet."""
+        return any(_task(pod) == f"{CHIEF}-0" and _phase(pod) == "Succeeded" for pod in self._seen.values())
+
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._seen)
+
+    def waiting(self) -> Iterator[str]:
+        """Says what pods that do not run wait for."""
+        for pod in self._seen.values():
+            if _phase(pod) not in ("Pending", ""):
+                continue
+            state = _container(pod).get("state", {}).get("waiting", {})
+            said = [f"{state.get('reason', '')}: {state.get('message', '')}"] if state.get("message") else []
+            said += [
+                f"{each.get('reason', '')}: {each['message']}"
+                for each in pod.get("status", {}).get("conditions", ())
+                if each.get("status") == "False" and each.get("message")
+            ]
+            if said:
+                yield f"{_task(pod)} {said[0]}"
+
+    def take(self, pod: Object, deleted: bool = False, with_log: bool = True) -> Optional[PodFailure]:
+        """Takes note of a pod.
+
+        Args:
+            with_log: Whether it is so now, and its log to be kept: what has its name later is its successor.
+
+        Returns:
+            Its failure, where that is new.
+        """
+        uid = pod["metadata"]["uid"]
+        if deleted:
+            self._seen.pop(uid, None)
+        else:
+            self._seen[uid] = pod
+        container, status = _container(pod), pod.get("status", {})
+        ends = _ends(pod)
+        if with_log and (uid, ends) not in self._logs and _phase(pod) in ("Running", "Succeeded", "Failed"):
+            name = pod["metadata"]["name"]
+            log = PodLog(self._path(name, uid, ends))
+            self._logs[uid, ends] = _Followed(name, log, _started(self._follow, name, uid, ends, log))
+        # Under some restart policies the container is restarted, and not the pod.
+        before = bool(ends) and _phase(pod) != "Failed"
+        state = container.get("lastState" if before else "state", {}).get("terminated", {})
+        failed = _phase(pod) == "Failed" or (ends > 0 and state.get("exitCode", 0) != 0)
+        if not failed or (uid, ends) in self._failed:
+            return None
+        self._failed.add((uid, ends))
+        return PodFailure(
+            _task(pod),
+            pod["metadata"]["name"],
+            state.get("exitCode"),
+            state.get("reason") or status.get("reason", ""),
+            (state.get("message") or status.get("message") or "").strip(),
+            self._path(pod["metadata"]["name"], uid, ends - before),
+        )
+
+    def take_all(self, pods: list[Object], with_log: bool = True) -> list[Optional[PodFailure]]:
+        """Takes note of all that there are; those that are not among them have gone."""
+        there = {pod["metadata"]["uid"] for pod in pods}
+        for uid in self._seen.keys() - there:
+            del self._seen[uid]
+        return [self.take(pod, with_log=with_log) for pod in pods]
+
+    def end(self, seconds: float) -> None:
+        """Lets the logs come to their ends.
+
+        Args:
+            seconds: At most, and as long again for those whose connections may be dead.
+        """
+        self._ending.set()
+        _join([each.thread for each in self._logs.values()], seconds)
+        # A pod that has gone has a successor of the same name, whose log is another one.
+        there = [each for (uid, ends), each in self._logs.items() if _ends(self._seen.get(uid, {})) == ends]
+        rest = [each for each in there if not each.log.is_whole]
+        if seconds and rest:
+            _join([_started(self._read, each.name, each.log, True, False) for each in rest], seconds)
+        self._over.set()
+
+    def _path(self, name: str, uid: str, ends: int) -> str:
+        again = f".{ends}" if ends else ""
+        return os.path.join(self._folder, f"{name}.{uid[:8]}{again}.log")
+
+    def _follow(self, name: str, uid: str, ends: int, log: PodLog) -> None:
+        """Keeps what a container prints, for as long as it may print something, wherever a connection ends."""
+        wait = _LOG_WAIT
+        while True:
+            # If the container has ended before this request, the answer is the complete log.
+            is_whole = self._ending.is_set() or self._has_ended(uid)
+            before = log.since
+            if self._read(name, log, is_whole, True) and is_whole:
+                return
+            if self._over.is_set() or (self._ending.is_set() and is_whole):
+                return
+            wait = min(2 * wait, _LONGEST_LOG_WAIT) if log.since == before else _LOG_WAIT
+            self._ending.wait(wait)
+            # The next container of this pod has the same name, so this log cannot be read any more.
+            if _ends(self._seen.get(uid, {})) != ends:
+                return
+
+    def _read(self, name: str, log: PodLog, is_whole: bool, follows: bool) -> bool:
+        """Reads a log from where it was; returns whether to its end."""
+        try:
+            log.take(self._kube.log(name, log.since, follows), is_whole, self._over.is_set)
+        except (LostError, errors.TfxEstimatorError, OSError):
+            # The training does not depend on its logs.
+            return False
+        return True
+
+    def _has_ended(self, uid: str) -> bool:
+        pod = self._seen.get(uid, {})
+        return _phase(pod) in ("Succeeded", "Failed") or "terminated" in _container(pod).get("state", {})
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """A log, of the pod of this name, and who follows it."""
+
+    name: str
+    log: PodLog
+    thread: threading.Thread
+
+
+def _started(function: Callable[..., object], *arguments: object) -> threading.Thread:
+    thread = threading.Thread(target=function, args=arguments, name="pod-log", daemon=True)
+    thread.start()
+    return thread
+
+
+def _join(threads: list[threading.Thread], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(deadline - time.monotonic(), 0.0))
+
+
+def _task(pod: Object) -> str:
+    labels = pod["metadata"].get("labels", {})
+    return f"{labels.get(_TYPE, 'pod')}-{labels.get(_INDEX, '?')}"
+
+
+def _phase(pod: Object) -> str:
+    return pod.get("status", {}).get("phase", "")
+
+
+def _container(pod: Object) -> Object:
+    for each in pod.get("status", {}).get("containerStatuses", ()):
+        if each.get("name") == CONTAINER:
+            return each
+    return {}
+
+
+def _ends(pod: Object) -> int:
+    """How often its container has ended before; -1 of a pod that has gone."""
+    return _container(pod).get("restartCount", 0) if pod else -1
+
+
+# A line, after its time. Kubernetes' times have nanoseconds, with or without zeros at their end.
+_STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) (.*)", re.DOTALL)
+# A line that is longer than this is cut: its end may never come.
+_LONGEST_LINE = 1 << 20
+
+# Seconds, nanoseconds, and which of the lines of this time.
+_Place = tuple[int, int, int]
+
+
+class PodLog:
+    """The log of one container.
+
+    Kubernetes tells a log from a whole second on, so some of its lines come again; and once the log has been rotated
+    not all of them do: what was kept is neither told twice nor thrown away.
+
+    Args:
+        path: The file; what another process has kept in it is set aside.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._last: _Place = (0, 0, 0)
+        self._has_begun = False
+        # True once the log is complete.
+        self.is_whole = False
+
+    @property
+    def since(self) -> str:
+        """From when on to ask for the rest."""
+        if self._last == (0, 0, 0):
+            return ""
+        return datetime.datetime.fromtimestamp(self._last[0], datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def take(self, parts: Iterator[bytes], is_whole: bool, is_over: Callable[[], bool]) -> None:
+        """Keeps what is new of a stream; of several at the same time as well.
+
+        Args:
+            parts: The log, with times, to where it ends.
+        """
+        place: _Place = (0, 0, 0)
+        keeps, rest = True, b""
+        for part in parts:
+            *lines, rest = (rest + part).split(b"\n")
+            if len(rest) > _LONGEST_LINE:
+                lines, rest = [*lines[:-1], b"\n".join([*lines[-1:], rest])], b""
+            place, keeps = self._keep([line + b"\n" for line in lines], place, keeps)
+            if is_over():
+                return
+        # A part of a line is not kept otherwise: the whole line comes with the next request.
+        self._keep([rest] if is_whole and rest else [], place, keeps)
+        self.is_whole = self.is_whole or is_whole
+
+    def _keep(self, lines: list[bytes], place: _Place, keeps: bool) -> tuple[_Place, bool]:
+        with self._lock:
+            new = []
+            for line in lines:
+                # A line without a time belongs to the line before.
+                if match := _STAMPED.fullmatch(line):
+                    time = _time(match)
+                    place = (*time, place[2] + 1 if place[:2] == time else 1)
+                    line = match[4]
+                    if keeps := place > self._last:
+                        self._last = place
+                if keeps:
+                    new.append(line)
+            text = b"".join(new)
+            # Also without any text, so that there is a file for each container.
+            if text or not os.path.exists(self._path):
+                self._begin()
+                with open(self._path, "ab") as file:
+                    file.write(text)
+        return place, keeps
+
+    def _begin(self) -> None:
+        """Sets aside what another process has kept of this log, which comes again."""
+        if not self._has_begun:
+            self._has_begun = True
+            paths = (f"{self._path}.earlier-{number}" for number in itertools.count(1))
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(self._path, next(path for path in paths if not os.path.exists(path)))
+
+
+def _time(match: re.Match[bytes]) -> tuple[int, int]:
+    zone = "+00:00" if match[3] == b"Z" else match[3].decode()
+    moment = datetime.datetime.fromisoformat(match[1].decode() + zone)
+    return int(moment.timestamp()), int((match[2] or b"0").ljust(9, b"0"))

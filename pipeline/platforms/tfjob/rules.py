@@ -1,0 +1,159 @@
+"""What no TFJob is made of, and what one cannot train: of a pipeline in a TFJob, and of `deploy.tfjob.train`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.rules.deploy import AN_IMAGE
+from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, TFJOB
+from tfx_estimator.pipeline.user_source.pack import Packed
+
+# A key of a ConfigMap may hold no `+`, as a wheel's name does.
+DECLARATION, MODULES = "declaration.yaml", "modules.whl"
+# Limit for all that a ConfigMap holds, in base64; the API server refuses more than 1 MiB.
+MOST_BYTES = 900_000
+_TRAIN = ("deploy.tfjob.train",)
+
+
+def _of_one_name(case: Case) -> Any:
+    files = [each.module_file or "" for each in (case.declaration.transform, case.trainer)]
+    name = os.path.basename(files[1])
+    return files[0] != files[1] and os.path.basename(files[0]) == name and {"value": name}
+
+
+_TRAINING = (
+    Rule(
+        "deploy.image",
+        lambda case: case.deploy.image is None and not case.target,
+        "the pods of the TFJob need it",
+        "name it: deploy.image",
+        AN_IMAGE,
+        _TRAIN,
+    ),
+    Rule(
+        "deploy.volumes",
+        lambda case: all(volume.read_only for volume in case.deploy.volumes) and {"value": ""},
+        "the pods need the work folder, and no volume has it",
+        "name its PersistentVolumeClaim, and mount it at the same path as here: {{claim: NAME, path: /mnt/work}}",
+        "one that is not read_only",
+        _TRAIN,
+    ),
+    Rule(
+        "deploy.tfjob.train",
+        lambda case: case.platform.takes_spec,
+        "the Trainer trains in a step of the target {target}, whose artifacts lie in a bucket",
+        "set it to false",
+        f"false: it is for `run`, and for the target {KUBEFLOW}",
+    ),
+    Rule(
+        "deploy.pipeline_root",
+        lambda case: case.target and not case.platform.takes_spec and is_address(case.deploy.pipeline_root or ""),
+        "the step Trainer and the pods of its TFJob share the training's folder, which is below it",
+        "name a folder in a volume, or set deploy.tfjob.train to false",
+        "a folder in one of deploy.volumes",
+        _TRAIN,
+    ),
+    Rule(
+        "deploy.tfjob.context",
+        lambda case: case.target and case.deploy.tfjob.context is not None,
+        "the step Trainer asks the cluster that it is a pod of, and has no kubeconfig",
+        "remove it",
+        "null",
+        _TRAIN,
+    ),
+)
+
+RULES = (
+    Rule(
+        "deploy.tfjob.clean_pod_policy",
+        # Servers wait for more work until they are ended.
+        lambda case: case.deploy.tfjob.clean_pod_policy == "None" and case.trainer.distribution.train.asynchronous,
+        "parameter servers never end by themselves, and would stay, and cost, after the training",
+        "remove the line for the default",
+        "Running or All",
+    ),
+    *given(
+        lambda case: case.target == TFJOB or case.deploy.tfjob.train,
+        Rule(
+            "trainer.distribution.evaluator",
+            # TensorFlow's chief does not see it: it is not in TF_CONFIG's cluster.
+            lambda case: case.trainer.distribution.pods == {"chief": 1, "evaluator": 1},
+            "an evaluator beside a lone chief is not seen by it",
+            "set it to false: the chief then evaluates",
+            "false, or 2 workers",
+        ),
+        Rule(
+            "tune",
+            lambda case: case.declaration.tune is not None,
+            "a TFJob's pods train one model, and no trials",
+            "tune elsewhere first, and write down its values",
+            "the values that a tuning chose",
+            _TRAIN,
+        ),
+    ),
+    *given(
+        lambda case: case.target == TFJOB,
+        Rule(
+            "trainer.module_file",
+            _of_one_name,
+            "two module files of one name: both travel in one ConfigMap",
+            "rename the file",
+            "names that differ",
+            ("transform.module_file",),
+        ),
+    ),
+    *given(lambda case: case.deploy.tfjob.train and case.target != TFJOB, *_TRAINING),
+)
+
+
+def note(case: Case) -> Iterator[str]:
+    """Yields what should be known before it is deployed."""
+    job = case.deploy.tfjob
+    if job.restart_policy == "ExitCode" and job.active_deadline_seconds is None:
+        yield (
+            "deploy.tfjob.active_deadline_seconds is null: the operator starts pods that are killed, as out of memory, "
+            "again without end; only who follows (submit --follow, or --attach) ends the TFJob after backoff_limit"
+        )
+
+
+def check_size(declaration: Declaration, modules: Optional[Packed], path: str, value: str) -> Iterator[Problem]:
+    """Finds out whether what travels to the pods fits into a ConfigMap; `path` and `value` are of the last of it."""
+    size = sum(len(text.encode()) for texts in contents(declaration, modules) for text in texts.values())
+    if size > MOST_BYTES:
+        what = f"your own modules and the declaration are {size:,} bytes, too many to travel in a ConfigMap"
+        todo = "install the modules as a package, in the image and here"
+        yield Problem(path, what, f"at most {MOST_BYTES:,}", todo, value=value)
+
+
+def contents(declaration: Declaration, modules: Optional[Packed]) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns what travels to the pods in a ConfigMap: its `data`, which is text, and its `binaryData`, in base64.
+
+    Args:
+        declaration: What to run; its module files are there.
+    """
+    data: dict[str, str] = {}
+    binary: dict[str, str] = {}
+    values = json.loads(declaration.to_json())
+    values.pop("deploy")
+    for section in (values["trainer"], values["transform"]):
+        if (file := section["module_file"]) is not None:
+            name = section["module_file"] = os.path.basename(file)
+            with open(file, "rb") as source:
+                code = source.read()
+            try:
+                data[name] = code.decode()
+            except UnicodeDecodeError:
+                # Python reads what its first lines name, as `coding: latin-1`.
+                binary[name] = base64.b64encode(code).decode()
+    data[DECLARATION] = Declaration.parse_obj(values).to_yaml()
+    if modules:
+        binary[MODULES] = base64.b64encode(modules.data).decode()
+    return data, binary

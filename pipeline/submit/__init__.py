@@ -1,1 +1,0 @@
-"""Submits a compiled pipeline to the service that runs it, and follows it."""

@@ -1,0 +1,446 @@
+"""A compiled pipeline is executed as a service would: inputs, outputs, tries, the cache, resolvers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.root import ROOT
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.folders import PipelineFolders, only_run
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2, SPEC_TARGETS, VERTEX
+from tfx_estimator.pipeline.platforms.rehearsal.execution import Execution, rebased
+from tfx_estimator.pipeline.platforms.rehearsal.job import read_job
+from tfx_estimator.pipeline.runners.listener import NodeRun
+
+pytestmark = pytest.mark.unit
+
+GOLDEN = ROOT / "tests" / "golden" / "compiled"
+
+# What a container is here: it notes what it was given, and says what it made.
+STEP = """
+import json, os, pathlib, sys
+told = json.loads(sys.argv[1])
+(key,) = told["outputs"]["artifacts"].keys() - {"executor-logs"}
+made = told["outputs"]["artifacts"][key]["artifacts"][0]
+folder = pathlib.Path(made["uri"])
+folder.mkdir(parents=True, exist_ok=True)
+tries = folder / "tries"
+count = int(tries.read_text()) + 1 if tries.exists() else 1
+tries.write_text(str(count))
+if count <= int(os.environ.get("KILLED", 0)):
+    print("half done", flush=True)
+    os.kill(os.getpid(), 9)
+known = {"cwd": os.listdir(), "path": os.environ.get("PYTHONPATH"), "arguments": sys.argv[2:], "told": told}
+known["place"] = [name for name in os.environ if name.startswith(("SLURM_", "KFP_"))]
+(folder / "known.json").write_text(json.dumps(known))
+metadata = {"rows": 3, "blessed": 1, "current_model_id": made.get("name", "")}
+metadata.update(json.loads(os.environ.get("ALSO", "{}")))
+artifact = {"name": made.get("name", ""), "uri": made["uri"], "metadata": metadata}
+pathlib.Path(told["outputs"]["outputFile"]).parent.mkdir(parents=True, exist_ok=True)
+pathlib.Path(told["outputs"]["outputFile"]).write_text(json.dumps({"artifacts": {key: {"artifacts": [artifact]}}}))
+"""
+BLESSED = 'schema_title="tfx.ModelBlessing" AND state=LIVE AND metadata.blessed.number_value=1'
+OF_BLESSING = (
+    'schema_title="tfx.Model" AND state=LIVE AND '
+    "name=\"{{$.inputs.artifacts['input'].metadata['current_model_id']}}\""
+)
+
+
+class Heard:
+    """What a runner tells."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, str] = {}
+
+    def run_started(self, nodes: list[NodeRun]) -> None:
+        self.states = {node.node: node.state for node in nodes}
+
+    def node_started(self, node: str, index: int, total: int) -> None: ...
+
+    def node_ended(self, run: NodeRun) -> None:
+        self.states[run.node] = run.state
+
+
+def _typed(title: str) -> dict[str, Any]:
+    return {"artifactType": {"instanceSchema": f"title: {title}\ntype: object\n"}}
+
+
+class Compiled:
+    """A pipeline that is put together by hand."""
+
+    target = VERTEX
+
+    def __init__(self, folder: Path) -> None:
+        self.script = folder / "step.py"
+        self.script.write_text(STEP)
+        self.folder = folder
+        self.name = "small"
+        self.root = "root"
+        self.tasks: dict[str, Any] = {}
+        self.components: dict[str, Any] = {}
+        self.executors: dict[str, Any] = {}
+
+    def add(self, name: str, executor: dict[str, Any], title: str, **sources: str) -> dict[str, Any]:
+        """Adds a task whose one output is `made`; returns it."""
+        artifacts = {
+            key: {"taskOutputArtifact": {"producerTask": task, "outputArtifactKey": "made"}}
+            for key, task in sources.items()
+        }
+        typed = {"greeting": {"parameterType": "STRING"}, "count": {"parameterType": "NUMBER_INTEGER"}}
+        self.tasks[name] = {
+            "componentRef": {"name": name},
+            "cachingOptions": {"enableCache": True},
+            "inputs": {
+                "artifacts": artifacts,
+                "parameters": {
+                    "greeting": {"componentInputParameter": "greeting"},
+                    "count": {"runtimeValue": {"constant": 7}},
+                },
+            },
+        }
+        self.components[name] = {
+            "executorLabel": name,
+            "inputDefinitions": {"parameters": typed, "artifacts": dict.fromkeys(sources, _typed("tfx.Artifact"))},
+            "outputDefinitions": {"artifacts": {"made": _typed(title)}},
+        }
+        self.executors[name] = executor
+        return self.tasks[name]
+
+    def step(self, name: str, title: str = "tfx.Examples", killed: int = 0, **sources: str) -> dict[str, Any]:
+        """Adds a task with a container."""
+        container = {
+            "image": "it",
+            "command": ["python", str(self.script)],
+            "args": ["{{$}}", "--greeting={{$.inputs.parameters['greeting']}}"],
+            "env": [{"name": "KILLED", "value": str(killed)}],
+        }
+        return self.add(name, {"container": container}, title, **sources)
+
+    def query(self, name: str, text: str, title: str, **sources: str) -> None:
+        """Adds a resolver."""
+        self.add(name, {"resolver": {"outputArtifactQueries": {"made": {"filter": text}}}}, title, **sources)
+
+    def write(self) -> str:
+        """Writes the file."""
+        greeting = {"parameterType": "STRING", "defaultValue": "hello"}
+        root = {"dag": {"tasks": self.tasks}, "inputDefinitions": {"parameters": {"greeting": greeting}}}
+        spec = {
+            "schemaVersion": "2.1.0",
+            "pipelineInfo": {"name": self.name},
+            "root": root,
+            "components": self.components,
+            "deploymentSpec": {"executors": self.executors},
+        }
+        file = self.folder / "small.json"
+        job = {"pipelineSpec": spec, "runtimeConfig": {"gcsOutputDirectory": "gs://there/small"}}
+        file.write_text(json.dumps(job if self.target == VERTEX else spec))
+        return str(file)
+
+    def execute(self, **given: str) -> tuple[dict[str, str], dict[str, Any]]:
+        """Executes it; returns the states and the outputs by task."""
+        job, folders, heard = read_job(self.write()), PipelineFolders(str(self.folder / self.root), self.name), Heard()
+        (self.folder / "logs").mkdir(exist_ok=True)
+        outputs = Execution(job, rebased(job, folders, given), folders, str(self.folder / "logs")).run(heard)
+        return heard.states, outputs
+
+
+@pytest.fixture
+def compiled(tmp_path) -> Compiled:
+    return Compiled(tmp_path)
+
+
+def _known(outputs: dict[str, Any], task: str) -> dict[str, Any]:
+    return json.loads((Path(outputs[task]["made"]["uri"]) / "known.json").read_text())
+
+
+def test_a_container_is_given_what_a_service_gives_it(compiled, monkeypatch):
+    for name in ("PYTHONPATH", "SLURM_PROCID", "KFP_POD_NAME"):
+        monkeypatch.setenv(name, "/mine")
+    compiled.step("Second", "tfx.Model", first="First")
+    compiled.step("First")
+    states, outputs = compiled.execute()
+    assert states == {"First": "ran", "Second": "ran"}
+    known = _known(outputs, "Second")
+    assert known["arguments"] == ["--greeting=hello"]
+    assert (known["cwd"], known["path"], known["place"]) == ([], None, [])
+    inputs = known["told"]["inputs"]
+    assert inputs["parameterValues"] == {"greeting": "hello", "count": 7.0}
+    assert isinstance(inputs["parameterValues"]["count"], float)
+    (first,) = inputs["artifacts"]["first"]["artifacts"]
+    assert first == outputs["First"]["made"]
+    assert first["metadata"]["rows"] == 3
+    assert "title: tfx.Examples" in first["type"]["instanceSchema"]
+    (made,) = known["told"]["outputs"]["artifacts"]["made"]["artifacts"]
+    assert made["uri"].startswith(str(compiled.folder / "root" / "small"))
+    assert Path(known["told"]["outputs"]["outputFile"]).is_file()
+
+
+def test_a_container_is_given_what_kubeflow_pipelines_2_gives_it(compiled):
+    compiled.target = KUBEFLOW_V2
+    compiled.step("First")
+    compiled.step("Second", "tfx.Model", first="First")
+    compiled.executors["First"]["container"]["env"].append(
+        {"name": "ALSO", "value": '{"valid": true, "splits": ["train"], "by_split": {"train": 1}}'}
+    )
+    _, outputs = compiled.execute()
+    told = _known(outputs, "Second")["told"]
+    # What ML Metadata keeps, by its ID, and what no client of it looks up.
+    assert told["inputs"]["artifacts"]["first"]["artifacts"] == [
+        {
+            "name": "1",
+            "uri": outputs["First"]["made"]["uri"],
+            "type": {"instanceSchema": ""},
+            "metadata": {
+                "display_name": "made",
+                "store_session_info": "null",
+                "rows": 3.0,
+                "blessed": 1.0,
+                "current_model_id": "",
+                "valid": 1.0,
+                "splits": {"list": ["train"]},
+                "by_split": {"struct": {"train": 1}},
+            },
+        }
+    ]
+    (made,) = told["outputs"]["artifacts"]["made"]["artifacts"]
+    assert made == {"uri": outputs["Second"]["made"]["uri"], "type": _typed("tfx.Model")["artifactType"]}
+    assert told["outputs"]["artifacts"]["executor-logs"]["artifacts"][0]["type"] == {"schemaTitle": "system.Artifact"}
+    # In the pod, which is gone.
+    file = Path(told["outputs"]["outputFile"])
+    assert file.parts[-2:] == ("kfp_outputs", "output_metadata.json")
+    assert not file.parent.parent.exists()
+    assert outputs["Second"]["made"]["name"] == "2"
+    assert {*compiled.execute()[0].values()} == {"cached"}
+    states, again = compiled.execute(greeting="other")
+    assert {*states.values()} == {"ran"}
+    assert [each["made"]["name"] for each in again.values()] == ["3", "4"]
+
+
+def test_a_property_that_kubeflow_pipelines_2_cannot_keep_is_named(compiled):
+    compiled.target = KUBEFLOW_V2
+    compiled.step("First")
+    compiled.executors["First"]["container"]["env"].append({"name": "ALSO", "value": '{"span": null}'})
+    with pytest.raises(PipelineError, match="the property span of the output made of First is null"):
+        compiled.execute()
+
+
+def test_what_was_done_is_cached_until_something_differs(compiled):
+    compiled.step("First")
+    compiled.step("Second", first="First")
+    _, before = compiled.execute()
+    states, outputs = compiled.execute()
+    assert states == {"First": "cached", "Second": "cached"}
+    assert outputs == before
+    assert {*compiled.execute(greeting="other")[0].values()} == {"ran"}
+    compiled.executors["Second"]["container"]["args"].append("--edited")
+    assert compiled.execute()[0] == {"First": "cached", "Second": "ran"}
+    # Gone, and so is what was made of it.
+    os.rename(before["First"]["made"]["uri"], compiled.folder / "elsewhere")
+    assert compiled.execute()[0] == {"First": "ran", "Second": "ran"}
+
+
+def test_a_root_that_was_moved_does_not_take_what_was_made_in_its_place_since(compiled, caplog):
+    compiled.step("First")
+    compiled.step("Second", first="First")
+    home = compiled.folder / "root" / "small"
+    pushed = {"pushed_destination": f"{home}/serving/1", "elsewhere": f"{home}-else"}
+    compiled.executors["Second"]["container"]["env"].append({"name": "ALSO", "value": json.dumps(pushed)})
+    compiled.execute()
+    (compiled.folder / "root").rename(compiled.folder / "old")
+    _, others = compiled.execute()
+    compiled.root = "old"
+    with caplog.at_level(logging.INFO, "absl.tfx_estimator"):
+        states, outputs = compiled.execute()
+    moved = compiled.folder / "old" / "small"
+    assert {*states.values()} == {"cached"}
+    for task in ("First", "Second"):
+        uri, other = (Path(each[task]["made"]["uri"]) for each in (outputs, others))
+        assert uri == moved / other.relative_to(home)
+    metadata = outputs["Second"]["made"]["metadata"]
+    assert (metadata["pushed_destination"], metadata["elsewhere"]) == (f"{moved}/serving/1", f"{home}-else")
+    assert f"{moved} was moved or copied from {home}: its artifacts are looked for here" in caplog.messages
+
+
+def test_a_killed_step_is_tried_as_often_as_the_file_says(compiled):
+    compiled.step("First", killed=2)["retryPolicy"] = {"maxRetryCount": 2}
+    states, outputs = compiled.execute()
+    assert states == {"First": "ran"}
+    assert (Path(outputs["First"]["made"]["uri"]) / "tries").read_text() == "3"
+    assert sorted(path.name for path in (compiled.folder / "logs").iterdir()) == [
+        "First-2.log",
+        "First-3.log",
+        "First.log",
+    ]
+
+
+def test_a_step_that_fails_each_time_ends_the_execution(compiled):
+    compiled.step("First", killed=9)["retryPolicy"] = {"maxRetryCount": 1}
+    compiled.step("Second", first="First")
+    with pytest.raises(PipelineError) as ended:
+        compiled.execute()
+    assert f"ended by {signal.SIGKILL.name}, 2 times" in str(ended.value)
+    assert "half done" in str(ended.value)
+    # The next execution finds nothing half done in its folder.
+    with pytest.raises(PipelineError):
+        compiled.execute()
+    folders = compiled.folder / "root" / "small" / "artifacts" / "local"
+    assert {path.name: (path / "First_1" / "made" / "tries").read_text() for path in folders.iterdir()} == {
+        "small-1": "2",
+        "small-2": "2",
+    }
+
+
+def test_a_command_that_is_not_there_is_named(compiled):
+    compiled.step("First")
+    compiled.executors["First"]["container"]["command"] = ["no-such-program"]
+    with pytest.raises(PipelineError, match="no-such-program cannot be started: No such file or directory"):
+        compiled.execute()
+
+
+# Each starts `sleep`, and waits for it.
+CONTAINER = """
+import sys
+from tfx_estimator.pipeline.platforms.rehearsal.container import Command, start
+start(Command("it", ("sleep", "300"), {}), sys.argv[1], 1)
+"""
+REPLICA = """
+import sys, time
+from tfx_estimator.pipeline.platforms.vertex.custom_jobs import LocalService
+with LocalService(sys.argv[1]) as service:
+    pool = {"replica_count": 1, "container_spec": {"command": ["sleep"], "args": ["300"], "env": []}}
+    service.create({"job_spec": {"worker_pool_specs": [pool]}})
+    time.sleep(300)
+"""
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("script", [CONTAINER, REPLICA])
+def test_what_is_started_here_does_not_outlive_who_is_killed(tmp_path, script):
+    run = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], cwd=tmp_path)
+    started: list[psutil.Process] = []
+    try:
+        while run.poll() is None and not started:
+            started = [each for each in psutil.Process(run.pid).children() if each.name() == "sleep"]
+            time.sleep(0.02)
+    finally:
+        run.kill()
+        run.wait()
+    gone, alive = psutil.wait_procs(started, 10)
+    for process in alive:
+        process.kill()
+    assert (len(gone), alive) == (1, [])
+
+
+def test_the_latest_blessed_model_is_found_from_the_second_execution_on(compiled):
+    compiled.query("Blessing", BLESSED, "tfx.ModelBlessing")
+    compiled.query("Model", OF_BLESSING, "tfx.Model", input="Blessing")
+    compiled.step("Trainer", "tfx.Model")
+    compiled.step("Evaluator", "tfx.ModelBlessing", model="Trainer", baseline="Model")
+    # After the resolvers, as in a compiled pipeline.
+    compiled.tasks["Trainer"]["dependentTasks"] = ["Model"]
+    _, first = compiled.execute()
+    assert (first["Blessing"], first["Model"]) == ({}, {})
+    assert "baseline" not in _known(first, "Evaluator")["told"]["inputs"]["artifacts"]
+    # The stand-in for the Evaluator blesses itself: such a name no model has.
+    _, second = compiled.execute()
+    assert second["Blessing"]["made"]["name"] == first["Evaluator"]["made"]["name"]
+    assert second["Model"] == {}
+    compiled.query("Model", 'schema_title="tfx.Model" AND state=LIVE', "tfx.Model", input="Blessing")
+    states, third = compiled.execute()
+    assert third["Model"] == first["Trainer"]
+    assert states["Evaluator"] == "ran"
+    assert _known(third, "Evaluator")["told"]["inputs"]["artifacts"]["baseline"]["artifacts"] == [
+        first["Trainer"]["made"]
+    ]
+
+
+def test_a_blessing_of_another_pipeline_is_not_found(compiled):
+    """A query without `in_context` is scoped to the pipeline's own context."""
+    compiled.query("Blessing", BLESSED, "tfx.ModelBlessing")
+    compiled.step("Evaluator", "tfx.ModelBlessing")
+    compiled.tasks["Evaluator"]["dependentTasks"] = ["Blessing"]
+    _, first = compiled.execute()
+    compiled.name = "other"
+    _, other = compiled.execute()
+    assert other["Blessing"] == {}
+    compiled.name = "small"
+    assert compiled.execute()[1]["Blessing"] == first["Evaluator"]
+
+
+def test_places_of_the_pipelines_own_are_in_the_root(compiled, tmp_path):
+    compiled.step("First")
+    job = read_job(compiled.write())
+    parameters = {"pipeline_home": "gs://there", "push_destination": "gs://there/serving", "greeting": "hello"}
+    object.__setattr__(job, "parameters", parameters)
+    folders = PipelineFolders(str(tmp_path), "small")
+    here = rebased(job, folders, {"greeting": "you"})
+    assert here == {"pipeline_home": folders.home, "push_destination": folders.serving, "greeting": "you"}
+    with pytest.raises(DeclarationError, match="no runtime parameter 'greting'"):
+        rebased(job, folders, {"greting": "you"})
+
+
+def test_a_parameter_is_of_its_type(compiled, tmp_path):
+    compiled.step("First")
+    job, folders = read_job(compiled.write()), PipelineFolders(str(tmp_path), "small")
+    kinds = {"n": "NUMBER_INTEGER", "x": "NUMBER_DOUBLE", "yes": "BOOLEAN", "s": "STRING"}
+    object.__setattr__(job, "kinds", kinds)
+    object.__setattr__(job, "parameters", dict.fromkeys(kinds, 0))
+    given = {"n": "7", "x": "1e-3", "yes": "false", "s": "7"}
+    assert rebased(job, folders, given) == {"n": 7, "x": 0.001, "yes": False, "s": "7"}
+    for name in ("n", "x", "yes"):
+        with pytest.raises(DeclarationError, match=f"the runtime parameter {name} is a {kinds[name]}, and no 'abc'"):
+            rebased(job, folders, {**given, name: "abc"})
+
+
+def test_another_execution_at_the_same_time_is_refused_by_the_option_of_this_verb(compiled, capsys):
+    compiled.step("First")
+    root = str(compiled.folder / "root")
+    with only_run(PipelineFolders(root, "small")):
+        assert main(["execute", compiled.write(), "--root", root]) == 6
+    assert "or name another --root" in capsys.readouterr().err
+
+
+def _conditional(whole: dict[str, Any]) -> dict[str, Any]:
+    whole["pipelineSpec"]["root"]["dag"]["tasks"]["First"]["triggerPolicy"] = {"condition": "false"}
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda whole: {"kind": "Workflow"}, "is an Argo Workflow"),
+        (lambda whole: [], "is no compiled pipeline"),
+        (lambda whole: {"pipelineSpec": {}}, "KeyError: 'schemaVersion'"),
+        (lambda whole: {"pipelineSpec": {**whole["pipelineSpec"], "schemaVersion": "2.0.0"}}, "version is 2.0.0"),
+        (_conditional, "the task First has a triggerPolicy"),
+    ],
+)
+def test_what_is_no_compiled_pipeline_is_refused(compiled, capsys, change, said):
+    compiled.step("First")
+    compiled.step("Last", first="First")
+    file = Path(compiled.write())
+    file.write_text(json.dumps(change(json.loads(file.read_text()))))
+    assert main(["execute", str(file), "--root", str(compiled.folder / "root")]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert "Traceback" not in told
+    assert not (compiled.folder / "root").exists()
+
+
+@pytest.mark.parametrize(
+    "original", [path.name for path in sorted(GOLDEN.glob("*.*")) if path.name.split(".")[1] in SPEC_TARGETS]
+)
+def test_what_was_compiled_is_read(original):
+    assert "Trainer" in [task.name for task in read_job(str(GOLDEN / original)).tasks]

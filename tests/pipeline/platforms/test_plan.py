@@ -1,0 +1,126 @@
+"""What is shown before a pipeline is submitted: read from what was compiled, and from runs on this machine."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB, read_steps
+from tests.root import ROOT
+from tests.stack import needs_argo
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms.plan import Row, estimate_hours, read_plan
+from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TFJOB, VERTEX
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize("target", ALL_TARGETS)
+def test_every_step_is_told_with_its_machine(target, every_target):
+    path = ROOT / "tests" / "golden" / "compiled" / f"digits.{target}.{'json' if target == VERTEX else 'yaml'}"
+    rows = read_plan(path.read_text(), target)
+    assert {row.image for row in rows} == {IMAGE}
+    told = {row.step.lower(): row for row in rows}
+    if target == TFJOB:
+        assert [(row.step, row.machine, row.accelerator) for row in rows] == [
+            ("1 chief", "8 CPUs, 8 GB", "2 nvidia.com/gpu"),
+            ("2 worker", "8 CPUs, 8 GB", "2 nvidia.com/gpu"),
+            ("2 ps", "8 CPUs, 16 GB", ""),
+            ("1 evaluator", "1.5 CPUs, 8 GB", "1 nvidia.com/gpu"),
+        ]
+        return
+    assert (rows[0].step.lower(), rows[-1].step.lower()) == ("tfdsexamplegen", "pusher")
+    assert told["trainer"].machine == "8 CPUs, 30 GB"
+    assert told["trainer"].accelerator == f"2 {'NVIDIA_TESLA_T4' if target == VERTEX else 'nvidia.com/gpu'}"
+    assert told["statisticsgen"].machine == "2 CPUs, 3.75 GB"
+    assert {"tfdsexamplegen", "transform", "evaluator", "pusher"} <= told.keys()
+
+
+def test_the_machines_of_a_custom_job_are_told():
+    from tests.pipeline.platforms.vertex.vertex_ai import load_job
+    from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, make_plan
+
+    path = ROOT / "tests" / "golden" / "compiled" / "digits.vertex.json"
+    job = json.loads(path.read_text())
+    workers = "{machine_type: n1-standard-16, accelerator: NVIDIA_TESLA_T4, accelerators: 4}"
+    machines = f"deploy.vertex={{machine: {{machine_type: n1-standard-8}}, worker: {workers}}}"
+    cluster = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 3}"
+    plan = make_plan(load_job("deploy.nodes.Trainer=null", "trainer.global_batch_size=66", cluster, machines))
+    trainer = job["pipelineSpec"]["root"]["dag"]["tasks"]["Trainer"]
+    trainer["inputs"]["parameters"][PLAN_KEY] = {"runtimeValue": {"constant": plan.to_json()}}
+    defined = job["pipelineSpec"]["components"]["Trainer"]["inputDefinitions"]["parameters"]
+    defined[PLAN_KEY] = {"parameterType": "STRING"}
+    rows = read_plan(json.dumps(job), VERTEX)
+    place = [row.step for row in rows].index("Trainer")
+    assert rows[place + 1 : place + 3] == [
+        Row("  1 chief", "n1-standard-8", "", IMAGE),
+        Row("  2 worker", "n1-standard-16", "4 NVIDIA_TESLA_T4", IMAGE),
+    ]
+
+
+@needs_argo
+def test_the_pods_of_a_tfjob_that_a_step_starts_are_told(tmp_path):
+    overrides = (
+        *(*OF_TFJOB[:4], "deploy.nodes.default={cpu: 2, memory_gb: 8}", "deploy.tfjob.train=true"),
+        "deploy.nodes.Trainer={cpu: 8, accelerator: nvidia.com/gpu, retries: 2}",
+        "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 3}",
+        "trainer.global_batch_size=66",
+    )
+    words = [word for each in overrides for word in ("--set", each)]
+    assert main(["compile", "digits", "--target", "kubeflow", "--output", str(tmp_path / "it.yaml"), *words]) == 0
+    text = (tmp_path / "it.yaml").read_text()
+    rows = read_plan(text, "kubeflow")
+    place = [row.step for row in rows].index("Trainer")
+    assert rows[place : place + 3] == [
+        Row("Trainer", "2 CPUs, 8 GB", "", IMAGE),
+        Row("  1 chief", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
+        Row("  2 worker", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
+    ]
+    # Other steps are told nothing of it, and the key neither.
+    steps = read_steps(text, "kubeflow")
+    assert [name for name, step in steps.items() if '"tfjob"' in str(step.properties)] == ["Trainer"]
+    assert "tfjob" not in steps["Trainer"].properties["tfx_estimator"]
+
+
+def test_the_hours_are_of_the_pace_that_a_run_has_measured(tmp_path):
+    digits = load("digits", ["trainer.train_steps=720000", "trainer.global_batch_size=100"]).declaration
+    assert estimate_hours(digits, str(tmp_path)).startswith("cannot be told: no finished run in ")
+    for time, model, pace in (("20260101-000000", digits.trainer.model, 10_000.0), ("20260102-000000", "other", 1.0)):
+        logs = tmp_path / "digits" / "logs" / time
+        logs.mkdir(parents=True)
+        (logs / "declaration.yaml").write_text(f'name: digits\ntrainer: {{model: "{model}"}}\n')
+        parts = [
+            {"node": "Trainer", "state": "ran", "seconds": 9.0},
+            {"node": "Pusher", "state": "ran", "seconds": 90.0},
+        ]
+        summary = {"training": {"examples_per_second": pace}, "examples": {"train": 1000}, "components": parts}
+        (logs / "summary.json").write_text(json.dumps(summary))
+    (tmp_path / "digits" / "logs" / "20260103-000000").mkdir()
+    # A later one whose summary is damaged is passed over.
+    (damaged := tmp_path / "digits" / "logs" / "20260104-000000").mkdir()
+    (damaged / "declaration.yaml").write_text(f'name: digits\ntrainer: {{model: "{digits.trainer.model}"}}\n')
+    (damaged / "summary.json").write_text('{"training": null}')
+    told = estimate_hours(digits, str(tmp_path))
+    assert told.startswith("about 2 h 00 min of training: 720,000 steps of 100 examples, at the 10,000 examples/s of ")
+    assert "20260101-000000; the other steps took 1 min 30 s there; on machines as fast as that run's" in told
+    epochs = load("digits", ["trainer.train_epochs=60", "trainer.train_steps=null"]).declaration
+    size = epochs.trainer.global_batch_size
+    assert f"about 6 s of training: {-(-60_000 // size):,} steps of {size} examples" in estimate_hours(
+        epochs, str(tmp_path)
+    )
+
+
+def test_the_hours_are_of_the_run_that_started_last_wherever_that_was(tmp_path):
+    digits = load("digits", []).declaration
+    for time, started, pace in (
+        ("20261123-140000", "2026-11-23T14:00:00+14:00", 1.0),
+        ("20261122-190000", "2026-11-22T19:00:00-11:00", 10_000.0),
+    ):
+        logs = tmp_path / "digits" / "logs" / time
+        logs.mkdir(parents=True)
+        (logs / "declaration.yaml").write_text(f'name: digits\ntrainer: {{model: "{digits.trainer.model}"}}\n')
+        training = {"examples_per_second": pace}
+        (logs / "summary.json").write_text(json.dumps({"started": started, "training": training}))
+    assert "10,000 examples/s of" in estimate_hours(digits, str(tmp_path))

@@ -1,0 +1,40 @@
+"""An API server for the tests of each file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.pipeline.platforms.tfjob.api_server import ApiServer, api_server, missing
+
+
+@pytest.fixture(scope="module")
+def _one_server(tmp_path_factory) -> Iterator[ApiServer]:
+    if reason := missing():
+        pytest.skip(reason)
+    with api_server(tmp_path_factory.mktemp("kubernetes")) as server:
+        yield server
+
+
+@pytest.fixture
+def server(_one_server, monkeypatch) -> ApiServer:
+    """A Kubernetes API server, which this process takes for its cluster."""
+    _know(_one_server, monkeypatch)
+    return _one_server
+
+
+@pytest.fixture
+def fresh_server(tmp_path, monkeypatch) -> Iterator[ApiServer]:
+    """One that the test may stop and start."""
+    if reason := missing():
+        pytest.skip(reason)
+    (folder := tmp_path / "kubernetes").mkdir()
+    with api_server(folder) as server:
+        _know(server, monkeypatch)
+        yield server
+
+
+def _know(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)

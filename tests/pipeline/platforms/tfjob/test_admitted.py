@@ -1,0 +1,85 @@
+"""Pods of a TFJob, and of a Workflow's steps, in a real API server that admits those of `restricted` alone."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.pipeline.platforms.tfjob.api_server import NAMESPACE, ApiServer, api_server, missing
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB
+from tfx_estimator.__main__ import main
+
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(240)]
+
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+# What came before Pod Security Admission, which this server does not have; it would fill in what a pod does not say,
+# but for the profile of system calls.
+# Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/.
+RESTRICTED = {
+    "apiVersion": "policy/v1beta1",
+    "kind": "PodSecurityPolicy",
+    "metadata": {
+        "name": "restricted",
+        "annotations": {"seccomp.security.alpha.kubernetes.io/allowedProfileNames": "runtime/default"},
+    },
+    "spec": {
+        "privileged": False,
+        "allowPrivilegeEscalation": False,
+        "requiredDropCapabilities": ["ALL"],
+        "volumes": ["configMap", "emptyDir", "projected", "secret", "downwardAPI", "persistentVolumeClaim"],
+        "runAsUser": {"rule": "MustRunAsNonRoot"},
+        "seLinux": {"rule": "RunAsAny"},
+        "supplementalGroups": {"rule": "RunAsAny"},
+        "fsGroup": {"rule": "MustRunAs", "ranges": [{"min": 1, "max": 65535}]},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory):
+    """Such a server."""
+    if reason := missing():
+        pytest.skip(reason)
+    with api_server(tmp_path_factory.mktemp("kubernetes"), "PodSecurityPolicy") as server:
+        server.ask("POST", "/apis/policy/v1beta1/podsecuritypolicies", RESTRICTED)
+        yield server
+
+
+def pods_of(tmp_path, target: str, *overrides: str) -> list[dict[str, Any]]:
+    """What is compiled for a target: a pod of each kind, with what decides on its admission."""
+    file = tmp_path / "compiled.yaml"
+    declared = OF_TFJOB if target == "tfjob" else (*COMMON, *OF_TARGET[target])
+    said = [word for each in (*declared, *overrides) for word in ("--set", each)]
+    assert main(["compile", "digits", "--target", target, "--output", str(file), "--force", *said]) == 0
+    *_, whole = yaml.safe_load_all(file.read_text())
+    if target == "tfjob":
+        replicas = whole["spec"]["tfReplicaSpecs"].values()
+        keys = ("securityContext", "containers", "volumes")
+        return [{key: spec[key] for key in keys if key in (spec := each["template"]["spec"])} for each in replicas]
+    # Argo makes a pod of a step so.
+    shared = {key: whole["spec"][key] for key in ("securityContext",) if key in whole["spec"]}
+    steps = [each for each in whole["spec"]["templates"] if "container" in each]
+    return [
+        {**shared, "containers": [{**each["container"], "name": "main"}], "volumes": each["volumes"]} for each in steps
+    ]
+
+
+def create(server: ApiServer, spec: dict[str, Any]) -> dict[str, Any]:
+    """Has the server take a pod; returns what it made of it."""
+    spec = {**copy.deepcopy(spec), "automountServiceAccountToken": False}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "tried-"}, "spec": spec}
+    return server.ask("POST", PODS, pod)["spec"]
+
+
+@pytest.mark.parametrize("target", ["tfjob", "kubeflow"])
+def test_every_pod_is_taken_as_it_is(strict, tmp_path, target):
+    pods = pods_of(tmp_path, target)
+    assert pods
+    for spec in pods:
+        made = create(strict, spec)
+        # Nothing had to be filled in, nor was anything dropped as unknown.
+        assert made["securityContext"] == spec["securityContext"]
+        assert made["containers"][0]["securityContext"] == spec["containers"][0]["securityContext"]

@@ -1,0 +1,129 @@
+"""What a real API server says to our TFJobs."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.pipeline.platforms.tfjob.api_server import NAMESPACE
+from tests.pipeline.runners.deployed import OF_TFJOB
+from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.tfjob.api import ExpiredError, Kube, TakenError
+from tfx_estimator.pipeline.platforms.tfjob.compile import make_manifest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def kube(server) -> Kube:
+    return Kube()
+
+
+@pytest.fixture
+def manifest(server):
+    """A TFJob with all that can be said, which is gone after the test."""
+    declaration = load("digits", (*OF_TFJOB, f"deploy.tfjob.namespace={NAMESPACE}"), "tfjob").declaration
+    yield make_manifest("mine", declaration.deploy, declaration.trainer.distribution, ["true"], {"name": "config"})
+    if there := Kube().read("mine"):
+        Kube().delete("mine", there["metadata"]["uid"])
+        collect(server)
+
+
+def collect(server) -> None:
+    """What the garbage collector does with a TFJob that is deleted and has no pods."""
+    path = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs/mine"
+    server.ask("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+
+
+def test_it_is_created_once_watched_and_deleted(kube, manifest, server):
+    assert kube.read("mine") is None
+    before = kube.jobs()["metadata"]["resourceVersion"]
+    created = kube.create(manifest)
+    # Nothing of it was dropped as unknown.
+    assert _holds(created["spec"], manifest["spec"])
+    with pytest.raises(TakenError, match="already exists"):
+        kube.create(manifest)
+    assert kube.read("mine")["metadata"]["uid"] == created["metadata"]["uid"]
+    kube.delete("mine", "another-uid")
+    assert kube.read("mine")
+    kube.delete("mine", created["metadata"]["uid"])
+    # It is there as long as its pods.
+    assert "deletionTimestamp" in kube.read("mine")["metadata"]
+    collect(server)
+    assert kube.read("mine") is None
+    kube.delete("mine", created["metadata"]["uid"])
+    events = []
+    for event, found in kube.watch(kube.jobs, before):
+        events.append((event, found["metadata"]["name"]))
+        if event == "DELETED":
+            break
+    assert events == [("ADDED", "mine"), ("MODIFIED", "mine"), ("DELETED", "mine")]
+
+
+def test_the_schema_refuses(kube, manifest):
+    wrong = copy.deepcopy(manifest)
+    wrong["spec"]["runPolicy"]["backoffLimit"] = "many"
+    with pytest.raises(PipelineError, match="refuses the TFJob"):
+        kube.create(wrong)
+    del (wrong := copy.deepcopy(manifest))["spec"]["tfReplicaSpecs"]
+    with pytest.raises(PipelineError, match="tfReplicaSpecs"):
+        kube.create(wrong)
+
+
+def test_what_is_forgotten_is_told_apart_from_what_is_lost(kube, server, monkeypatch):
+    with pytest.raises(ExpiredError):
+        list(kube.watch(kube.jobs, "1"))
+    with pytest.raises(LostError, match="not found"):
+        list(kube.log("no-such-pod", "", True))
+    text = server.kubeconfig.read_text().replace(f":{server.port}", ":9")
+    (elsewhere := server.folder / "elsewhere").write_text(text)
+    monkeypatch.setenv("KUBECONFIG", str(elsewhere))
+    with pytest.raises(PipelineError, match=r"(?s)does not answer.*kubectl --context tests get tfjobs"):
+        Kube().check()
+    elsewhere.write_text(server.kubeconfig.read_text().replace("a-token", "no-token"))
+    with pytest.raises(PipelineError, match=r"(?s)who asks.*kubectl --context tests get tfjobs --namespace default"):
+        Kube().check()
+    with pytest.raises(PipelineError, match=r"(?s)no Kubernetes cluster is known.*--context no-such-context"):
+        Kube("no-such-context")
+
+
+def test_a_namespace_that_is_not_there_is_named(kube, manifest):
+    del manifest["metadata"]["namespace"]
+    with pytest.raises(PipelineError, match="has no namespace visoin") as caught:
+        Kube(namespace="visoin").create(manifest)
+    # Whichever context is current where the user types it.
+    assert "`kubectl --context tests get namespaces`" in caught.value.todo
+
+
+def test_credentials_that_have_ended_are_asked_for_anew(server, monkeypatch, tmp_path):
+    config = yaml.safe_load(server.kubeconfig.read_text())
+    token = config["users"][0]["user"].pop("token")
+    said = {"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential"}
+    plugin = {"apiVersion": said["apiVersion"], "command": "cat", "args": [str(tmp_path / "said")]}
+    config["users"][0]["user"]["exec"] = plugin
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    (tmp_path / "said").write_text(json.dumps({**said, "status": {"token": "one-that-has-ended"}}))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    # Also in a pod, whose own account is not asked then.
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    kube = Kube()
+    with pytest.raises(PipelineError, match="does not know who asks"):
+        kube.jobs()
+    (tmp_path / "said").write_text(json.dumps({**said, "status": {"token": token}}))
+    assert kube.jobs()["items"] == []
+    kube.check()
+
+
+def _holds(whole: Any, part: Any) -> bool:
+    """Is all of one in the other; the server adds defaults."""
+    if isinstance(part, dict):
+        return all(name in whole and _holds(whole[name], value) for name, value in part.items())
+    if isinstance(part, list):
+        return len(whole) == len(part) and all(map(_holds, whole, part))
+    return whole == part

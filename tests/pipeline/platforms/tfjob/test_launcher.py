@@ -1,0 +1,287 @@
+"""A launcher, a real API server and an operator; the pods are shells that say what tasks would."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent import futures
+from pathlib import Path
+from typing import Optional
+
+import pytest
+
+from tests.pipeline.platforms.tfjob.operator import Operator
+from tests.pipeline.platforms.tfjob.proxy import Proxy
+from tests.pipeline.runners.deployed import IMAGE
+from tests.waiting import wait_until
+from tfx_estimator.components.trainer.job import Job
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.supervisor.outcome import Outcome
+from tfx_estimator.pipeline.base.errors import (
+    PipelineError,
+    StoppedError,
+    TaskFailedError,
+    TaskStalledError,
+    UserCodeError,
+)
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms.tfjob import failures
+from tfx_estimator.pipeline.platforms.tfjob.api import Kube
+from tfx_estimator.pipeline.platforms.tfjob.launcher import TRAINING, Launcher
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+WORKERS = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}"
+# What a task's supervisor leaves behind of 20 steps from the one that is named, and the export.
+TRAIN = """
+import json, os, sys, time
+logs, export, first = sys.argv[1], sys.argv[2], 0
+attempt = 1 + sum(name.startswith("chief-0.attempt-") for name in os.listdir(logs))
+path = f"{logs}/chief-0.attempt-{attempt}.progress.jsonl"
+for step in (first, first + 10, first + 20):
+    event = {"event": "step", "time": time.time(), "step": step, "loss": 0.5, "cpu": 1.0, "peak_rss": 1}
+    with open(path, "a") as file:
+        file.write(json.dumps(event) + "\\n")
+    print("at step", step, flush=True)
+    time.sleep(0.1)
+with open(path, "a") as file:
+    file.write(json.dumps({"event": "evaluated", "time": time.time(), "step": first + 20,
+                           "metrics": {"accuracy": 0.75}}) + "\\n")
+os.makedirs(export, exist_ok=True)
+open(export + "/saved_model.pb", "w").close()
+"""
+
+
+def launcher(folder: Path, *overrides: str, kube: Optional[Kube] = None) -> Launcher:
+    """A launcher for a training in a folder."""
+    volume = f"deploy.volumes=[{{claim: work, path: '{folder}'}}]"
+    common = (f"deploy.image={IMAGE}", volume, "deploy.tfjob.train=true", WORKERS, "trainer.train_steps=20")
+    declaration = load("digits", (*common, *overrides)).declaration
+    settings = Settings(declaration=json.loads(declaration.to_json()), stall_timeout=60.0)
+    logs = folder / "training" / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    job = Job("{}", "{}", {}, str(logs.parent), settings, "estimator")
+    return Launcher(kube or Kube(), job, declaration.deploy, "digits", str(logs))
+
+
+def trains(folder: Path) -> list[str]:
+    """What a chief's pod runs that trains."""
+    export = folder / "training" / "exported" / "Format-Serving"
+    logs = folder / "training" / "logs"
+    return [sys.executable, "-c", TRAIN, str(logs), str(export)]
+
+
+def shell(text: str) -> list[str]:
+    """What a pod runs that does something else."""
+    return ["sh", "-c", text]
+
+
+def test_a_killed_worker_is_one_restart_and_what_the_tasks_measured_comes_back(server, tmp_path):
+    def argv(kind: str, index: int, number: int) -> list[str]:
+        if kind == "worker":
+            return shell("echo I am here; sleep 3; kill -9 $$" if number == 0 else "exit 0")
+        # It loses the worker; and goes on, as if from step 0.
+        return trains(tmp_path) if number else shell("sleep 4; exit 138")
+
+    with Operator(server, tmp_path / "pods", argv):
+        outcome = launcher(tmp_path).run()
+    assert (outcome.first_step, outcome.last_step, outcome.extra_steps) == (0, 20, 0)
+    assert outcome.metrics == {"accuracy": 0.75}
+    assert [restart.cause for restart in outcome.restarts] == ["worker-0 was killed by SIGKILL"]
+    assert outcome.examples_per_second
+    logs = [path.read_text() for path in (tmp_path / "training/logs/pods").glob("digits-*.log")]
+    # What a pod printed is not in the log of another one of its name.
+    assert sorted(map(len, logs))[:2] == [0, 0], logs
+    assert len(logs) == 4
+    assert any("I am here" in text for text in logs)
+    assert any("at step 20" in text for text in logs)
+
+
+@pytest.mark.long
+def test_the_servers_restart_is_survived(fresh_server, tmp_path):
+    wait = tmp_path / "go"
+    with Operator(fresh_server, tmp_path / "pods", _waits(tmp_path, wait)):
+        found, thread = _in_a_thread(tmp_path)
+        _wait_for_pods(tmp_path, "*chief*.log")
+        fresh_server.stop_server()
+        time.sleep(2)
+        fresh_server.start_server()
+        wait.touch()
+        thread.join(60)
+    assert found[0].last_step == 20
+    assert not found[0].restarts
+
+
+def test_a_cut_watch_is_survived(server, tmp_path, monkeypatch):
+    wait = tmp_path / "go"
+    with Proxy(server.port) as proxy, Operator(server, tmp_path / "pods", _waits(tmp_path, wait)):
+        config = server.kubeconfig.read_text().replace(f":{server.port}", f":{proxy.port}")
+        (tmp_path / "kubeconfig").write_text(config)
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+        found, thread = _in_a_thread(tmp_path)
+        _wait_for_pods(tmp_path, "*chief*.log")
+        time.sleep(1)
+        # The two watches, and the logs.
+        assert proxy.cut() >= 4
+        wait.touch()
+        thread.join(60)
+    assert found[0].last_step == 20
+    (log,) = (tmp_path / "training/logs/pods").glob("*-chief-0.*.log")
+    assert log.read_text().splitlines() == ["waits", "at step 0", "at step 10", "at step 20"]
+
+
+def _waits(folder: Path, until: Path) -> Callable[[str, int, int], list[str]]:
+    """A chief that trains when a file is there, and workers that have done their part."""
+    chief = shell(f'echo waits; while [ ! -e {until} ]; do sleep 0.1; done; exec "$@"')
+    return lambda kind, *_: [*chief, "sh", *trains(folder)] if kind == "chief" else shell("true")
+
+
+def _in_a_thread(folder: Path) -> tuple[list[Outcome], threading.Thread]:
+    found: list[Outcome] = []
+    thread = threading.Thread(target=lambda: found.append(launcher(folder).run()))
+    thread.start()
+    return found, thread
+
+
+def test_a_job_that_fails_ends_with_its_pods_own_error(server, tmp_path):
+    said = {"type": "UserCodeError", "what": "your loss is no number", "expected": "a number", "todo": "mend it"}
+    fails = shell(f"echo '{json.dumps(said)}' > $TFX_ESTIMATOR_TERMINATION_LOG; exit 4")
+    with Operator(server, tmp_path / "pods", lambda kind, *_: fails if kind == "worker" else shell("sleep 60")):
+        with pytest.raises(UserCodeError, match="your loss is no number") as caught:
+            launcher(tmp_path).run()
+        assert caught.value.exit_code == 4
+        assert "the log of the pod digits-" in caught.value.todo
+
+
+def test_a_job_that_the_operator_leaves_restarting_ends_with_the_failure_that_is_final(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(failures, "FINAL_SECONDS", 2.0)
+    said = {"type": "UserCodeError", "what": "your loss is no number", "expected": "a number", "todo": "mend it"}
+    lost = tmp_path / "lost"
+    # The chief loses the worker, and ends a moment before it.
+    fails = f"while [ ! -e {lost} ]; do sleep 0.05; done; echo '{json.dumps(said)}' > $TFX_ESTIMATOR_TERMINATION_LOG"
+
+    def argv(kind: str, index: int, number: int) -> list[str]:
+        if kind == "worker":
+            return shell(f"{fails}; exit 4")
+        return shell("exec sleep 60" if number else f"sleep 1; touch {lost}; exit 138")
+
+    with Operator(server, tmp_path / "pods", argv) as operator:
+        with pytest.raises(UserCodeError, match="your loss is no number"):
+            launcher(tmp_path).run()
+        assert operator.started[2:] == [operator.started[0]]
+        wait_until(lambda: not Kube().jobs()["items"], "the end of the deleted TFJob", every=0.1)
+
+
+@pytest.mark.long
+def test_a_pod_that_has_no_last_words_is_told_by_its_log(server, tmp_path):
+    fails = shell("echo first; echo ModuleNotFoundError: No module named networks; exit 1")
+    with (
+        Operator(server, tmp_path / "pods", lambda *_: fails),
+        pytest.raises(TaskFailedError, match="No module named networks"),
+    ):
+        launcher(tmp_path).run()
+
+
+@pytest.mark.long
+def test_a_pod_that_is_killed_again_and_again_fails_the_job(server, tmp_path):
+    with (
+        Operator(server, tmp_path / "pods", lambda *_: shell("kill -9 $$")),
+        pytest.raises(TaskFailedError, match=r"backoff_limit.*was killed by SIGKILL"),
+    ):
+        launcher(tmp_path, "deploy.tfjob.backoff_limit=1").run()
+
+
+@pytest.mark.long
+def test_a_rerun_adopts_its_own_job_and_refuses_a_foreign_one(server, tmp_path):
+    first = launcher(tmp_path)
+
+    def argv(kind: str, index: int, number: int) -> list[str]:
+        return trains(tmp_path) if kind == "chief" else shell("true")
+
+    with Operator(server, tmp_path / "pods", argv) as operator:
+        assert first.run().last_step == 20
+        started = len(operator.started)
+        # As after a driver that was killed before it published.
+        assert launcher(tmp_path).run().last_step == 20
+        assert len(operator.started) == started
+        there = Kube().jobs()["items"][0]
+        name = there["metadata"]["name"]
+        notes = {"metadata": {"annotations": {TRAINING: "/somewhere/else"}}}
+        path = f"/apis/kubeflow.org/v1/namespaces/default/tfjobs/{name}"
+        server.ask("PATCH", path, notes, "application/merge-patch+json")
+        with pytest.raises(PipelineError, match="does not train in"):
+            launcher(tmp_path).run()
+        notes["metadata"]["annotations"][TRAINING] = str(tmp_path / "training")
+        server.ask("PATCH", path, notes, "application/merge-patch+json")
+        # One that has succeeded, and whose model is no longer there, trains again.
+        (tmp_path / "training/exported/Format-Serving/saved_model.pb").unlink()
+        assert launcher(tmp_path).run().last_step == 20
+        assert len(operator.started) == started + 2
+
+
+@pytest.mark.long
+def test_pods_that_never_start_have_a_deadline(server, tmp_path):
+    with Operator(server, tmp_path / "pods") as operator:
+        operator.pending = True
+        with pytest.raises(TaskStalledError, match=r"does the namespace admit them.*get events"):
+            launcher(tmp_path, "deploy.tfjob.pending_timeout=11").run()
+        wait_until(lambda: not Kube().jobs()["items"], "the end of the deleted TFJob", every=0.1)
+
+
+@pytest.mark.long
+def test_pods_that_give_up_waiting_for_one_that_has_no_node_yet_are_no_restarts(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(failures, "_CAUSE_SECONDS", 0.5)
+    monkeypatch.setattr(failures, "_CONSEQUENCE_SECONDS", 0.5)
+
+    come = tmp_path / "come"
+
+    def argv(kind: str, index: int, number: int) -> list[str]:
+        if kind == "worker":
+            return shell(f"touch {come}")
+        if number < 3:
+            # As one whose trainer.start_timeout is over.
+            return shell("sleep 1; exit 138")
+        operator.unscheduled = set()
+        # The first that has the worker fails as well.
+        fails = f"while [ ! -e {come} ]; do sleep 0.1; done; sleep 1; exit 138"
+        return trains(tmp_path) if number > 3 else shell(fails)
+
+    with Operator(server, tmp_path / "pods", argv) as operator:
+        operator.unscheduled = {"worker"}
+        outcome = launcher(tmp_path, "deploy.tfjob.backoff_limit=1").run()
+    assert outcome.last_step == 20
+    assert [restart.cause for restart in outcome.restarts] == ["chief-0 ended with exit code 138"]
+    assert len(operator.started) == 6
+
+
+def test_a_signal_deletes_the_job(server, tmp_path, caplog):
+    stops = shell(f"trap 'touch {tmp_path}/asked; exit 137' TERM; while :; do sleep 0.1; done")
+    with Operator(server, tmp_path / "pods", lambda *_: stops):
+
+        def end() -> None:
+            try:
+                _wait_for_pods(tmp_path, "*.log", 2)
+                time.sleep(1)
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        with futures.ThreadPoolExecutor(1) as beside:
+            ending = beside.submit(end)
+            with pytest.raises(StoppedError, match="is deleted; no checkpoint was written yet") as caught:
+                launcher(tmp_path).run()
+            ending.result()
+        assert caught.value.exit_code == 143
+        assert not Kube().jobs()["items"]
+    assert (tmp_path / "asked").exists()
+    assert "started again" not in caplog.text
+
+
+def _wait_for_pods(folder: Path, logs: str, count: int = 1) -> None:
+    """Waits until so many pods have begun to write their logs."""
+    there = folder / "pods"
+    wait_until(lambda: len(list(there.glob(logs))) >= count, f"{count} of {there / logs}", every=0.1)

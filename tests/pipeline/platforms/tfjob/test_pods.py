@@ -1,0 +1,274 @@
+"""What is read from a pod's status, and from the files of the tasks in it; without a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.waiting import wait_until
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
+from tfx_estimator.components.trainer.supervisor.report import Report
+from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.tfjob import failures as failures_module
+from tfx_estimator.pipeline.platforms.tfjob import pod as pod_entry
+from tfx_estimator.pipeline.platforms.tfjob import pods as pods_module
+from tfx_estimator.pipeline.platforms.tfjob.failures import Failures
+from tfx_estimator.pipeline.platforms.tfjob.pods import Pods
+from tfx_estimator.pipeline.platforms.tfjob.progress import Progress
+
+pytestmark = pytest.mark.unit
+
+
+class NoLogs:
+    """A cluster whose logs cannot be had."""
+
+    def log(self, name: str, since: str, follows: bool) -> None:
+        raise LostError(name)
+
+
+@pytest.fixture
+def pods(tmp_path: Path):
+    found = Pods(NoLogs(), str(tmp_path / "pods"))  # type: ignore[arg-type]
+    yield found
+    found.end(0)
+
+
+def pod(phase: str, uid: str = "1", status: Any = None, **container: Any) -> dict[str, Any]:
+    labels = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "1"}
+    return {
+        "metadata": {"name": "mine-worker-1", "uid": uid, "labels": labels},
+        "status": {"phase": phase, **(status or {}), "containerStatuses": [{"name": "tensorflow", **container}]},
+    }
+
+
+def ended(code: int, **rest: str) -> dict[str, Any]:
+    return {"terminated": {"exitCode": code, "reason": "Error", **rest}}
+
+
+@pytest.mark.parametrize(
+    ("failed", "cause", "said"),
+    [
+        (pod("Failed", state=ended(137)), "was killed by SIGKILL", "(nothing)"),
+        (pod("Failed", state=ended(1, message="a\nb: no module")), "ended with exit code 1", "b: no module"),
+        (pod("Failed", state=ended(137, reason="OOMKilled")), "ended: OOMKilled (exit code 137)", "worker.memory_gb"),
+        (pod("Failed", status={"reason": "Evicted", "message": "disk"}), "ended: Evicted", "disk"),
+        (pod("Running", restartCount=1, lastState=ended(3)), "ended with exit code 3", "mine-worker-1"),
+        (pod("Failed", state=ended(138)), "ended with exit code 138", "mine-worker-1"),
+    ],
+)
+def test_a_failure_is_told_once_in_words(pods, failed, cause, said):
+    assert pods.take(pod("Pending")) is None
+    failure = pods.take(failed)
+    assert (failure.task, failure.cause) == ("worker-1", cause)
+    assert said in str(failure.error())
+    assert pods.take(failed) is None
+    assert pods.take_all([failed]) == [None]
+    assert failure.from_peer == (failure.code == 138)
+
+
+def test_what_a_task_left_is_its_error_again(pods, tmp_path, monkeypatch):
+    monkeypatch.setattr(pod_entry, "_MESSAGE", str(tmp_path / "message"))
+    for text in ("your loss is no number", "long " * 2000, 'ü"\n' * 3000):
+        error = errors.UserCodeError(text, expected="a number", todo="mend it")
+        pod_entry._leave(error)
+        message = (tmp_path / "message").read_text()
+        assert len(message) <= 4096
+        found = pods.take(pod("Failed", uid=text[:9], state=ended(4, message=message))).error()
+        assert isinstance(found, errors.UserCodeError)
+        assert found.what[:9].strip() in text
+    assert found.exit_code == 4
+
+
+def printed(*numbers: int) -> bytes:
+    """Lines, two of which are of one second each, and of one nanosecond every fourth."""
+    stamps = [f"2026-11-23T01:00:{each // 2:02d}.{5 if each % 4 < 2 else each:09d}+01:00" for each in numbers]
+    return b"".join(f"{stamp} line {each}\n".encode() for stamp, each in zip(stamps, numbers))
+
+
+class Logs:
+    """A cluster whose logs are cut, or end, or say nothing more.
+
+    Args:
+        *streams: What is answered in turn; None is a connection that is lost, and an event one that hangs until then.
+    """
+
+    def __init__(self, *streams: Any) -> None:
+        self.streams = list(streams)
+        self.asked: list[tuple[str, bool]] = []
+
+    def log(self, name: str, since: str, follows: bool) -> Iterator[bytes]:
+        self.asked.append((since, follows))
+        for part in self.streams.pop(0) if self.streams else ():
+            if isinstance(part, threading.Event):
+                part.wait(30)
+            elif part is None:
+                raise LostError(name)
+            else:
+                yield part
+
+
+def wait_for_last(logs: Logs) -> None:
+    wait_until(lambda: not logs.streams, lambda: f"the last connection for a log; {len(logs.asked)} were asked for", 30)
+
+
+def test_a_container_that_is_started_again_has_a_log_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(pods_module, "_LOG_WAIT", 0.01)
+    # Cut, more often than anybody would try without a word.
+    logs = Logs(*[[None]] * 12, [printed(0), None])
+    found = Pods(logs, str(tmp_path))  # type: ignore[arg-type]
+    monkeypatch.setattr(pods_module, "_LONGEST_LOG_WAIT", 0.01)
+    found.take(pod("Running"))
+    wait_for_last(logs)
+    logs.streams = [[printed(7)]]
+    failure = found.take(pod("Running", restartCount=1, lastState=ended(3)))
+    found.end(30)
+    assert Path(failure.log).read_text() == "line 0\n"
+    assert (tmp_path / "mine-worker-1.1.1.log").read_text() == "line 7\n"
+
+
+def test_a_log_goes_on_wherever_its_connection_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(pods_module, "_LOG_WAIT", 0.01)
+    logs = Logs(
+        # Some end without a word that it was not all.
+        [printed(0)[:9], printed(0)[9:] + printed(1, 2)],
+        [printed(2, 3, 4, 5)[:-3]],
+        # From the second on that is asked for, or after the log was rotated.
+        [printed(4, 5, 6), None],
+        [printed(8, 9)],
+    )
+    found = Pods(logs, str(tmp_path))  # type: ignore[arg-type]
+    found.take(pod("Running"))
+    wait_for_last(logs)
+    found.take(pod("Succeeded", state=ended(0)))
+    found.end(30)
+    wanted = "".join(f"line {each}\n" for each in (0, 1, 2, 3, 4, 5, 6, 8, 9))
+    assert (tmp_path / "mine-worker-1.1.log").read_text() == wanted
+    assert [since for since, _ in logs.asked[:4]] == ["", *(f"2026-11-23T00:00:0{each}Z" for each in (1, 2, 3))]
+
+
+def test_a_connection_that_has_died_keeps_no_last_words(tmp_path):
+    dead = threading.Event()
+    logs = Logs([printed(0), dead], [printed(0, 1)[:-1]])
+    found = Pods(logs, str(tmp_path))  # type: ignore[arg-type]
+    found.take(pod("Running"))
+    wait_until((tmp_path / "mine-worker-1.1.log").exists, "the pod's log", 30)
+    found.take(pod("Failed", state=ended(1)))
+    found.end(1.0)
+    assert (tmp_path / "mine-worker-1.1.log").read_text() == "line 0\nline 1"
+    assert logs.asked == [("", True), ("2026-11-23T00:00:00Z", False)]
+    dead.set()
+
+
+def test_what_another_process_has_kept_of_a_log_is_set_aside(tmp_path):
+    # Of one that was rotated since.
+    (tmp_path / "mine-worker-1.1.log").write_text("line 0\nline 1\nlin")
+    (tmp_path / "mine-worker-1.1.log.earlier-1").write_text("line 0\n")
+    found = Pods(Logs([printed(1, 2)]), str(tmp_path))  # type: ignore[arg-type]
+    found.take(pod("Succeeded", state=ended(0)))
+    found.end(30)
+    assert (tmp_path / "mine-worker-1.1.log").read_text() == "line 1\nline 2\n"
+    assert (tmp_path / "mine-worker-1.1.log.earlier-2").read_text() == "line 0\nline 1\nlin"
+    assert (tmp_path / "mine-worker-1.1.log.earlier-1").read_text() == "line 0\n"
+
+
+def test_pods_say_what_they_wait_for(pods):
+    pulls = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    pods.take(pod("Pending", state=pulls))
+    assert list(pods.waiting()) == ["worker-1 ImagePullBackOff: no such image"]
+    no_node = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    pods.take(pod("Pending", status={"conditions": [no_node]}))
+    assert list(pods.waiting()) == ["worker-1 Unschedulable: 0/3 nodes"]
+    pods.take(pod("Running"), deleted=True)
+    assert (list(pods.waiting()), pods.count()) == ([], 0)
+
+
+def write(logs: Path, attempt: int, *steps: int) -> None:
+    with (logs / f"chief-0.attempt-{attempt}.progress.jsonl").open("a") as file:
+        for step in steps:
+            file.write(json.dumps({"event": "step", "time": attempt * 1000 + step, "step": step}) + "\n")
+
+
+def test_restarts_are_counted_with_what_they_cost(tmp_path):
+    write(tmp_path, 3, 0, 900)
+    progress = Progress(str(tmp_path), Report(10, 60), after=3)
+    write(tmp_path, 4, 0, 20, 40)
+    progress.restarted("worker-0 was killed by SIGKILL", "its pod was started again")
+    write(tmp_path, 5, 30, 50)
+    assert progress.hear()
+    # And one that the pod's own supervisor has seen to.
+    (tmp_path / "chief-0.attempt-5.error.json").write_text('{"type": "UnavailableError"}')
+    write(tmp_path, 6, 30, 60)
+    outcome = progress.outcome()
+    assert (outcome.first_step, outcome.last_step, outcome.extra_steps) == (0, 60, 0)
+    assert [(each.cause, each.step, each.lost_steps) for each in outcome.restarts] == [
+        ("worker-0 was killed by SIGKILL", 40, 10),
+        ("chief-0 failed: UnavailableError", 50, 20),
+    ]
+    # 40, 20 and 30 steps in as many seconds.
+    assert outcome.examples_per_second == 10
+
+
+def test_a_pod_that_gives_up_waiting_for_another_is_a_restart_only_once_all_have_run(pods, tmp_path, monkeypatch):
+    monkeypatch.setattr(failures_module, "_CAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(failures_module, "_CONSEQUENCE_SECONDS", 0.0)
+    failures = Failures("ExitCode", Progress(str(tmp_path), Report(10, 60), after=0))
+
+    def fail(uid: str, code: int = 138) -> int:
+        failures.note(pods.take(pod("Failed", uid=uid, state=ended(code))))
+        time.sleep(0.01)
+        failures.settle()
+        return failures.restarts
+
+    assert [fail(uid) for uid in "abc"] == [0, 0, 0]
+    # One that was killed was not waiting.
+    assert fail("d", 137) == 1
+    failures.all_run()
+    # All of them may have to wait for a pod again, which has gone with its node.
+    assert [fail(uid) for uid in "efg"] == [2, 2, 2]
+    failures.all_run()
+    assert fail("h") == 3
+
+
+def test_a_task_that_has_nothing_to_tell_of_shows_that_it_works(tmp_path):
+    progress = Progress(str(tmp_path), Report(None, None), after=0)
+    writer = ProgressWriter(str(tmp_path / "worker-1.attempt-1.progress.jsonl"))
+    log = tmp_path / "worker-1.attempt-1.log"
+    log.write_text("TensorFlow is loaded\n")
+    writer.write(Event.STARTED)
+    assert [progress.hear() for _ in range(2)] == [True, False]
+    # What a task prints that has events of its own is no progress.
+    log.write_text("TensorFlow is loaded\nand says the same again and again\n")
+    assert not progress.hear()
+    # A run_fn has none.
+    writer.write(Event.RUNNING)
+    assert [progress.hear() for _ in range(2)] == [True, False]
+    log.write_text(log.read_text() + "epoch 1\n")
+    assert [progress.hear() for _ in range(2)] == [True, False]
+    # It may train for long without a word: its pod's supervisor looks whether it does.
+    beaten = tmp_path / "worker-1.attempt-1.alive"
+    for second in (1, 2):
+        beaten.touch()
+        os.utime(beaten, (second, second))
+        assert [progress.hear() for _ in range(2)] == [True, False]
+    # Steps that take long are told of one by one in their own file alone.
+    writer.at(7)
+    assert [progress.hear() for _ in range(2)] == [True, False]
+    log.unlink()
+    assert [progress.hear() for _ in range(2)] == [True, False]
+
+
+def test_a_failure_that_may_pass_has_a_code_of_its_own_where_one_is_asked_for(monkeypatch):
+    error = errors.TaskFailedError("lost a peer")
+    error.retryable = True
+    assert errors.exit_code_of(error) == 5
+    monkeypatch.setenv(errors.RETRYABLE, "138")
+    assert errors.exit_code_of(error) == 138
+    assert errors.exit_code_of(errors.TaskFailedError("of its own")) == 5

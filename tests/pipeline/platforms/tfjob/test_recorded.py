@@ -1,0 +1,249 @@
+"""A launcher and what API servers have been seen to answer; without one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, Optional
+
+import pytest
+
+from tests.pipeline.platforms.tfjob.test_launcher import launcher
+from tests.pipeline.platforms.tfjob.test_pods import ended, pod
+from tests.waiting import wait_until
+from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
+from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.tfjob import failures, following, watching
+from tfx_estimator.pipeline.platforms.tfjob import launcher as module
+from tfx_estimator.pipeline.platforms.tfjob.api import Kube
+from tfx_estimator.pipeline.platforms.tfjob.following import Following
+from tfx_estimator.pipeline.platforms.tfjob.watching import LISTED, LOST, POD, Notice, Watching
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
+
+UID = "of-the-job"
+KUBECTL = "kubectl --context 'arn:of/mine it'"
+VERSION = {"resourceVersion": "1"}
+CHIEF = {"type": "chief", "index": "0"}
+
+
+class Recorded:
+    """A cluster that answers as it was told to."""
+
+    context, namespace, host = "arn:of/mine it", "vision", "https://cluster.example"
+    kubectl = Kube.kubectl
+
+    def __init__(self) -> None:
+        self.there: Any = None
+        self.of_pods: Any = []
+        self.deleted: list[str] = []
+        self.goes = True
+
+    def read(self, name: str) -> Any:
+        return self.there
+
+    def create(self, manifest: Any) -> Any:
+        self.there = {**manifest, "metadata": {**manifest["metadata"], "uid": UID}}
+        return self.there
+
+    def delete(self, name: str, uid: str) -> None:
+        self.deleted.append(uid)
+        if self.goes:
+            self.there = None
+
+    def jobs(self, *arguments: Any) -> Any:
+        return {"items": [self.there] if self.there else [], "metadata": VERSION}
+
+    def pods(self, *arguments: Any) -> Any:
+        if isinstance(self.of_pods, Exception):
+            raise self.of_pods
+        return {"items": self.of_pods, "metadata": VERSION}
+
+    def watch(self, ask: Any, version: str) -> Iterator[Any]:
+        time.sleep(0.05)
+        yield from ()
+
+    def log(self, name: str, since: str, follows: bool) -> Any:
+        raise LostError(name)
+
+
+@pytest.fixture
+def kube(monkeypatch) -> Recorded:
+    monkeypatch.setattr(following, "_NOTICE_SECONDS", 0.0)
+    monkeypatch.setattr(following, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(following, "_REFUSED_SECONDS", 1.0)
+    monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 0.1)
+    monkeypatch.setattr(watching, "_FIRST_WAIT", 0.05)
+    return Recorded()
+
+
+def owned(found: Any, uid: str = UID) -> Any:
+    found["metadata"]["ownerReferences"] = [{"kind": "TFJob", "uid": uid}]
+    return found
+
+
+def test_a_training_whose_pods_may_not_be_listed_is_left_alone(kube, tmp_path):
+    kube.of_pods = PipelineError("pods is forbidden")
+    with pytest.raises(PipelineError, match="pods is forbidden"):
+        launcher(tmp_path, "deploy.tfjob.pending_timeout=0.3", kube=kube).run()
+    assert kube.deleted == []
+
+
+class Unheard:
+    """Whom nobody tells of restarts."""
+
+    noted_at = 0.0
+
+    def restarted(self, cause: str, what: str) -> None: ...
+
+
+@pytest.fixture
+def job(kube, tmp_path) -> Iterator[Following]:
+    """A TFJob of two pods that is followed; what is heard of it the test says."""
+    kube.create(launcher(tmp_path, kube=kube)._annotated())
+    job = Following(kube, kube.there, str(tmp_path / "pods"), Unheard(), 0.3)
+    job._watching.end()
+    yield job
+    job.end(0.0)
+
+
+def test_a_pod_that_waits_again_is_given_up(kube, clock, job):
+    # A worker's successor finds no node.
+    job.take(Notice(POD, LISTED, [pod("Running", uid="1"), pod("Running", uid="2")]))
+    clock.now += 0.4
+    assert job.hopeless() is None
+    job.take(Notice(POD, LISTED, [pod("Running", uid="1"), pod("Pending", uid="3")]))
+    assert job.hopeless() is None
+    clock.now += 0.4
+    error = job.hopeless()
+    assert isinstance(error, TaskStalledError)
+    assert "1 of 2 pods run" in error.what
+    assert "and it is deleted" in job.give_up(error).todo
+    assert kube.deleted == [UID]
+
+
+def test_one_that_waits_in_a_queue_is_left_there(clock, job):
+    job.there["spec"]["runPolicy"]["suspend"] = True
+    clock.now += 0.4
+    assert job.hopeless() is None
+    del job.there["spec"]["runPolicy"]["suspend"]
+    clock.now += 0.4
+    assert "there are no pods" in str(job.hopeless())
+
+
+@pytest.mark.parametrize(
+    ("last", "state", "uid", "chief", "hopeless"),
+    [
+        ("Restarting", "Restarting", UID, "Running", True),
+        ("Running", "Restarting", UID, "Running", False),
+        # It has ended since, or is another one's; or its operator is down.
+        ("Restarting", "Succeeded", UID, "Running", False),
+        ("Restarting", "Restarting", "another", "Running", False),
+        ("Restarting", "Restarting", UID, "Succeeded", False),
+    ],
+)
+def test_only_what_the_operator_leaves_restarting_is_given_up(
+    kube, job, monkeypatch, last, state, uid, chief, hopeless
+):
+    monkeypatch.setattr(failures, "FINAL_SECONDS", -1.0)
+
+    def told(state: str, uid: str) -> dict[str, Any]:
+        conditions = [{"type": each, "status": "True"} for each in ("Created", state)]
+        metadata = {**kube.there["metadata"], "uid": uid}
+        return {**kube.there, "metadata": metadata, "status": {"conditions": conditions}}
+
+    job.there, kube.there = told(last, UID), told(state, uid)
+    of_chief = pod(chief, uid="2")
+    of_chief["metadata"]["labels"] = {f"training.kubeflow.org/replica-{key}": value for key, value in CHIEF.items()}
+    job.take(Notice(POD, LISTED, [of_chief]))
+    assert job.hopeless() is None
+    job.take(Notice(POD, "MODIFIED", pod("Failed", state=ended(4, message="your loss is no number"))))
+    error = job.hopeless()
+    assert (isinstance(error, TaskFailedError), "your loss" in str(error)) == (hopeless, hopeless)
+
+
+def test_pods_that_run_and_say_nothing_are_given_up(kube, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_SILENT_TIMES", 0.001)
+    kube.of_pods = [owned(pod("Running", uid=each)) for each in "12"]
+    with pytest.raises(TaskStalledError, match="nothing was heard"):
+        launcher(tmp_path, kube=kube).run()
+    assert kube.deleted == [UID]
+
+
+def test_a_job_that_another_deploy_has_made_is_replaced(kube, tmp_path):
+    made = launcher(tmp_path, kube=kube)._annotated()
+    kube.there = {**made, "metadata": {**made["metadata"], "uid": "old"}}
+    assert launcher(tmp_path, kube=kube)._adopts(kube.there)
+    other = launcher(tmp_path, "deploy.tfjob.replicas.worker={memory_gb: 16}", kube=kube)
+    assert not other._adopts(kube.there)
+
+
+def test_a_name_is_no_deadline(job, monkeypatch):
+    monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 0.0)
+    error = job.error({"reason": "TFJobFailed", "message": "nobody knows"})
+    assert error.todo == f"{KUBECTL} describe tfjob {job._name} --namespace vision"
+    job.take(Notice(POD, "MODIFIED", pod("Failed", state=ended(1, message="no module"))))
+    words = "TFJob vision/before-the-deadline has failed because 1 Worker replica(s) failed."
+    assert isinstance(job.error({"reason": "TFJobFailed", "message": words}), TaskFailedError)
+    words = "Job digits has failed because it was active longer than specified deadline"
+    assert isinstance(job.error({"reason": "TFJobFailed", "message": words}), TaskStalledError)
+
+
+def test_what_may_not_be_deleted_any_more_is_told_of(kube, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(kube, "delete", refuses)
+    train = launcher(tmp_path, kube=kube)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
+    # A signal before the launcher looks for one would end the tests.
+    create = kube.create
+    monkeypatch.setattr(kube, "create", lambda manifest: timer.start() or create(manifest))
+    with pytest.raises(StoppedError, match="could not be deleted: your login has ended"):
+        train.run()
+    timer.join()
+
+
+def refuses(*arguments: Any) -> None:
+    raise PipelineError("your login has ended")
+
+
+def test_a_job_that_does_not_go_is_told_of(kube, tmp_path, monkeypatch):
+    monkeypatch.setattr(following, "_DELETED_SECONDS", 0.1)
+    train = launcher(tmp_path, kube=kube)
+    notes = {module.TRAINING: str(tmp_path / "training")}
+    kube.there = {"metadata": {"uid": "old", "annotations": notes, "deletionTimestamp": "now"}}
+    kube.goes = False
+    with pytest.raises(PipelineError, match="is still there") as caught:
+        train.run()
+    assert f"holds it: {KUBECTL} get tfjob,pods --namespace vision" in caught.value.todo
+    notes[module.TRAINING] = "/somewhere/else"
+    with pytest.raises(PipelineError, match="does not train in") as caught:
+        train.run()
+    assert f"{KUBECTL} describe tfjob {train._name} --namespace vision" in caught.value.todo
+
+
+def test_a_watch_outlives_what_it_does_not_understand(kube):
+    kube.there = {"metadata": {"uid": UID}}
+    kube.of_pods = ["no pod"]
+    watch = Watching(kube, "digits", UID)
+    try:
+        assert next_of(watch, POD).event == LOST
+        kube.of_pods = [owned(pod("Running")), owned(pod("Running", uid="2"), "of-an-earlier-job")]
+        while (notice := next_of(watch, POD)).event == LOST:
+            pass
+        assert notice.event == LISTED
+        assert [each["metadata"]["uid"] for each in notice.objects] == ["1"]
+    finally:
+        watch.end()
+
+
+def next_of(watch: Watching, kind: str) -> Notice:
+    def of_kind() -> Optional[Notice]:
+        notice = watch.next(1)
+        return notice if notice and notice.watch == kind else None
+
+    found = wait_until(of_kind, f"a notice of the watch of {kind}", 30, every=0)
+    assert found
+    return found

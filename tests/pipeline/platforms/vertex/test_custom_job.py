@@ -1,0 +1,121 @@
+"""The Trainer as a custom job of Vertex AI: what is asked of the service, and what each replica makes of its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pipeline.platforms.vertex.vertex_ai import load_job
+from tests.pipeline.runners.deployed import IMAGE
+from tfx_estimator.pipeline.base.environment import release_variables
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.platforms.registry import VERTEX
+from tfx_estimator.pipeline.platforms.vertex.custom_job import REPLICA, Plan, make_plan
+from tfx_estimator.pipeline.platforms.vertex.custom_jobs import variables
+from tfx_estimator.pipeline.platforms.vertex.replica import tf_config
+
+pytestmark = pytest.mark.unit
+
+CLUSTER = "trainer.distribution={train: {strategy: parameter_server, workers: 3, ps: 2}, evaluator: true}"
+MACHINES = (
+    "deploy.vertex={machine: {machine_type: n1-standard-8}, ps: {machine_type: n1-highmem-4, disk_gb: 200}, "
+    "worker: {machine_type: n1-standard-16, accelerator: NVIDIA_TESLA_T4}, timeout_seconds: 7200}"
+)
+QUEUED = "deploy.vertex={machine: {machine_type: g2-standard-12, accelerator: NVIDIA_L4}, timeout_seconds: 7200}"
+
+
+def test_each_process_of_the_distribution_is_a_replica_on_its_machine():
+    from google.cloud.aiplatform_v1.types import CustomJob
+
+    plan = Plan.from_json(make_plan(load_job(CLUSTER, MACHINES)).to_json())
+    job = CustomJob(plan.to_job("gs://bucket/step/custom_job", "gs://bucket/digits"))
+    pools = job.job_spec.worker_pool_specs
+    assert [(pool.replica_count, pool.machine_spec.machine_type) for pool in pools] == [
+        (1, "n1-standard-8"),
+        (2, "n1-standard-16"),
+        (2, "n1-highmem-4"),
+        (1, "n1-standard-8"),
+    ]
+    assert [pool.machine_spec.accelerator_count for pool in pools] == [0, 1, 0, 0]
+    assert pools[1].machine_spec.accelerator_type.name == "NVIDIA_TESLA_T4"
+    assert [pool.disk_spec.boot_disk_size_gb for pool in pools] == [0, 0, 200, 0]
+    for pool in pools:
+        container = pool.container_spec
+        assert container.image_uri == IMAGE
+        assert [*container.command, *container.args][:3] == ["python", "-m", REPLICA]
+        assert [*container.args][-4:-2] == ["--roles", "chief,worker,ps,evaluator"]
+        assert {each.name: each.value for each in container.env} == {"EXAMPLE": "value", **release_variables()}
+    assert job.job_spec.service_account == "trainer@example-project.iam.gserviceaccount.com"
+    assert job.job_spec.scheduling.timeout.total_seconds() == 7200
+    (step,) = {*job.labels} - {"team"}
+    assert job.labels["team"] == "vision"
+    # Each try has the same, and no other step.
+    assert dict(job.labels) == plan.to_job("gs://bucket/step/custom_job", "gs://elsewhere")["labels"]
+    assert job.labels[step] != plan.to_job("gs://bucket/other/custom_job", "gs://bucket/digits")["labels"][step]
+
+
+@pytest.mark.parametrize(
+    ("distribution", "roles"),
+    [
+        ("trainer.distribution={}", ("chief",)),
+        (
+            "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 1}, evaluator: true}",
+            ("chief", "evaluator"),
+        ),
+        ("trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 2}}", ("chief", "worker")),
+        ("trainer.distribution={train: {strategy: parameter_server, workers: 1, ps: 1}}", ("chief", "ps")),
+    ],
+)
+def test_there_is_no_empty_pool_and_each_replica_finds_its_place(distribution, roles):
+    from tfx_estimator.components.trainer.cluster.tf_config import resolve
+
+    plan = make_plan(load_job(distribution, "deploy.vertex={}"))
+    assert tuple(plan.pools) == roles
+    counts = {role: pool["replica_count"] for role, pool in plan.pools.items()}
+    addresses = [[f"host-{role}-{index}:2222" for index in range(count)] for role, count in counts.items()]
+    for place, role in enumerate(roles):
+        # What Vertex AI calls the third pool is not what it is.
+        environment = variables(addresses, place, 0)
+        found = resolve({"TF_CONFIG": tf_config(environment, roles) or ""})
+        if len(roles) == 1:
+            assert found is None
+            continue
+        assert found is not None
+        assert (found.task.type, found.task.index) == (role, 0)
+        there = {kind: len(listed) for kind, listed in found.cluster.addresses.items()}
+        assert there == {role: count for role, count in counts.items() if role != "evaluator"}
+
+
+@pytest.mark.parametrize("said", ["standard", "spot", "flex_start"])
+def test_the_service_is_told_where_machines_come_from(said):
+    from google.cloud.aiplatform_v1.types import CustomJob, Scheduling
+
+    machines = QUEUED if said == "flex_start" else MACHINES
+    plan = make_plan(load_job(CLUSTER, machines, f"deploy.vertex.scheduling={said}"))
+    job = CustomJob(Plan.from_json(plan.to_json()).to_job("gs://bucket/step/custom_job", "gs://bucket/digits"))
+    wanted = Scheduling.Strategy.STRATEGY_UNSPECIFIED if said == "standard" else Scheduling.Strategy[said.upper()]
+    assert job.job_spec.scheduling.strategy == wanted
+    assert job.job_spec.scheduling.timeout.total_seconds() == 7200
+    # That the service's own, a day, does not hold, is said: none is no limit.
+    assert ("max_wait_duration" in job.job_spec.scheduling) == (said == "flex_start")
+    assert not job.job_spec.scheduling.max_wait_duration
+
+
+def test_the_step_that_only_waits_has_no_machine_of_the_default():
+    common = ("deploy.nodes.Trainer=null", "deploy.nodes.default={cpu: 16, accelerator: NVIDIA_TESLA_T4, retries: 3}")
+    trains, waits = (load_job(*common, *more).deploy.step("Trainer") for more in ((), ("deploy.vertex={}",)))
+    assert (trains.cpu, trains.accelerator, trains.retries) == (16, "NVIDIA_TESLA_T4", 3)
+    assert (waits.cpu, waits.accelerator, waits.retries) == (None, None, 3)
+    assert load_job(*common, "deploy.vertex={}").deploy.step("Transform").cpu == 16
+    assert load_job(*common, "deploy.vertex={}", "deploy.nodes.Trainer={cpu: 1}").deploy.step("Trainer").cpu == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "target", "said"),
+    [
+        ("deploy.vertex={chief: {accelerators: 2}}", VERTEX, "the type of accelerator is missing"),
+        ("deploy.vertex={scheduling: spots}", VERTEX, "did you mean `spot`"),
+    ],
+)
+def test_what_is_wrong_is_refused_before_it_is_compiled(override, target, said):
+    with pytest.raises(DeclarationError, match=said):
+        load_job(override, target=target)

@@ -1,0 +1,359 @@
+"""A pipeline that is submitted to Vertex AI: over gRPC, to a server that keeps jobs as Vertex AI does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from google.api_core.exceptions import ServiceUnavailable
+from google.auth.exceptions import RefreshError
+from google.protobuf import json_format
+
+from tests.pipeline.platforms.vertex.pipeline_service import PipelineService
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+from tests.root import ROOT
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.base.errors import PipelineError, TrainingError
+from tfx_estimator.pipeline.platforms import follow
+from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.platforms.registry import VERTEX
+from tfx_estimator.pipeline.platforms.vertex import service as vertex
+
+pytestmark = pytest.mark.unit
+
+COMPILED = ROOT / "tests" / "golden" / "compiled" / "digits.vertex.json"
+RUNNING, SUCCEEDED, FAILED = (f"PIPELINE_STATE_{state}" for state in ("RUNNING", "SUCCEEDED", "FAILED"))
+PARENT = "projects/example-project/locations/europe-west4"
+ACCOUNT = "trainer@example-project.iam.gserviceaccount.com"
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch) -> None:
+    """Waits are short."""
+    for name in ("POLL_SECONDS", "_FIRST_WAIT", "_LONGEST_WAIT"):
+        monkeypatch.setattr(follow, name, 0.01)
+
+
+def service_of(server: PipelineService, digest: str = "0123456789") -> vertex.Vertex:
+    return vertex.Vertex(
+        server.client(), "example-project", "europe-west4", COMPILED.read_text(), "digits", digest, ACCOUNT
+    )
+
+
+def test_the_job_is_what_was_compiled():
+    with PipelineService([RUNNING]) as server:
+        service = service_of(server)
+        started = service.start(False)
+        (job,) = server.jobs.values()
+        service.close()
+    told = json.loads(COMPILED.read_text())
+    assert started == (f"{PARENT}/pipelineJobs/digits-0123456789-1", True, "")
+    assert json_format.MessageToDict(type(job).pb(job).pipeline_spec) == told["pipelineSpec"]
+    assert job.runtime_config.gcs_output_directory == told["runtimeConfig"]["gcsOutputDirectory"]
+    assert dict(job.runtime_config.parameter_values) == told["runtimeConfig"]["parameterValues"]
+    assert dict(job.labels) == {**told["labels"], vertex.LABEL: "0123456789"}
+    assert job.service_account == ACCOUNT
+
+
+def test_the_same_is_not_started_twice():
+    with PipelineService([RUNNING]) as server:
+        first = service_of(server).start(False)
+        assert service_of(server).start(False) == (first.job, False, "RUNNING")
+        server.states = [SUCCEEDED]
+        assert service_of(server).start(False) == (first.job, False, "SUCCEEDED")
+        assert server.created == 1
+        # Unless that is wanted; one that goes on is never started again.
+        assert service_of(server).start(True).job == first.job.removesuffix("1") + "2"
+        server.states = [RUNNING]
+        assert not service_of(server).start(True).is_new
+        # One that failed is.
+        server.states = [FAILED]
+        assert service_of(server).start(False) == (first.job.removesuffix("1") + "3", True, "")
+        # Another declaration is another job.
+        server.states = [RUNNING]
+        assert service_of(server, "9876543210").start(False).is_new
+
+
+def test_a_lost_answer_starts_no_second_job():
+    with PipelineService([RUNNING], loses=1) as server:
+        service = service_of(server)
+        started = follow.patiently(lambda: service.start(False), lambda line, warns: None, 30)
+        assert (started.is_new, server.created) == (False, 1)
+    # Two at once, of which neither has seen the other in the list.
+    with PipelineService([RUNNING]) as server:
+        service = service_of(server)
+        service._list = list
+        assert service.start(False).is_new
+        assert not service.start(False).is_new
+        assert server.created == 1
+
+
+def test_it_is_followed_through_a_lost_connection():
+    said: list[tuple[str, bool]] = []
+    with PipelineService([RUNNING, RUNNING, "UNAVAILABLE", "INTERNAL", RUNNING, SUCCEEDED]) as server:
+        service = service_of(server)
+        look = follow.follow(service, service.start(False).job, lambda *each: said.append(each))
+    assert (look.state, look.tasks) == ("SUCCEEDED", {"StatisticsGen": "SUCCEEDED", "Trainer": "SUCCEEDED"})
+    assert [line for line, warns in said if warns] == [
+        "the service does not answer: 503 the service says UNAVAILABLE; trying again",
+        "the service answers again",
+    ]
+    # What does not change is not said again.
+    shown = [line.split("  ")[1] for line, warns in said if not warns]
+    assert shown == [
+        "StatisticsGen: SUCCEEDED",
+        "Trainer: RUNNING",
+        f"{PARENT}/pipelineJobs/digits-0123456789-1: RUNNING",
+        "Trainer: SUCCEEDED",
+        f"{PARENT}/pipelineJobs/digits-0123456789-1: SUCCEEDED",
+    ]
+
+
+@pytest.mark.parametrize(("step", "kind"), [("Trainer", TrainingError), ("Transform", PipelineError)])
+def test_what_failed_is_told_in_its_own_words(step, kind):
+    with PipelineService([RUNNING, FAILED], failing=step) as server:
+        service = service_of(server)
+        with pytest.raises(kind, match=f"(?s)FAILED: The DAG failed.*{step}: exit code 5: NaN loss") as caught:
+            follow.follow(service, service.start(False).job, lambda line, warns: None)
+    assert "pipelines/runs/digits-0123456789-1?project=example-project" in caught.value.todo
+
+
+def test_what_is_refused_is_not_tried_again():
+    with PipelineService(["PERMISSION_DENIED"]) as server:
+        service = service_of(server)
+        job = service.start(False).job
+        with pytest.raises(PipelineError, match="Vertex AI refuses: 403 the service says"):
+            service.look(job)
+        server.states = ["NOT_FOUND"]
+        with pytest.raises(PipelineError, match="404"):
+            service.look(job)
+    # The server has gone.
+    with pytest.raises(LostError):
+        service.look(job)
+    with pytest.raises(PipelineError, match="has not answered for"):
+        follow.patiently(lambda: service.look(job), lambda line, warns: None, 0.05)
+
+
+def test_credentials_that_end_are_no_silence():
+    error = RefreshError("invalid_grant: Token has been expired or revoked.")
+    # gRPC makes one of it that is worth another try.
+    told = ServiceUnavailable(f"Getting metadata from plugin failed with error: {error}")
+    for each in (error, told, ServiceUnavailable("later")):
+        client = SimpleNamespace(get_pipeline_job=Mock(side_effect=each))
+        service = vertex.Vertex(client, "example-project", "europe-west4")  # type: ignore[arg-type]
+        with pytest.raises(LostError if "later" in str(each) else PipelineError) as caught:
+            service.look("digits-1")
+        assert "later" in str(each) or "gcloud auth application-default login" in caught.value.todo
+
+
+def test_a_mistake_of_ours_is_not_taken_for_a_service_that_does_not_answer():
+    with PipelineService([RUNNING]) as server:
+        text = json.dumps({**json.loads(COMPILED.read_text()), "noSuchField": 1})
+        service = vertex.Vertex(server.client(), "example-project", "europe-west4", text, "digits", "0123456789")
+        with pytest.raises(json_format.ParseError, match="noSuchField"):
+            follow.patiently(lambda: service.start(False), lambda line, warns: None, 0.05)
+
+        class Client:
+            def get_pipeline_job(self, **request: Any) -> Any:
+                return {}["state"]
+
+        service = vertex.Vertex(Client(), "example-project", "europe-west4")
+        with pytest.raises(KeyError, match="state"):
+            follow.patiently(lambda: service.look("digits-1"), lambda line, warns: None, 0.05)
+
+
+@pytest.fixture
+def submit(tmp_path, monkeypatch, capsys):
+    """Runs the verb against a server; returns the exit code, and what was said."""
+    monkeypatch.chdir(tmp_path)
+    # Compiling has tests of its own.
+    from tfx_estimator.pipeline.runners import compiling
+
+    compiled = compiling.Compiled(COMPILED.read_text(), (), "gs://example-bucket/pipelines/digits/modules", "")
+    monkeypatch.setattr(compiling, "compile_declaration", lambda loaded, target: compiled)
+
+    def submit(server: PipelineService | None, *arguments: str, whole: bool = True) -> tuple[int, str, str]:
+        if server is not None:
+            monkeypatch.setattr(vertex, "client_of", server.client)
+        told = [each for one in (*COMMON, *OF_TARGET[VERTEX]) for each in ("--set", one)]
+        code = main(["submit", *(["digits", "--target", "vertex", *told] if whole else []), *arguments])
+        return code, *capsys.readouterr()
+
+    return submit
+
+
+def test_it_is_submitted_followed_and_found_again(submit):
+    with PipelineService([RUNNING, SUCCEEDED]) as server:
+        code, out, _ = submit(server, "--yes", "--follow")
+        assert code == 0
+        assert "Trainer           8 CPUs, 30 GB" in out
+        assert "2 NVIDIA_TESLA_T4" in out
+        assert "time     cannot be told: no finished run in runs/digits" in out
+        address = "https://console.cloud.google.com/vertex-ai/locations/europe-west4/pipelines/runs/digits-"
+        assert f"address: {address}" in out
+        note = json.loads(Path("submitted/digits/submission.json").read_text())
+        assert note["address"].startswith(address)
+        assert note["job"] in server.jobs
+        assert Path("submitted/digits/pipeline.json").read_text() == COMPILED.read_text()
+        code, out, _ = submit(server, "--yes")
+        assert (code, server.created) == (0, 1)
+        assert "the same was submitted before, and is not started again" in out
+        # Once more from what was left.
+        assert submit(server, "--attach", "submitted/digits", "--follow", "--yes", whole=False)[0] == 0
+        assert "has ended already: SUCCEEDED" in submit(server, "--cancel", note["job"], whole=False)[1]
+
+
+def test_it_is_cancelled(submit):
+    with PipelineService([RUNNING]) as server:
+        code, out, _ = submit(server, "--yes")
+        assert code == 0
+        assert "tfx-estimator submit --cancel submitted/digits" in out
+        assert submit(server, "--cancel", "submitted/digits", "--yes", whole=False)[0] == 0
+        assert server.cancelled == [*server.jobs]
+        code, _, err = submit(server, "--attach", "submitted/digits/submission.json", whole=False)
+        assert (code, "ended with CANCELLED" in err) == (6, True)
+
+
+def test_another_account_is_another_job_and_the_former_one_is_not_forgotten(submit):
+    with PipelineService([RUNNING]) as server:
+        assert submit(server, "--yes")[0] == 0
+        first = json.loads(Path("submitted/digits/submission.json").read_text())["job"]
+        code, out, _ = submit(server, "--yes", "--set", "deploy.service_account=another@a.iam.gserviceaccount.com")
+        assert (code, server.created) == (0, 2)
+        kept = f"submitted/digits/submission-{first.rpartition('/')[2]}.json"
+        assert f"if {first}, of before, still goes on, end it: tfx-estimator submit --cancel {kept}" in out
+        assert submit(server, "--cancel", kept, whole=False)[0] == 0
+        assert server.cancelled == [first]
+        # The same once more is no former one.
+        server.states = [RUNNING]
+        for _ in range(2):
+            assert (
+                "of before"
+                not in submit(server, "--yes", "--set", "deploy.service_account=another@a.iam.gserviceaccount.com")[1]
+            )
+        assert sorted(path.name for path in Path("submitted/digits").glob("*.json")) == [
+            "pipeline.json",
+            Path(kept).name,
+            "submission.json",
+        ]
+
+
+def test_a_service_that_was_long_asked_is_tried_again(monkeypatch):
+    said: list[str] = []
+
+    def ask() -> str:
+        if not said:
+            time.sleep(0.2)
+            raise LostError("cut")
+        return "there"
+
+    # The first question alone has taken longer.
+    assert follow.patiently(ask, lambda line, warns: said.append(line), 0.1) == "there"
+    assert said == ["the service does not answer: cut; trying again", "the service answers again"]
+
+
+def test_a_training_that_fails_is_the_exit_code(submit):
+    with PipelineService([FAILED]) as server:
+        code, _, err = submit(server, "--yes", "--follow")
+    assert code == 5
+    assert "Trainer: exit code 5: NaN loss" in err
+    assert "Traceback" not in err
+
+
+def test_who_stops_watching_is_told_how_to_go_on(submit):
+    with PipelineService([RUNNING]) as server:
+        server.heard = lambda: os.kill(os.getpid(), signal.SIGINT)
+        code, _, err = submit(server, "--yes", "--follow")
+        assert (code, server.cancelled) == (130, [])
+    assert "goes on\n    follow it: tfx-estimator submit --attach submitted/digits\n" in err
+    assert "cancel it: tfx-estimator submit --cancel submitted/digits" in err
+
+
+def test_who_stops_while_it_is_started_is_told_that_it_may_go_on(submit, monkeypatch):
+    with PipelineService([RUNNING]) as server:
+
+        def interrupt() -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)
+
+        server.creating = interrupt
+        code, out, err = submit(server, "--yes")
+        assert (code, server.created, "submitted projects" in out) == (130, 1, False)
+        told = "the same command, with nothing changed, finds it, and does not start it twice"
+        assert f"digits may have been started: {told}" in err
+        assert not os.path.exists("submitted/digits/submission.json")
+        server.creating = lambda: None
+        code, out, _ = submit(server, "--yes")
+        assert (code, server.created) == (0, 1)
+        assert "the same was submitted before, and is not started again" in out
+        # Likewise where it was started, and that could not be noted.
+        os.remove("submitted/digits/submission.json")
+        os.mkdir("submitted/digits/submission.json")
+        code, _, err = submit(server, "--yes")
+        assert (code, server.created) == (1, 1)
+        assert f"was started, and is not noted: {told}" in err
+
+
+def test_a_job_that_was_named_has_an_address(submit):
+    with PipelineService([FAILED]) as server:
+        submit(server, "--yes")
+        (job,) = server.jobs
+        code, _, err = submit(server, "--attach", job, whole=False)
+    assert code == 5
+    address = "https://console.cloud.google.com/vertex-ai/locations/europe-west4/pipelines/runs/digits-"
+    assert f"    address: {address}" in err
+
+
+def test_a_dry_run_asks_nobody(submit, monkeypatch):
+    monkeypatch.setattr(vertex, "client_of", None)
+    code, out, err = submit(None, "--dry-run")
+    assert code == 0
+    assert out.endswith("nothing was submitted: --dry-run\n")
+    # Before anybody agrees to it.
+    assert "note: deploy.image: steps have accelerators" in err
+    assert not os.path.exists("submitted")
+
+
+def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
+    with PipelineService([RUNNING]) as server:
+        code, out, err = submit(server)
+        assert (code, out, "stdin is no terminal" in err) == (2, "", True)
+        monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+        for answer, created in (("n", 0), ("", 0), ("y", 1)):
+            monkeypatch.setattr("builtins.input", lambda question, answer=answer: answer)
+            assert submit(server)[0] == 0
+            assert server.created == created
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--attach", "nowhere"], "no job that was submitted: No such file"),
+        (["--cancel", "digits.yaml"], "no job that was submitted"),
+        (["digits"], "where to, is not said"),
+        (["digits", "--target", "vertex", "--yes", "--endpoint", "https://a"], "has no --endpoint"),
+        (["digits", "--target", "vertex", "--yes"], "the target vertex needs it"),
+        (["digits", "--target", "tfjob", "--yes", "--experiment", "b"], "has no --experiment"),
+    ],
+)
+def test_what_is_wrong_with_the_command_is_said(submit, arguments, said):
+    Path("digits.yaml").write_text("name: digits\n")
+    code, _, err = submit(None, *arguments, whole=False)
+    assert (code, said in err) == (2, True), err
+
+
+def test_bad_credentials_are_told(monkeypatch, tmp_path):
+    path = tmp_path / "key.json"
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+    for text in (None, "{", '{"type": "service_account"}'):
+        if text is not None:
+            path.write_text(text)
+        with pytest.raises(PipelineError, match="no credentials of Google Cloud"):
+            vertex.client_of("europe-west4")

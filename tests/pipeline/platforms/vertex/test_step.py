@@ -1,0 +1,189 @@
+"""The step that creates a custom job of Vertex AI, follows it, and takes over what it comes to."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from tests.pipeline.platforms.vertex.vertex_ai import Server, hears, load_job, measured
+from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TrainingError, UserCodeError
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_step_creates_the_job_follows_it_and_takes_over_what_was_measured(launch, tmp_path):
+    from tfx.types import standard_artifacts
+
+    from tfx_estimator.pipeline.platforms.vertex import call
+
+    # The service may be gone for a while.
+    with Server(["JOB_STATE_PENDING", "UNAVAILABLE", "JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]) as server:
+        create = server.created.append
+
+        def measure(request: Any) -> None:
+            create(request)
+            folder = str(tmp_path / "custom_job")
+            _, outputs, properties = call.read_call(folder)
+            assert properties == {"pipeline_home": "gs://bucket/digits", "train_args": "{}"}
+            outputs["model_run"][0].set_float_custom_property("last_step", 600.0)
+            outputs["model"][0].set_string_custom_property("comparable", "{}")
+            call.write_measured(folder, outputs)
+
+        server.created = type("Created", (list,), {"append": lambda self, request: measure(request)})()
+        outputs = launch(server)
+    assert outputs["model_run"][0].get_float_custom_property("last_step") == 600
+    assert outputs["model"][0].get_string_custom_property("comparable") == "{}"
+    assert isinstance(outputs["model"][0], standard_artifacts.Model)
+
+
+def test_a_job_that_failed_is_told_in_the_services_words(launch):
+
+    with Server(["JOB_STATE_RUNNING", "JOB_STATE_FAILED"]) as server:
+        with pytest.raises(TrainingError, match="JOB_STATE_FAILED: out of quota"):
+            launch(server)
+        (request,) = server.created
+        assert request.parent == "projects/example-project/locations/europe-west4"
+        # Another try makes another job.
+        with pytest.raises(TrainingError):
+            launch(server)
+        assert len(server.created) == 2
+
+
+def test_another_job_follows_on_one_that_lost_a_replica(launch, tmp_path):
+    from tfx_estimator.pipeline.platforms.vertex import call
+
+    folder = str(tmp_path / "custom_job")
+
+    def lose() -> None:
+        with contextlib.suppress(StoppedError), call.told(folder, "chief-0"):
+            raise StoppedError("it was ended, as a worker has gone")
+
+    def train() -> None:
+        server.states = ["JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]
+        (made := measured()).set_float_custom_property("first_step", 300.0)
+        call.write_measured(folder, {"model_run": [made]})
+
+    with Server(["JOB_STATE_FAILED"]) as server:
+        hears(server, lose, lose, train)
+        made = launch(server)["model_run"][0]
+    assert len(server.created) == 3
+    assert made.get_float_custom_property("restarts") == 2
+    history = json.loads(made.get_string_custom_property("history"))
+    assert [(each["cause"], each["step"]) for each in history] == [("out of quota", 300)] * 2
+    with Server(["JOB_STATE_FAILED"]) as server:
+        hears(server, lose)
+        with pytest.raises(TrainingError, match="JOB_STATE_FAILED: out of quota"):
+            launch(server)
+    assert len(server.created) == 1 + load_job().trainer.distribution.max_restarts
+
+
+def test_a_replicas_own_error_is_the_steps(launch, tmp_path):
+    from tfx_estimator.pipeline.platforms.vertex import call
+
+    folder = str(tmp_path / "custom_job")
+
+    def fail() -> None:
+        lost = TrainingError("the chief has gone")
+        lost.retryable = True
+        for replica, error in (("evaluator-0", lost), ("worker-0", UserCodeError("no such layer", todo="mend it"))):
+            with contextlib.suppress(type(error)), call.told(folder, replica):
+                raise error
+
+    with Server(["JOB_STATE_FAILED"]) as server:
+        hears(server, fail)
+        with pytest.raises(UserCodeError, match="no such layer") as ended:
+            launch(server)
+    assert len(server.created) == 1
+    assert ended.value.todo.startswith("mend it; it is of a replica of the custom job projects/example-project")
+
+
+def test_a_step_that_is_tried_again_follows_the_job_that_goes_on(launch, tmp_path):
+    from tfx_estimator.pipeline.platforms.vertex import call
+
+    (tmp_path / "custom_job").mkdir()
+    call.write_job(str(tmp_path / "custom_job"), "projects/example-project/locations/europe-west4/customJobs/7")
+    with Server(["JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]) as server:
+        with pytest.raises(TrainingError, match="its chief wrote nothing"):
+            launch(server)
+        call.write_measured(str(tmp_path / "custom_job"), {"model_run": [measured()]})
+        outputs = launch(server)
+    assert server.created == []
+    assert outputs["model_run"][0].get_float_custom_property("last_step") == 600
+
+
+@pytest.mark.parametrize("noted", [["JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED"], ["UNAVAILABLE", "NOT_FOUND"]])
+def test_a_job_that_was_cancelled_or_removed_is_waited_for_and_made_anew(launch, tmp_path, noted):
+    from tfx_estimator.pipeline.platforms.vertex import call
+
+    (tmp_path / "custom_job").mkdir()
+    call.write_job(str(tmp_path / "custom_job"), "projects/example-project/locations/europe-west4/customJobs/7")
+    with Server([*noted, "JOB_STATE_FAILED"]) as server, pytest.raises(TrainingError, match="JOB_STATE_FAILED"):
+        launch(server)
+    assert len(server.created) == 1
+
+
+def test_a_service_that_refuses_is_not_asked_again(launch):
+
+    with Server(["PERMISSION_DENIED"]) as server, pytest.raises(TrainingError, match="Vertex AI refuses: 403 no"):
+        launch(server)
+
+
+def test_a_job_whose_creation_was_not_answered_is_found(launch, tmp_path):
+    from tfx_estimator.pipeline.platforms.vertex import call
+
+    with Server(["JOB_STATE_RUNNING", "JOB_STATE_RUNNING", "JOB_STATE_FAILED"], loses=True) as server:
+        with pytest.raises(TrainingError, match="customJobs/1 ended with JOB_STATE_FAILED"):
+            launch(server)
+        assert len(server.created) == 1
+        # Of a step that was killed before it could note the job.
+        (tmp_path / "custom_job" / "job.json").unlink()
+        server.states = ["JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]
+        call.write_measured(str(tmp_path / "custom_job"), {"model_run": [measured()]})
+        launch(server)
+        assert len(server.created) == 1
+
+
+def test_a_job_that_cannot_be_created_just_now_is_created_later(launch, tmp_path, monkeypatch):
+    from tfx_estimator.pipeline.platforms.vertex import executor
+
+    busy = ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL"]
+    with Server(["JOB_STATE_FAILED"], busy=busy) as server:
+        with pytest.raises(TrainingError, match="customJobs/1 ended with JOB_STATE_FAILED"):
+            launch(server)
+        assert (server.busy, len(server.created)) == ([], 1)
+    monkeypatch.setattr(executor, "PATIENCE_SECONDS", 0.1)
+    with Server(["JOB_STATE_FAILED"], busy=["RESOURCE_EXHAUSTED"] * 1000) as server:
+        with pytest.raises(PipelineError, match=r"has not answered for .*: 429 not now") as caught:
+            launch(server)
+        assert server.created == []
+        assert 0 < len(server.busy) < 1000
+    assert "quotas" in caught.value.expected
+
+
+def test_a_mistake_of_ours_is_not_taken_for_a_service_that_does_not_answer(launch, monkeypatch):
+    from tfx_estimator.pipeline.platforms.vertex.custom_jobs import VertexService
+
+    monkeypatch.setattr(VertexService, "look", lambda self, job: {}["state"])
+    with Server(["JOB_STATE_RUNNING"]) as server, pytest.raises(KeyError, match="state"):
+        launch(server)
+
+
+def test_a_step_that_is_ended_cancels_its_job(launch):
+    from tfx_estimator.pipeline.base.ending.signals import SignalledError
+
+    sent: list[int] = []
+
+    def terminate() -> None:
+        if not sent:
+            sent.append(signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with Server(["JOB_STATE_RUNNING"], heard=terminate) as server:
+        with pytest.raises(SignalledError):
+            launch(server)
+        assert server.cancelled == ["projects/example-project/locations/europe-west4/customJobs/1"]
