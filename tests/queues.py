@@ -33,7 +33,6 @@ def queue(nodeid: str) -> str:
 
 
 def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Returns the tests, queue after queue."""
     queues: dict[str, list[pytest.Item]] = {name: [] for name in QUEUES}
     for item in items:
         queues.setdefault(queue(item.nodeid), []).append(item)
@@ -41,12 +40,7 @@ def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 class Scheduler(LoadScopeScheduling):
-    """Gives a process a queue, and the next one when that comes to its end.
-
-    Args:
-        config: Of the process that hands out the tests.
-        log: As pytest-xdist passes it.
-    """
+    """Gives a process a queue, and the next one when that comes to its end."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         config.option.loadscopereorder = False

@@ -35,6 +35,19 @@ def test_own_model_fn_pushes_a_blessed_model(tmp_path):
     _run("own-model-fn", tmp_path)
 
 
+@pytest.mark.long
+def test_existing_module_files_run_unchanged_and_again_after_an_edit(tmp_path):
+    folder, workdir = _run("module-file", tmp_path)
+    results = workdir.summary("module-file")
+    assert results["accuracy"] >= 0.7
+    assert results["training"]["last_step"] == 80
+    edit(folder / "my_trainer.py", "0.01", "0.02")
+    workdir.run("module-file.yaml", cwd=folder)
+    states = workdir.states("module-file")
+    assert states["Transform"] == "cached"
+    assert states["Trainer"] == states["Evaluator"] == states["Pusher"] == "ran"
+
+
 @pytest.mark.long  # tests/equivalence compares it with the plain script
 def test_the_multi_worker_tutorial_trains_with_the_batch_of_each_replica(tmp_path):
     _, workdir = _run("multi-worker-tutorial", tmp_path)

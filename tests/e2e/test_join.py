@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 def _environment(**variables: str) -> dict[str, str]:
-    """With `tfx-estimator` on the path."""
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **variables}
 
 

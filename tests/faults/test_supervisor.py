@@ -33,12 +33,7 @@ MANY = 2000
 
 
 class Supervised:
-    """A training whose supervisor is a process that the test may end.
-
-    Args:
-        path: The way of training.
-        interval: Steps between two checkpoints.
-    """
+    """A training whose supervisor is a process that the test may end."""
 
     def __init__(
         self, faulty, digits, steps: int = MANY, path: str = "estimator", interval: int = INTERVAL, train=MWMS
@@ -55,7 +50,6 @@ class Supervised:
         self.executions = 0
 
     def start(self) -> subprocess.Popen:
-        """Starts the supervisor."""
         self.job.write_text(json.dumps({**self.values, "executions": self.executions}))
         self.executions += 1
         self.run = subprocess.Popen(
@@ -80,7 +74,6 @@ class Supervised:
         return [supervisor, *supervisor.children(recursive=True)]
 
     def checkpoint(self) -> int:
-        """The step of the last checkpoint."""
         names = self.root.glob("training/*/model.ckpt-*.index")
         return max(int(path.stem.rsplit("-", 1)[-1]) for path in names)
 
