@@ -10,10 +10,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.faults.file_operations import Forks
@@ -156,22 +157,23 @@ def forked(tmp_path: Path, forks: Forks) -> ForkedWorkdir:
     return ForkedWorkdir(tmp_path / "runs", forks)
 
 
-@pytest.fixture
-def served_accuracy() -> Callable[..., float]:
-    """Accuracy of a pushed model, loaded in a fresh process, by its raw-image signature; it names the classes."""
+Serve = Callable[[str, Path], dict[str, np.ndarray]]
 
-    def measure(pushed: str, examples: Path, label_names: Sequence[str]) -> float:
-        script = Path(__file__).with_name("serve_images.py")
-        done = subprocess.run(
-            [sys.executable, str(script), pushed, str(examples)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            check=True,
-        )
-        served = json.loads(done.stdout.splitlines()[-1])
-        assert served["names"] == {number: [label_names[int(number)]] for number in served["names"]}
-        return served["accuracy"]
 
-    return measure
+@pytest.fixture(scope="session")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Serve:
+    """What a pushed model, loaded in a fresh process, gives for examples, with these, in the order of their files."""
+
+    def run(pushed: str, examples: Path) -> dict[str, np.ndarray]:
+        path, script = tmp_path_factory.mktemp("served") / "all.npz", Path(__file__).with_name("serve_images.py")
+        quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        command = [sys.executable, str(script), pushed, str(examples), str(path)]
+        subprocess.run(command, check=True, capture_output=True, timeout=120, env=quiet)
+        return dict(np.load(path))
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def served_digits(digits_run: Finished, serve: Serve) -> dict[str, np.ndarray]:
+    return serve(digits_run.versions[0], digits_run.examples)
