@@ -82,8 +82,8 @@ lock: | $(UV)  ## write the lock files of STACK from setup.py (UPGRADE=1: newest
 bench: stack $(STAMP)  ## measure against named peers; BENCH_ARGS="--only reader --rounds 5"
 	$(PYTHON) -m tests.bench $(BENCH_ARGS)
 
-bench-accuracy: $(STAMP)  ## train presets on the real data, and print what they reach; BENCH_ARGS="--only cifar10_resnet"
-	@$(PYTHON) -m tests.bench.accuracy $(BENCH_ARGS)
+bench-accuracy: $(STAMP)  ## train presets on the real data, and print what they reach; PYTEST_ARGS="-k cifar10_resnet"
+	@TFX_ESTIMATOR_LONG=1 TFX_ESTIMATOR_ACCURACY=1 $(PYTHON) -m pytest -s tests/e2e/test_accuracy.py $(PYTEST_ARGS)
 
 clean:  ## remove the environment, runs and caches
 	rm -rf .venv .venv-* .uv build dist runs bench-results *.egg-info src/*.egg-info .pytest_cache .mypy_cache \

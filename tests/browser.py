@@ -32,13 +32,6 @@ _QUIET = (
 
 
 class Browser:
-    """One tab.
-
-    Args:
-        to_it: Where it reads commands.
-        from_it: Where it writes answers and events.
-    """
-
     def __init__(self, process: subprocess.Popen, to_it: int, from_it: int) -> None:
         self._process, self._to_it, self._from_it = process, to_it, from_it
         self._read, self._number, self._session = b"", 0, ""
@@ -73,7 +66,6 @@ class Browser:
             self.events.append(self._next())
 
     def ask(self, script: str) -> Any:
-        """Returns the value of a JavaScript expression."""
         answer = self.do("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
@@ -102,11 +94,7 @@ class Browser:
 
 @contextlib.contextmanager
 def open_browser(home: Path) -> Iterator[Browser]:
-    """Starts Chromium, and ends it with all of its processes; skips the test where there is none.
-
-    Args:
-        home: A folder for its profile.
-    """
+    """Starts Chromium, and ends it with all of its processes; skips the test where there is none."""
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("no chromium (Debian: apt-get install chromium)")

@@ -109,8 +109,7 @@ def real_data_dir() -> str:
 def temporary_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Makes the place for temporary files, which goes with the session: what tests kill leaves some behind.
 
-    Yields:
-        The folder; its path is short: that of a socket may have 107 characters.
+    Its path is short: that of a socket may have 107 characters.
     """
     # pytest keeps its own, with what the last tests left there, where they were.
     tmp_path_factory.getbasetemp()
@@ -123,11 +122,7 @@ def temporary_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 @pytest.fixture(scope="session", autouse=True)
 def isolation(tmp_path_factory: pytest.TempPathFactory, temporary_of_session: Path) -> Iterator[Path]:
-    """Points every home, cache, state and temporary folder at a fresh one, here and in the processes that tests start.
-
-    Yields:
-        The folder that stands in for the user's home.
-    """
+    """Points every home, cache, state and temporary folder at a fresh one, here and in processes that tests start."""
     home = tmp_path_factory.mktemp("home")
     state = {
         "HOME": home,

@@ -29,7 +29,6 @@ def copy_example(name: str, folder: Path) -> Path:
 
 
 def edit(file: Path, old: str, new: str) -> None:
-    """Replaces a text that is in a file."""
     text = file.read_text()
     assert old in text, f"{file} has no {old!r}"
     file.write_text(text.replace(old, new))

@@ -12,13 +12,7 @@ _Self = TypeVar("_Self", bound="FakeService")
 
 
 class FakeService:
-    """A service whose answers the test says; it serves as a context manager.
-
-    Args:
-        name: As clients ask for it, with its package.
-        workers: How many requests it answers at a time.
-        tls: Credentials of the server, as gRPC has them; None is none.
-    """
+    """A service whose answers the test says; it serves as a context manager."""
 
     def __init__(self, name: str, methods: Mapping[str, Method], workers: int, tls: Any = None) -> None:
         self._name, self._methods, self._workers, self._tls = name, methods, workers, tls
@@ -42,7 +36,6 @@ class FakeService:
         self._server.stop(None).wait()
 
     def channel(self) -> Any:
-        """Returns a client's way to it."""
         import grpc
 
         return grpc.insecure_channel(f"localhost:{self.port}")

@@ -1,7 +1,7 @@
 """Which tests may run beside each other in the two processes of `make test`.
 
 Each queue below is kept to one process, which does its tests in turn: their fixtures are made once. The first two
-begin; whichever process is done first takes the third, and the files of all other tests follow, one by one.
+begin; whichever process is done takes the next, and the files of all other tests follow, one by one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ QUEUES = {
         "tests/components/trainer/",
         "tests/components/tuner/test_executor.py",
         "tests/components/evaluator/",
-        "tests/equivalence/",
-        "tests/faults/",
-        "tests/model_fn/",
     ),
     "pipelines": ("tests/e2e/", "tests/store/", "tests/wheel/", "tests/pipeline/commands/test_bench.py"),
+    "equalities": ("tests/equivalence/", "tests/faults/", "tests/model_fn/"),
     "techniques": ("tests/techniques/",),
 }
 
@@ -33,7 +31,6 @@ def queue(nodeid: str) -> str:
 
 
 def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Returns the tests, queue after queue."""
     queues: dict[str, list[pytest.Item]] = {name: [] for name in QUEUES}
     for item in items:
         queues.setdefault(queue(item.nodeid), []).append(item)
@@ -41,12 +38,7 @@ def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 class Scheduler(LoadScopeScheduling):
-    """Gives a process a queue, and the next one when that comes to its end.
-
-    Args:
-        config: Of the process that hands out the tests.
-        log: As pytest-xdist passes it.
-    """
+    """Gives a process a queue, and the next one when that comes to its end."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         config.option.loadscopereorder = False

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.root import ROOT
-from tests.stack import HERE, pins
+from tests.stack import HERE
 from tfx_estimator.__main__ import main
 from tfx_estimator.data import features
 from tfx_estimator.pipeline.base.stack.stacks import STACKS
@@ -94,18 +94,6 @@ def test_a_lock_out_of_date_is_found(requirement: str, said: str) -> None:
     assert said in done.stdout, done.stdout + done.stderr
 
 
-def test_an_entry_that_is_cut_off_is_found() -> None:
-    text = (ROOT / "requirements" / f"{HERE.name}-image.lock").read_text()
-    last = re.search(r"^tensorflow-cpu==\S+ \\\n(?:    .*\\\n)+(    .*\n)", text, re.MULTILINE)
-    assert last
-    code = (
-        "import sys; sys.path.insert(0, 'requirements'); import check_lock as c\n"
-        f"print(c.cut_off({text!r}), c.cut_off({text.replace(last.group(1), '')!r}))"
-    )
-    done = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True, cwd=ROOT, timeout=60)
-    assert done.stdout.startswith("[] ['cut off: tensorflow-cpu=="), done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("name", [f"{stack.name}{kind}" for stack in STACKS for kind in ("", "-dev", "-image")])
 def test_a_lock_names_no_registry_and_hashes_everything(name: str) -> None:
     text = (ROOT / "requirements" / f"{name}.lock").read_text()
@@ -124,11 +112,6 @@ def test_the_developers_lock_has_the_same_pins_and_hashes_and_more(stack: str) -
     assert run_time < developers
     more = {entry.partition("==")[0] for entry in developers - run_time}
     assert {"pytest", "pytest-xdist", "mypy", "ruff"} <= more
-
-
-def test_constraints_are_the_run_time_lock(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["constraints"]) == 0
-    assert sorted(capsys.readouterr().out.splitlines()) == sorted(pins(HERE))
 
 
 def test_an_installed_package_is_needed_for_constraints(

@@ -27,17 +27,6 @@ def test_the_public_names_are_there() -> None:
     assert set(tfx_estimator.__all__) <= set(dir(tfx_estimator))
 
 
-def test_a_pipeline_is_made_of_public_names_alone(tmp_path) -> None:
-    from tfx_estimator import Declaration, Loaded, PipelineFolders, create_pipeline, load_declaration
-
-    loaded = load_declaration("digits")
-    assert isinstance(loaded, Loaded)
-    assert isinstance(loaded.declaration, Declaration)
-    pipeline = create_pipeline(loaded, PipelineFolders(str(tmp_path), loaded.declaration.name))
-    assert {"TfdsExampleGen", "Trainer", "Pusher"} < {node.id for node in pipeline.components}
-    assert pipeline.pipeline_info.pipeline_root == str(tmp_path / "digits" / "artifacts")
-
-
 def test_every_public_name_is_told_in_a_line() -> None:
     lines = [line.split(maxsplit=1) for line in (tfx_estimator.__doc__ or "").splitlines() if line.startswith("    ")]
     told = [words[0] for words in lines if len(words) == 2 and words[0] not in ("from", "loaded", "pipeline")]

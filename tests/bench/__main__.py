@@ -21,11 +21,6 @@ _DATA = ROOT.parent / "shared" / "data" / "tfds"
 
 
 def main() -> int:
-    """Runs the benchmarks.
-
-    Returns:
-        0 where every target is met, else 1.
-    """
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--only", choices=sorted(SUITES), action="append", help="may be given more than once")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each side, alternated (default: 3)")

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional
 
-from tests.bench.products import PRODUCTS, multiply
 from tfx_estimator import bring_back_estimator
 
 if TYPE_CHECKING:
@@ -26,16 +25,9 @@ _STEPS = 10_000_000
 
 @dataclass(frozen=True)
 class Case:
-    """What is trained.
-
-    Args:
-        threads: Of an operation; 0 is as of the data set's preset, parts of a batch at the same time.
-    """
-
     dataset: str
     model: str
     batch_size: int
-    precision: str = "float32"
     threads: int = 0
 
 
@@ -44,7 +36,6 @@ CASES = {
     "dense": Case("mnist", "tests.bench.networks:dense", 128, threads=1),
     "mnist_cnn": Case("mnist", "mnist_cnn", 64),
     "cifar_cnn": Case("cifar10", "cifar_cnn", 64),
-    "cifar_cnn_bfloat16": Case("cifar10", "cifar_cnn", 64, "mixed_bfloat16"),
 }
 
 
@@ -55,14 +46,12 @@ def train(
 
     Args:
         side: `guide`; or one of PATHS; or `constant` and the path, with one batch that stays in memory; or, of Keras's,
-            `xla` and the path, with a step that XLA compiles, or WHOLE or ONE_THREAD and the path; or PRODUCTS.
+            WHOLE or ONE_THREAD and the path.
         data_dir: TFDS data_dir, for the guide.
         slice_steps: Steps in a slice; a multiple of the 100 between two reports, where an execution always ends.
     """
     if side == "guide":
         _train_guide(slices, CASES[case], data_dir, slice_steps)
-    elif side == PRODUCTS:
-        multiply(slices, CASES[case].batch_size, CASES[case].threads, slice_steps)
     elif side.endswith("estimator"):
         _train_estimator(slices, side, CASES[case], prepared, slice_steps)
     else:
@@ -84,7 +73,7 @@ def _train_guide(slices: Slices, case: Case, data_dir: Optional[str], slice_step
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self._step += 1
-            if self._step % slice_steps == 0 and not _go_on(slices, self._step, slice_steps, case):
+            if not slices.goes_on(self._step, slice_steps, case.batch_size):
                 self.model.stop_training = True
 
     network = keras_guide.make_dense if case.model.endswith("dense") else keras_guide.make_convolutions
@@ -111,11 +100,9 @@ def _train_ours(slices: Slices, side: str, case: Case, prepared: dict[str, Any],
     from tfx_estimator.components.trainer.task import runtime
 
     class Measured(Watch):
-        """The product's own, which measures as well."""
-
         def done(self, steps: int, values: Mapping[str, float], paced: bool = True) -> None:
             super().done(steps, values, paced)
-            if self.step % slice_steps == 0 and not _go_on(slices, self.step, slice_steps, case):
+            if not slices.goes_on(self.step, slice_steps, case.batch_size):
                 self.stopped = True
 
     folder = tempfile.mkdtemp()
@@ -156,17 +143,6 @@ def _train_estimator(slices: Slices, side: str, case: Case, prepared: dict[str, 
     from tfx_estimator.components.trainer.estimator import patches
     from tfx_estimator.components.trainer.task import runtime
 
-    class Hook(tf.compat.v1.train.SessionRunHook):
-        """Measures between two steps."""
-
-        def begin(self) -> None:
-            self.step = 0
-
-        def after_run(self, run_context: Any, run_values: Any) -> None:
-            self.step += 1
-            if self.step % slice_steps == 0 and not _go_on(slices, self.step, slice_steps, case):
-                run_context.request_stop()
-
     # As a training task does.
     runtime.apply(declared.trainer, declared.trainer.spinning)
     patches.apply(patches.PATCHES)
@@ -179,7 +155,7 @@ def _train_estimator(slices: Slices, side: str, case: Case, prepared: dict[str, 
         def input_fn() -> tf.data.Dataset:
             return tf.data.Dataset.from_tensors(batch).repeat()
 
-    spec["estimator"].train(input_fn, hooks=[Hook()])
+    spec["estimator"].train(input_fn, hooks=[slices.hook(slice_steps, case.batch_size)])
 
 
 def _set_threads(section: TrainerSection) -> None:
@@ -192,16 +168,10 @@ def _declared(case: Case, side: str, **trainer: Any) -> Declaration:
     from tests.bench import ours
 
     adam = {"name": "adam", "learning_rate": 0.001, "schedule": "constant"}
-    xla, threads = side.startswith("xla"), case.threads or int(side.startswith(ONE_THREAD))
-    own = {"model": case.model, "precision": case.precision, "xla": xla, **trainer}
+    threads = case.threads or int(side.startswith(ONE_THREAD))
+    own = {"model": case.model, **trainer}
     if threads:
         own["threads"] = {"intra_op": threads}
     elif not side.startswith(WHOLE):
         own["parallel_parts"] = "auto"
     return ours.declaration("bench", None, case.batch_size, _STEPS, adam, case.dataset, **own)
-
-
-def _go_on(slices: Slices, step: int, slice_steps: int, case: Case) -> bool:
-    if step == slice_steps:
-        return slices.warm()
-    return slices.done(slice_steps * case.batch_size)

@@ -24,13 +24,6 @@ TIMEOUT_SECONDS = 1800
 
 @dataclass(frozen=True)
 class Clock:
-    """A moment, for differences.
-
-    Args:
-        cpu: CPU seconds, user and system, of this process with all its threads and of its ended children.
-        wall: Seconds.
-    """
-
     cpu: float
     wall: float
 
@@ -45,17 +38,7 @@ class Clock:
 
 
 def run_worker(task: str, *, python: str = sys.executable, **options: Any) -> dict[str, Any]:
-    """Runs a task of `tests.bench.worker` in a fresh process.
-
-    Args:
-        options: Its arguments; what JSON can hold.
-
-    Returns:
-        What the task returned, and in `process` the CPU and wall seconds of the whole process with its children.
-
-    Raises:
-        RuntimeError: It failed; the message ends with the last lines that it printed.
-    """
+    """Runs a task of `tests.bench.worker` in a fresh process."""
     before = Clock.now()
     with Worker(task, python=python, **options) as worker:
         result = worker.hear()
@@ -65,12 +48,7 @@ def run_worker(task: str, *, python: str = sys.executable, **options: Any) -> di
 
 
 class Worker:
-    """A fresh process that says one JSON object a line, and waits between two of them where its task does.
-
-    Args:
-        task: Name of the task, see `tests.bench.worker`.
-        options: Its arguments; what JSON can hold.
-    """
+    """A fresh process that says one JSON object a line, and waits between two of them where its task does."""
 
     def __init__(self, task: str, *, python: str = sys.executable, **options: Any) -> None:
         self._what = f"benchmark task {task} {options}"
@@ -111,11 +89,6 @@ class Worker:
         self._temporary.cleanup()
 
     def hear(self) -> dict[str, Any]:
-        """Waits for the next thing that it says.
-
-        Raises:
-            RuntimeError: It ended or said nothing for too long.
-        """
         if not select.select([self._stdout], [], [], TIMEOUT_SECONDS)[0]:
             raise RuntimeError(f"{self._what} said nothing for {TIMEOUT_SECONDS} s:\n{self._tail()}")
         line = self._stdout.readline()
@@ -124,16 +97,10 @@ class Worker:
         return json.loads(line)
 
     def go(self) -> dict[str, Any]:
-        """Lets it do its next slice."""
         self._stdin.write("go\n")
         return self.hear()
 
     def wait(self) -> None:
-        """Waits for its end.
-
-        Raises:
-            RuntimeError: It failed.
-        """
         self._stdin.close()
         if self._process.wait(TIMEOUT_SECONDS):
             raise RuntimeError(f"{self._what} ended with {self._process.returncode}:\n{self._tail()}")
@@ -143,14 +110,7 @@ class Worker:
 
 
 def alternate(sides: Sequence[tuple[str, Callable[[], dict]]], rounds: int, tell: Callable[[str], None]) -> dict:
-    """Runs A, B, … A, B, … so that what else the machine does meets all sides alike.
-
-    Args:
-        sides: Name and measurement of each.
-
-    Returns:
-        The results of each side, in order.
-    """
+    """Runs A, B, … A, B, … so that what else the machine does meets all sides alike."""
     results: dict[str, list[dict]] = {name: [] for name, _ in sides}
     for number in range(1, rounds + 1):
         for name, measurement in sides:
@@ -166,14 +126,6 @@ def alternate_slices(
     """Runs all sides at once, but one at a time: a slice of A, a slice of B, …, each well under some seconds.
 
     A shared machine changes its pace from second to second; whole runs, one after the other, would not meet the same.
-
-    Args:
-        sides: Name of each, and what starts its worker.
-        slices: How many each worker does.
-        rounds: How often all of it, with fresh processes.
-
-    Returns:
-        The slices of each side, in order.
     """
     results: dict[str, list[dict]] = {name: [] for name, _ in sides}
     for number in range(1, rounds + 1):
@@ -195,9 +147,4 @@ def alternate_slices(
 
 
 def median(results: Sequence[dict], key: str) -> float:
-    """The median of a value.
-
-    Args:
-        results: One per round or slice.
-    """
     return statistics.median(result[key] for result in results)

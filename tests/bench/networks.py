@@ -6,7 +6,6 @@ import tensorflow as tf
 
 
 def dense(num_classes: int) -> tf.keras.Model:
-    """The dense network for MNIST of Keras's guide."""
     layers = tf.keras.layers
     stack = [layers.Flatten(), layers.Dense(128, activation="relu"), layers.Dense(num_classes)]
     return tf.keras.Sequential(stack)

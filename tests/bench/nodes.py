@@ -21,25 +21,15 @@ class CpuListener:
         """The pipeline starts."""
 
     def node_started(self, node: str, index: int, total: int) -> None:
-        """A component starts.
-
-        Args:
-            index: From 1.
-        """
         self._started = Clock.now()
 
     def node_ended(self, run: NodeRun) -> None:
-        """A component has ended."""
         spent = Clock.now() - self._started
         self.nodes[run.node] = {"cpu": spent.cpu, "wall": spent.wall}
 
 
 def measured_run(pipeline: Pipeline) -> dict[str, dict[str, float]]:
-    """Runs any TFX pipeline, one component after the other.
-
-    Returns:
-        CPU and wall seconds under each component's id.
-    """
+    """Runs any TFX pipeline, one component after the other."""
     listener = CpuListener()
     LocalRunner(listener).run(pipeline)
     return listener.nodes

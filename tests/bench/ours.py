@@ -24,13 +24,7 @@ def declaration(
     dataset: str = "mnist",
     **trainer: Any,
 ) -> Declaration:
-    """Declares a data set with the network of the peers.
-
-    Args:
-        data_dir: TFDS data_dir; None is TFDS's own default.
-        steps: Of training; a checkpoint comes at the end only, as with the peers.
-        **trainer: Further entries of `trainer`.
-    """
+    """Declares a data set with the network of the peers."""
     return Declaration.parse_obj(
         {
             "name": name,
@@ -49,11 +43,7 @@ def declaration(
 
 
 def prepare(workdir: str, data_dir: Optional[str], dataset: str = "mnist") -> dict[str, Any]:
-    """Runs a pipeline up to Transform; what is there already comes from TFX's cache.
-
-    Returns:
-        `examples` and `transform`: folders of the artifacts.
-    """
+    """Runs a pipeline up to Transform; what is there already comes from TFX's cache."""
     from tfx.orchestration.local.local_dag_runner import LocalDagRunner
     from tfx.orchestration.pipeline import RunOptions
 
@@ -74,15 +64,6 @@ def prepare(workdir: str, data_dir: Optional[str], dataset: str = "mnist") -> di
 def trainer_spec(
     prepared: dict[str, Any], model_dir: str, batch_size: int, steps: int, declared: Optional[Declaration] = None
 ) -> dict[str, Any]:
-    """Calls our trainer_fn as the Trainer does.
-
-    Args:
-        prepared: What `prepare` returned.
-        declared: What is trained; by default MNIST, with the tutorial's optimizer.
-
-    Returns:
-        `estimator`, `train_spec` and more.
-    """
     from tfx_estimator.components.trainer.estimator.trainer_fn import trainer_fn
     from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 
@@ -108,11 +89,6 @@ def first_batch(input_fn: Any) -> Any:
 
 
 def keras_input(prepared: dict[str, Any], model_dir: str, section: TrainerSection) -> DeclaredInput:
-    """Makes the input of a Keras path.
-
-    Args:
-        prepared: What `prepare` returned.
-    """
     from tfx_estimator.components.trainer.declared_input import declared_input
 
     return declared_input(_fn_args(prepared, model_dir, section.train_steps, {}), section, lambda: 0)

@@ -11,14 +11,6 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Ratio:
-    """One claim.
-
-    Args:
-        what: What is compared, with whom.
-        peer: The peer's value, with its unit.
-        ratio: How many times better ours is, from medians over the rounds.
-    """
-
     what: str
     peer: str
     ours: str
@@ -31,16 +23,10 @@ class Ratio:
         return self.ratio >= self.target
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what JSON can hold."""
         return {**asdict(self), "passed": self.passed}
 
 
 def show(ratios: list[Ratio], console: Console) -> None:
-    """Prints the claims as a table.
-
-    Args:
-        console: Where to.
-    """
     table = Table(title="against named peers, medians")
     for column in ("what", "peer", "ours", "ratio", "target", ""):
         table.add_column(column, justify="left" if column in ("what", "") else "right")
@@ -51,12 +37,7 @@ def show(ratios: list[Ratio], console: Console) -> None:
 
 
 def show_nodes(peer: dict[str, float], ours: dict[str, float], console: Console) -> None:
-    """Prints what each component of two pipelines costs.
-
-    Args:
-        peer: CPU seconds under each component's id.
-        console: Where to.
-    """
+    """Prints what each component of two pipelines costs."""
     table = Table(title="CPU seconds per component, medians")
     for column in ("component", "TFX's MNIST example", "ours", "ratio"):
         table.add_column(column, justify="left" if column == "component" else "right")

@@ -12,15 +12,6 @@ from tests.bench.report import Ratio
 
 @dataclass(frozen=True)
 class Setting:
-    """What all benchmarks share.
-
-    Args:
-        folder: Where inputs are made, and kept for the next time.
-        data_dir: TFDS data_dir that holds MNIST; None is TFDS's own default.
-        rounds: How often each side is measured.
-        tell: Hears how it goes on.
-    """
-
     folder: str
     data_dir: Optional[str]
     rounds: int

@@ -20,11 +20,7 @@ RUN: dict[str, Any] = {"side": "ours", "floats": "", "batch_size": 128, "steps":
 
 
 def stacks(setting: Setting) -> tuple[list[Ratio], dict[str, Any]]:
-    """Today's stack against the old one: an Estimator on MNIST, Keras on CIFAR-10, and a whole run.
-
-    Returns:
-        The claims, and all single results: none without a Python of the other stack.
-    """
+    """Today's stack against the old one: an Estimator on MNIST, Keras on CIFAR-10, and a whole run."""
     other = os.environ.get(OTHER_PYTHON)
     if not other:
         setting.tell(f"{OTHER_PYTHON} names no Python of the other stack: nothing is measured")

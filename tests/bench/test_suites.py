@@ -11,28 +11,6 @@ from tests.bench import suites
 from tests.bench.measure import Worker
 
 
-@pytest.mark.unit
-def test_the_input_of_each_path_is_measured_on_both_data_sets(monkeypatch):
-    asked = []
-
-    def train(setting: Any, case: str, sides: list[str], steps: int, slices: int) -> Any:
-        asked.append((case, sides))
-        rates = {side: 1000.0 if side.startswith("constant ") else 960.0 for side in sides}
-        return {side: [] for side in sides}, {}, rates
-
-    monkeypatch.setattr(suites, "_train_keras", train)
-    ratios, results = suites.keras_input(suites.Setting("", None, 1, print))
-    paths = ("estimator", "keras", "keras_custom_loop")
-    sides = [side for path in paths for side in (path, f"constant {path}")]
-    assert asked == [("cifar_cnn", sides), ("mnist_cnn", sides)]
-    assert [(ratio.what.partition(":")[0], ratio.target) for ratio in ratios] == [
-        *((path, 0.95) for path in paths),
-        *((path, 0.9) for path in paths),
-    ]
-    assert len(results) == 12
-    assert all(ratio.passed for ratio in ratios)
-
-
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, real_data_dir):
     """Our tf.Examples and Transform graph of a data set."""
@@ -68,7 +46,7 @@ def test_each_side_of_the_keras_suites_trains_in_slices(prepared, real_data_dir,
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("side", ["tutorial", "ours", "constant", "supervised"])
+@pytest.mark.parametrize("side", ["tutorial", "ours", "constant"])
 def test_each_side_of_the_suites_of_an_estimator_trains_in_slices(prepared, real_data_dir, side):
     options = {"data_dir": real_data_dir, "prepared": prepared(), "batch_size": 64, "steps": 10}
     _measure("train", 640, side=side, **options)

@@ -14,28 +14,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Optional, TextIO
 
-from tests.bench import cluster, keras_worker, pipelining
+from tests.bench import keras_worker
 from tests.bench.measure import Clock
 from tfx_estimator import bring_back_estimator
 
 
 class Slices:
-    """Measures slices of work, each when it is told to.
-
-    Args:
-        say: Where to say results.
-    """
+    """Measures slices of work, each when it is told to."""
 
     def __init__(self, say: TextIO) -> None:
         self._say = say
         self._cpu = 0.0
 
     def warm(self) -> bool:
-        """Says that slices can begin, and waits.
-
-        Returns:
-            Shall there be a slice; else the work is done.
-        """
         print(json.dumps({"warm": True}), file=self._say, flush=True)
         return self._wait()
 
@@ -48,6 +39,29 @@ class Slices:
         self._cpu = now.cpu
         return self._wait()
 
+    def goes_on(self, step: int, steps: int, batch_size: int) -> bool:
+        """After a step of a training whose slices have so many steps, the first of which is to warm up."""
+        if step % steps:
+            return True
+        return self.warm() if step == steps else self.done(steps * batch_size)
+
+    def hook(self, steps: int, batch_size: int) -> Any:
+        """The same for an Estimator."""
+        import tensorflow as tf
+
+        slices = self
+
+        class Hook(tf.compat.v1.train.SessionRunHook):
+            def begin(self) -> None:
+                self.step = 0
+
+            def after_run(self, run_context: Any, run_values: Any) -> None:
+                self.step += 1
+                if not slices.goes_on(self.step, steps, batch_size):
+                    run_context.request_stop()
+
+        return Hook()
+
     def _wait(self) -> bool:
         self._cpu = self._cpu or Clock.now().cpu
         told = sys.stdin.readline()
@@ -56,11 +70,6 @@ class Slices:
 
 
 def main(argv: list[str]) -> None:
-    """Runs one task.
-
-    Args:
-        argv: Name of the task, and its options as JSON.
-    """
     task, options = argv
     with os.fdopen(os.dup(1), "w") as say:
         os.dup2(2, 1)  # whatever else prints, prints into the log
@@ -78,11 +87,6 @@ def prepare(workdir: str, data_dir: Optional[str], dataset: str = "mnist") -> di
 
 
 def write_floats(data_dir: Optional[str], folder: str) -> dict[str, Any]:
-    """Writes the input of TFX's example.
-
-    Args:
-        folder: Where to.
-    """
     from tests.bench.peers import tfx_mnist
 
     tfx_mnist.write_floats(data_dir, Path(folder))
@@ -135,8 +139,7 @@ def train(
     """Trains with an Estimator.
 
     Args:
-        side: `ours`, `tutorial`, `constant`: our model_fn on one batch that stays in memory, or `supervised`: ours with
-            all that a task does for its supervisor, and what the supervisor does meanwhile.
+        side: `ours`, `tutorial`, or `constant`: our model_fn on one batch that stays in memory.
         data_dir: TFDS data_dir, for the tutorial.
         steps: In one slice; as many before the first, to warm up.
     """
@@ -146,21 +149,7 @@ def train(
     bring_back_estimator()
     import tensorflow as tf
 
-    class Hook(tf.compat.v1.train.SessionRunHook):
-        """Measures between two steps."""
-
-        def begin(self) -> None:
-            self.step = 0
-
-        def after_run(self, run_context: Any, run_values: Any) -> None:
-            self.step += 1
-            if self.step % steps:
-                return
-            going = slices.warm() if self.step == steps else slices.done(steps * batch_size)
-            if not going:
-                run_context.request_stop()
-
-    hooks: list[tf.compat.v1.train.SessionRunHook] = [Hook()]
+    hooks = [slices.hook(steps, batch_size)]
     model_dir = tempfile.mkdtemp()
     if side == "tutorial":
         from tests.bench.peers import tutorial
@@ -179,50 +168,10 @@ def train(
         def input_fn() -> tf.data.Dataset:
             return tf.data.Dataset.from_tensors(batch).repeat()
 
-    if side == "supervised":
-        hooks += _supervised()
     spec["estimator"].train(input_fn, hooks=hooks)
 
 
-def _supervised() -> list[Any]:
-    """The hooks of a task; and, in threads of this process so that their cost is counted, heartbeat and supervisor."""
-    import threading
-    import time
-
-    from tfx_estimator.components.trainer.estimator.hooks import ObserverHook, StopRequest
-    from tfx_estimator.components.trainer.observers import Reporter
-    from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter, beat
-
-    folder = tempfile.mkdtemp()
-    path = os.path.join(folder, "progress.jsonl")
-    Path(path).touch()
-    beat(os.path.join(folder, "alive"))
-
-    def supervise() -> None:
-        reader = ProgressReader(path)
-        while True:
-            reader.read()
-            reader.step()
-            os.path.getsize(path)
-            os.path.exists(os.path.join(folder, "alive"))
-            time.sleep(0.1)
-
-    threading.Thread(target=supervise, daemon=True).start()
-    progress = ProgressWriter(path)
-    return [ObserverHook([Reporter(progress, None), StopRequest(os.path.join(folder, "stop"))], in_step=True)]
-
-
 def run_pipeline(side: str, data_dir: Optional[str], floats: str, batch_size: int, steps: int) -> dict[str, Any]:
-    """Runs a whole pipeline in a new folder.
-
-    Args:
-        side: `ours` or `tfx_example`.
-        data_dir: TFDS data_dir, for ours.
-        floats: Folder that `write_floats` filled, for the example.
-
-    Returns:
-        CPU and wall seconds of the components, each under its name and all together, and whether a model was pushed.
-    """
     from tests.bench.nodes import measured_run
 
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-bench-") as folder:
@@ -256,9 +205,6 @@ TASKS: dict[str, Callable[..., dict[str, Any]]] = {
     "prepare": prepare,
     "write_floats": write_floats,
     "run_pipeline": run_pipeline,
-    "prepare_cluster": cluster.prepare,
-    "train_cluster": cluster.train,
-    "measure_stages": pipelining.measure,
 }
 SLICED: dict[str, Callable[..., None]] = {"read": read, "train": train, "train_keras": keras_worker.train}
 

@@ -15,7 +15,6 @@ MODULE_FILE = "def trainer_fn(fn_args, schema):\n    raise NotImplementedError\n
 
 @pytest.fixture(params=PAGES, ids=lambda page: page.name)
 def page(request: pytest.FixtureRequest) -> Page:
-    """Each page."""
     return request.param
 
 

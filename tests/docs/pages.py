@@ -17,43 +17,30 @@ _FILE = re.compile(r"# ([\w/-]+\.(?:yaml|py))\n")
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A fenced block.
-
-    Args:
-        language: As it is marked.
-        line: Of its first one, in the page.
-    """
-
     language: str
     text: str
     line: int
 
     @property
     def file(self) -> str:
-        """The file that it is; empty if it is none."""
         match = _FILE.match(self.text)
         return match[1] if match else ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """A page."""
-
     path: Path
 
     @property
     def name(self) -> str:
-        """Its path in the repository."""
         return str(self.path.relative_to(ROOT))
 
     @functools.cached_property
     def text(self) -> str:
-        """All of it."""
         return self.path.read_text(encoding="utf-8")
 
     @functools.cached_property
     def blocks(self) -> list[Block]:
-        """Its blocks."""
         found = []
         for match in _BLOCK.finditer(self.text):
             line = self.text[: match.start()].count("\n") + 2
@@ -61,7 +48,6 @@ class Page:
         return found
 
     def of(self, *languages: str) -> list[Block]:
-        """Its blocks of these languages."""
         return [block for block in self.blocks if block.language in languages]
 
     @functools.cached_property
@@ -86,7 +72,6 @@ class Page:
         return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
     def write_files(self, folder: Path) -> None:
-        """Writes the files that its blocks are."""
         for block in self.blocks:
             if block.file:
                 path = folder / block.file

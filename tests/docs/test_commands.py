@@ -42,11 +42,7 @@ def commands(page: Page) -> Iterator[list[str]]:
 
 
 def check_command(words: list[str], folder: Path, exported: list[str]) -> None:
-    """Fails if a command of one's own cannot be given so; in a folder that holds the page's files.
-
-    Args:
-        exported: Variables that commands before it have exported, to which it adds its own.
-    """
+    """Fails if a command of one's own cannot be given so; in a folder that holds the page's files."""
     if words[0] == "srun":
         words = words[words.index(PROGRAM) :]
     if ">" in words:
@@ -232,23 +228,6 @@ def check_in_passing(words: list[str]) -> None:
     args = make_parser().parse_args(words)
     if isinstance(source := getattr(args, "source", None), str):
         load(source, args.overrides, getattr(args, "target", None) or "")
-
-
-@pytest.mark.parametrize("command", ["submit mine.yaml --target vertex", "compile absent.yaml --target vertex", "run"])
-def test_a_wrong_command_in_passing_is_found(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    # Without a section `deploy`.
-    Path("mine.yaml").write_text("name: mine\ndata: {dataset: mnist}\ntrainer: {model: mnist_cnn, train_steps: 5}\n")
-    with pytest.raises((Exception, SystemExit)):
-        check_in_passing(shlex.split(command))
-
-
-def test_a_variable_that_the_copied_script_does_not_read_is_found(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text('DECLARATION = "digits"\n')
-    command = ["tfx", "pipeline", "create", "--engine", "local", "--pipeline_path", "mine.py"]
-    check_command(command, tmp_path, [])
-    with pytest.raises(AssertionError, match="the script reads no such variable"):
-        check_command(command, tmp_path, ["TFX_ESTIMATOR_DECLARATION"])
 
 
 @pytest.mark.parametrize(

@@ -10,29 +10,43 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.faults.file_operations import Forks
 from tests.root import ROOT
 
 
-class Workdir:
-    """A folder of runs."""
+def open_metadata(home: Path) -> Any:
+    """The store of ML Metadata in a folder."""
+    from ml_metadata import metadata_store
+    from ml_metadata.proto import metadata_store_pb2
 
+    config = metadata_store_pb2.ConnectionConfig()
+    config.sqlite.filename_uri = str(home / "metadata.sqlite")
+    return metadata_store.MetadataStore(config)
+
+
+def read_executions(home: Path) -> list[tuple[str, str]]:
+    """The component and the state of each execution, sorted."""
+    from ml_metadata.proto import metadata_store_pb2
+
+    store, name = open_metadata(home), metadata_store_pb2.Execution.State.Name
+    kinds = {kind.id: kind.name.rsplit(".", 1)[-1] for kind in store.get_execution_types()}
+    return sorted((kinds[each.type_id], name(each.last_known_state)) for each in store.get_executions())
+
+
+class Workdir:
     def __init__(self, path: Path, python: str = sys.executable) -> None:
         self.path = path
         self._python = python
 
     def run(self, *args: str, code: int = 0, seconds: float = 280, cwd: Path = ROOT, dry_run: bool = False) -> str:
-        """Runs `tfx-estimator run` in this folder; it leaves a report where that is asked for.
-
-        Args:
-            dry_run: Whether the user's code is tried first, as it is by default.
-        """
+        """Runs `tfx-estimator run` in this folder; it leaves a report where that is asked for."""
         command = [self._python, "-m", "tfx_estimator", "run", "--no-report", *args, "--workdir", str(self.path)]
         command += [] if dry_run else ["--no-dry-run"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=cwd, check=False)
@@ -56,27 +70,17 @@ class Workdir:
         return said
 
     def summary(self, name: str) -> dict[str, Any]:
-        """The results of the latest run that ended."""
         path = sorted((self.path / name / "logs").glob("*/summary.json"))[-1]
         return json.loads(path.read_text())
 
     def states(self, name: str) -> dict[str, str]:
-        """State by component, of the latest run."""
         return {run["node"]: run["state"] for run in self.summary(name)["components"]}
 
     def executions(self, name: str) -> dict[str, collections.Counter]:
-        """How many executions of each component ended in each state, from ML Metadata."""
-        from ml_metadata import metadata_store
-        from ml_metadata.proto import metadata_store_pb2
-
-        config = metadata_store_pb2.ConnectionConfig()
-        config.sqlite.filename_uri = str(self.path / name / "metadata.sqlite")
-        store = metadata_store.MetadataStore(config)
-        kinds = {kind.id: kind.name.rsplit(".", 1)[-1] for kind in store.get_execution_types()}
+        """How many executions of each component ended in each state."""
         counts: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
-        for execution in store.get_executions():
-            state = metadata_store_pb2.Execution.State.Name(execution.last_known_state)
-            counts[kinds[execution.type_id]][state] += 1
+        for kind, state in read_executions(self.path / name):
+            counts[kind][state] += 1
         return counts
 
 
@@ -84,9 +88,6 @@ class ForkedWorkdir(Workdir):
     """A folder whose runs are forked from a process that has imported what they need: each is seconds shorter.
 
     Nobody watches them, as happens to those that are started alone.
-
-    Args:
-        forks: Of `tests.e2e.whole_run`.
     """
 
     def __init__(self, path: Path, forks: Forks) -> None:
@@ -96,8 +97,12 @@ class ForkedWorkdir(Workdir):
     def run(self, *args: str, code: int = 0, seconds: float = 280, cwd: Path = ROOT, dry_run: bool = False) -> str:
         """See Workdir; the current folder is this project's."""
         assert cwd == ROOT
-        tries = [] if dry_run else ["--no-dry-run"]
-        pid = self._forks.start(["--no-report", *args, "--workdir", str(self.path), *tries])
+        return self.call(
+            "run", "--no-report", *args, *([] if dry_run else ["--no-dry-run"]), code=code, seconds=seconds
+        )
+
+    def call(self, *words: str, code: int = 0, seconds: float = 280) -> str:
+        pid = self._forks.start([*words, "--workdir", str(self.path)])
         late = threading.Timer(seconds, os.kill, (pid, signal.SIGKILL))
         late.start()
         ended = self._forks.wait(pid)
@@ -109,12 +114,7 @@ class ForkedWorkdir(Workdir):
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    """What a run of a preset left, before anything else was run in its folder.
-
-    Args:
-        workdir: The folder; others may run there now.
-        examples: Folder of the evaluation examples.
-    """
+    """What a run of a preset left, before anything else was run in its folder."""
 
     workdir: Workdir
     said: str
@@ -125,7 +125,6 @@ class Finished:
 
     @classmethod
     def of(cls, workdir: Workdir, name: str, *args: str) -> Finished:
-        """Runs a preset."""
         said = workdir.run(name, *args)
         home = workdir.path / name
         (logs,) = (home / "logs").iterdir()
@@ -142,7 +141,6 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 @pytest.fixture
 def workdir(tmp_path: Path) -> Workdir:
-    """A fresh folder of runs."""
     return Workdir(tmp_path / "runs")
 
 
@@ -156,26 +154,26 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
 
 @pytest.fixture
 def forked(tmp_path: Path, forks: Forks) -> ForkedWorkdir:
-    """A fresh folder of forked runs."""
     return ForkedWorkdir(tmp_path / "runs", forks)
 
 
-@pytest.fixture
-def served_accuracy() -> Callable[..., float]:
-    """Accuracy of a pushed model, loaded in a fresh process, by its raw-image signature; it names the classes."""
+Serve = Callable[[str, Path], dict[str, np.ndarray]]
 
-    def measure(pushed: str, examples: Path, label_names: Sequence[str]) -> float:
-        script = Path(__file__).with_name("serve_images.py")
-        done = subprocess.run(
-            [sys.executable, str(script), pushed, str(examples)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            check=True,
-        )
-        served = json.loads(done.stdout.splitlines()[-1])
-        assert served["names"] == {number: [label_names[int(number)]] for number in served["names"]}
-        return served["accuracy"]
 
-    return measure
+@pytest.fixture(scope="session")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Serve:
+    """What a pushed model, loaded in a fresh process, gives for examples, with these, in the order of their files."""
+
+    def run(pushed: str, examples: Path) -> dict[str, np.ndarray]:
+        path, script = tmp_path_factory.mktemp("served") / "all.npz", Path(__file__).with_name("serve_images.py")
+        quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        command = [sys.executable, str(script), pushed, str(examples), str(path)]
+        subprocess.run(command, check=True, capture_output=True, timeout=120, env=quiet)
+        return dict(np.load(path))
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def served_digits(digits_run: Finished, serve: Serve) -> dict[str, np.ndarray]:
+    return serve(digits_run.versions[0], digits_run.examples)

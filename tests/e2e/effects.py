@@ -13,11 +13,7 @@ _OPERATION = re.compile(r"^([\w.][\w./>-]*):(?:_MklNative|_Mkl)?(_?[A-Z]\w*)$")
 
 
 def count_operations(run: Path) -> Counter[tuple[str, str]]:
-    """How often the chief ran each operation in the profiled steps, by name and kind.
-
-    Args:
-        run: The artifact `model_run`.
-    """
+    """How often the chief ran each operation in the profiled steps, by name and kind."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     (file,) = run.glob("profile/chief-0/plugins/profile/*/*.xplane.pb")
@@ -31,11 +27,7 @@ def count_operations(run: Path) -> Counter[tuple[str, str]]:
 
 
 def read_graph(run: Path) -> Counter[tuple[str, str, str]]:
-    """Kind, dtype and device of each operation in an Estimator's graph of training.
-
-    Args:
-        run: The artifact `model_run`.
-    """
+    """Kind, dtype and device of each operation in an Estimator's graph of training."""
     import tensorflow as tf
     from google.protobuf import text_format
 
@@ -46,9 +38,4 @@ def read_graph(run: Path) -> Counter[tuple[str, str, str]]:
 
 
 def read_logs(run: Path) -> str:
-    """The logs of all tasks of a training.
-
-    Args:
-        run: The artifact `model_run`.
-    """
     return "".join(file.read_text() for file in sorted((run / "logs").rglob("*.log")))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.e2e.conftest import ForkedWorkdir, Workdir
+from tests.e2e.conftest import ForkedWorkdir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -125,64 +125,6 @@ def test_a_preprocessing_fn_that_ends_the_process_is_named_before_any_data_is_re
     left = workdir.summary("bad")
     assert (left["state"], left["exit_code"], left["error"]["type"]) == ("failed", 4, "UserCodeError")
     assert workdir.states("bad") == {}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("lines", "told"),
-    [
-        ("import os; os._exit(1)", "ended, with exit code 1, in component Transform; your code was at work"),
-        ("import os; os.abort()", "was killed by SIGABRT, in component Transform"),
-        ("raise SystemExit(0)", "component Transform failed in your code: it ended"),
-        ("return None", "the preprocessing_fn returned None"),
-    ],
-)
-def test_a_preprocessing_fn_that_ends_the_process_or_returns_nothing_is_named(ingested, declare, tmp_path, lines, told):
-    (tmp_path / "own.py").write_text(f"def preprocessing_fn(inputs):\n    {lines}\n")
-    # Somebody has to watch it.
-    said = Workdir(ingested.path).run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
-    assert told in said
-    assert f'File "{tmp_path}/own.py", line {1 if "returned" in told else 2}' in said
-    left = ingested.summary("bad")
-    assert (left["state"], left["exit_code"], left["error"]["type"]) == ("failed", 4, "UserCodeError")
-    states = ingested.states("bad")
-    assert (states["StatisticsGen"], states["Transform"], states["Trainer"]) == ("cached", "failed", "not reached")
-
-
-BUILDER = """
-import tensorflow_datasets as tfds
-
-class Own(tfds.core.GeneratorBasedBuilder):
-    VERSION = tfds.core.Version("1.0.0")
-
-    def _info(self):
-        features = tfds.features.FeaturesDict({
-            "image": tfds.features.Image(shape=(28, 28, 1)), "label": tfds.features.ClassLabel(num_classes=10)})
-        return self.dataset_info_from_configs(features=features, supervised_keys=("image", "label"))
-
-    def _split_generators(self, manager):
-        return {"train": self._generate_examples()}
-
-    def _generate_examples(self):
-        raise SystemExit(0)
-        yield
-"""
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("text", [BUILDER, "import sys\nsys.exit()\nclass Own: pass\n"], ids=["builder", "module"])
-def test_a_builder_that_ends_the_process_is_named(workdir, declare, tmp_path, monkeypatch, text):
-    (tmp_path / "builders.py").write_text(text)
-    data = {"dataset": "builders:Own", "data_dir": str(tmp_path / "data")}
-    said = workdir.run(declare(data=data), code=4)
-    assert "failed in your code: it ended the process: SystemExit" in said
-    assert f'File "{tmp_path}/builders.py", line' in said
-
-
-def test_a_preprocessing_fn_without_a_label_is_refused(ingested, declare, tmp_path):
-    (tmp_path / "own.py").write_text("def preprocessing_fn(inputs):\n    return {'image': inputs['image']}\n")
-    said = ingested.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
-    assert "no label" in said
 
 
 def test_a_second_run_in_the_same_folder_is_refused(workdir, declare):

@@ -50,7 +50,6 @@ def _averages(run: Path) -> None:
 
 
 def _sums_of_gradients(counts: Counter[tuple[str, str]]) -> int:
-    """Messages of the optimizer."""
     return sum(count for (name, kind), count in counts.items() if kind == _SUM and "Momentum/" in name)
 
 

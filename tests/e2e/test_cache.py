@@ -14,7 +14,6 @@ LAST = ("Evaluator", "Pusher")
 
 @pytest.fixture
 def workdir(forked):
-    """A fresh folder of runs."""
     return forked
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.browser import open_browser
-from tests.e2e.conftest import Finished
+from tests.e2e.conftest import Finished, ForkedWorkdir
 from tests.e2e.test_report import check_page
-from tests.root import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -22,32 +19,23 @@ data: {{dataset: digits, splits: {{train: "train[:80%]", eval: "train[80%:]"}}, 
 trainer:
   model: mnist_cnn
   path: {path}
-  train_steps: 800
+  train_steps: 300
   global_batch_size: 64
   optimizer: {{name: sgd, learning_rate: 0.001}}
 """
 
 
-def test_a_run_and_two_paths_side_by_side(digits_run: Finished, tmp_path: Path) -> None:
-    output, workdir = tmp_path / "results", digits_run.workdir
+def test_a_run_and_two_paths_side_by_side(digits_run: Finished, forks, tmp_path: Path) -> None:
+    output, workdir = tmp_path / "results", ForkedWorkdir(digits_run.workdir.path, forks)
     for name, path in (("digits", "estimator"), ("moved", "keras")):
         (tmp_path / f"{name}.yaml").write_text(TEXT.format(name=name, path=path))
     before = workdir.executions("digits")
     sources = [str(digits_run.logs), str(tmp_path / "digits.yaml"), str(tmp_path / "moved.yaml")]
-    options = ["--workdir", str(workdir.path), "--output", str(output), "--json", "--require-equal", "0"]
-    done = subprocess.run(
-        [sys.executable, "-m", "tfx_estimator", "compare", *sources, *options],
-        capture_output=True,
-        text=True,
-        timeout=500,
-        cwd=ROOT,
-        check=False,
-    )
-    assert done.returncode == 8, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "points apart" in done.stderr.splitlines()[-3]
-    told = json.loads(done.stdout)
-    assert told == json.loads((output / "compare.json").read_text())
+    options = ["--output", str(output), "--json", "--require-equal", "0"]
+    said = workdir.call("compare", *sources, *options, code=8, seconds=500)
+    assert "points apart" in said.splitlines()[-3]
+    told = json.loads((output / "compare.json").read_text())
+    assert json.JSONDecoder().raw_decode(said[said.index("\n{\n") + 1 :])[0] == told
 
     names = list(told["candidates"])
     assert names == [f"digits {digits_run.logs.name}", "digits", "moved"]
@@ -60,7 +48,7 @@ def test_a_run_and_two_paths_side_by_side(digits_run: Finished, tmp_path: Path) 
     assert {each["parameters"] for each in (run, *trained)} == {run["parameters"]}
     for each in trained:
         assert each["accuracy"]["value"] < run["accuracy"]["value"]
-        assert each["training"]["last_step"] == 800
+        assert each["training"]["last_step"] == 300
         assert 1 < each["training"]["cpu_micros_per_example"] < 1e6
         assert each["training"]["peak_rss"] > 100 << 20
     # Both paths take the same steps.

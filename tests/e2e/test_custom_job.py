@@ -18,13 +18,13 @@ from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.registry import VERTEX
 from tfx_estimator.pipeline.platforms.vertex.custom_job import REPLICA
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(400)]
 
 TWO = "{train: {strategy: multi_worker_mirrored, workers: 2}}"
+SERVED = "{train: {strategy: parameter_server, workers: 2, ps: 1}}"
 
 
 def _artifacts(run: Finished) -> dict[str, list[Any]]:
-    """What a Trainer of the run read."""
     from tfx.orchestration import metadata
     from tfx.types.artifact_utils import deserialize_artifact
 
@@ -39,27 +39,16 @@ def _artifacts(run: Finished) -> dict[str, list[Any]]:
 @pytest.mark.parametrize(
     ("distribution", "replicas"),
     [
-        pytest.param(TWO, ["workerpool0-0", "workerpool1-0"], id="2-workers", marks=pytest.mark.long),
-        pytest.param("{}", ["workerpool0-0"], id="alone", marks=pytest.mark.long),
-        pytest.param(
-            "{train: {strategy: multi_worker_mirrored, workers: 3}}",
-            ["workerpool0-0", "workerpool1-0", "workerpool1-1"],
-            id="3-workers",
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            "{train: {strategy: multi_worker_mirrored, workers: 2}, evaluator: true}",
-            ["workerpool0-0", "workerpool1-0", "workerpool2-0"],
-            id="2-workers-and-an-evaluator",
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
+        ("{}", ["workerpool0-0"]),
+        (TWO, ["workerpool0-0", "workerpool1-0"]),
+        (TWO.replace("2", "3"), ["workerpool0-0", "workerpool1-0", "workerpool1-1"]),
+        (f"{TWO[:-1]}, evaluator: true}}", ["workerpool0-0", "workerpool1-0", "workerpool2-0"]),
+        (
             "{train: {strategy: parameter_server, workers: 2, ps: 1}}",
             ["workerpool0-0", "workerpool1-0", "workerpool2-0"],
-            id="2-workers-and-a-server",
-            marks=pytest.mark.long,
         ),
     ],
+    ids=["alone", "2-workers", "3-workers", "2-workers-and-an-evaluator", "2-workers-and-a-server"],
 )
 def test_the_replicas_train_one_model_and_what_they_measured_comes_back(
     digits_run, tmp_path, monkeypatch, distribution, replicas
@@ -116,7 +105,6 @@ def _kill(pool: int, training: Path, killed: threading.Event) -> None:
                         killed.set()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("pool", [0, 1], ids=["chief", "worker"])
 def test_a_killed_replica_costs_a_restart_and_no_step(digits_run, tmp_path, monkeypatch, pool):
     killed = threading.Event()
@@ -137,7 +125,6 @@ def test_a_killed_replica_costs_a_restart_and_no_step(digits_run, tmp_path, monk
     assert {path.suffix for path in (tmp_path / "home" / "training").iterdir()} == {".moved"}
 
 
-@pytest.mark.long
 def test_a_pipeline_whose_trainer_is_a_custom_job_is_as_accurate_as_the_local_cluster(workdir, tmp_path):
     overrides = (f"trainer.distribution={TWO}",)
     rehearsal = Rehearsal(tmp_path)

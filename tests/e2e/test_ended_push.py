@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -16,17 +15,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.faults, pytest.mark.timeout(600)]
 
 @pytest.fixture
 def forks(forks: Forks) -> Forks:
-    """Whole runs, which can be traced."""
     need_strace()
     return forks
 
 
 class Pushes:
-    """Runs of the digits, of which all but the Pusher is cached.
-
-    Args:
-        folder: For the versions.
-    """
+    """Runs of the digits, of which all but the Pusher is cached."""
 
     def __init__(self, folder: Path, digits_run: Finished, forks: Forks) -> None:
         self._model, self._folder, self.forks = Path(digits_run.versions[0]), folder, forks
@@ -38,7 +32,7 @@ class Pushes:
         self.base = self._folder / str(self._count)
         self.base.mkdir()
         place = ("--set", f"pusher.destination={self.base}", "--workdir", str(self._workdir.path))
-        return ["digits", "--no-report", *place]
+        return ["run", "digits", "--no-report", *place]
 
     def check(self, *, pushed: bool) -> None:
         """Each version is the whole model; if it was pushed there is one, and nothing else."""
@@ -94,28 +88,6 @@ def test_a_run_that_is_killed_before_any_operation_of_its_push(pushes):
         pushes.end(operation)
 
 
-def test_a_second_run_is_refused_and_the_first_goes_on(pushes):
-    arguments = pushes.arguments()
-    first = pushes.forks.start(arguments, "Pusher")
-    pushes.forks.wait_for_stop(first)
-    assert pushes.forks.call(arguments) == 6
-    assert "another run is using" in pushes.forks.said
-    assert "wait for it, or name another --workdir" in pushes.forks.said
-    os.kill(first, signal.SIGCONT)
-    assert pushes.forks.wait(first) == 0
-    pushes.check(pushed=True)
-
-
-def test_a_folder_that_a_killed_run_had_locked_can_be_used(pushes):
-    arguments = pushes.arguments()
-    first = pushes.forks.start(arguments, "Pusher")
-    pushes.forks.wait_for_stop(first)
-    os.kill(first, signal.SIGKILL)
-    assert pushes.forks.wait(first) == -9
-    assert pushes.forks.call(arguments) == 0, pushes.forks.said
-    pushes.check(pushed=True)
-
-
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_run_that_is_killed_while_the_trainer_publishes(tmp_path, digits_run, forks):
@@ -129,7 +101,7 @@ def test_a_run_that_is_killed_while_the_trainer_publishes(tmp_path, digits_run, 
         values = ("trainer.train_steps=40", f"trainer.seed={seed}", "evaluator.min_accuracy=0.05")
         values = (*values, "evaluator.max_accuracy_drop=null", f"pusher.destination={base}")
         declared = [word for value in values for word in ("--set", value)]
-        return ["digits", *declared, "--workdir", str(digits_run.workdir.path)]
+        return ["run", "digits", *declared, "--workdir", str(digits_run.workdir.path)]
 
     def check(pushed: bool) -> None:
         """What was served is as it was; what was pushed is the Trainer's whole model."""

@@ -1,4 +1,4 @@
-"""The examples, by the commands of their README; the others are run in test_cache, test_join and tests/wheel."""
+"""The examples, by the commands of their README; the others are run in test_cache, test_join, test_tune and wheel."""
 
 from __future__ import annotations
 
@@ -33,6 +33,19 @@ def _run(name: str, tmp_path: Path) -> tuple[Path, Workdir]:
 @pytest.mark.long
 def test_own_model_fn_pushes_a_blessed_model(tmp_path):
     _run("own-model-fn", tmp_path)
+
+
+@pytest.mark.long
+def test_existing_module_files_run_unchanged_and_again_after_an_edit(tmp_path):
+    folder, workdir = _run("module-file", tmp_path)
+    results = workdir.summary("module-file")
+    assert results["accuracy"] >= 0.7
+    assert results["training"]["last_step"] == 80
+    edit(folder / "my_trainer.py", "0.01", "0.02")
+    workdir.run("module-file.yaml", cwd=folder)
+    states = workdir.states("module-file")
+    assert states["Transform"] == "cached"
+    assert states["Trainer"] == states["Evaluator"] == states["Pusher"] == "ran"
 
 
 @pytest.mark.long  # tests/equivalence compares it with the plain script
@@ -75,16 +88,3 @@ def test_own_dataset_is_told_of_when_it_was_edited_and_named_when_it_is_damaged(
     info.write_bytes(info.read_bytes()[:-9])
     said = workdir.run("own-dataset.yaml", cwd=folder, code=3)
     assert f"damaged file {info}: it cannot be understood" in said
-
-
-@pytest.mark.long  # the module is trained in tests/e2e/others as well
-def test_a_pipeline_of_ones_own_pushes_a_canned_estimator(tmp_path):
-    folder = copy_example("canned-estimator-csv", tmp_path)
-    (command,) = commands()["canned-estimator-csv"]
-    assert command[0] == "python"
-    done = subprocess.run([sys.executable, *command[1:]], cwd=folder, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr[-3000:]
-    (pushed,) = (folder / "runs" / "serving").iterdir()
-    assert (pushed / "saved_model.pb").is_file()
-    tasks = {log.name.partition(".")[0] for log in (folder / "runs").rglob("*.log")}
-    assert tasks == {"chief-0"}

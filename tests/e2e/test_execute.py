@@ -25,11 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 class Rehearsal:
-    """A declaration's compiled file, and what executing it comes to.
-
-    Args:
-        target: What it is compiled for.
-    """
+    """A declaration's compiled file, and what executing it comes to."""
 
     def __init__(self, folder: Path, target: str = VERTEX) -> None:
         self.folder = folder
@@ -38,24 +34,20 @@ class Rehearsal:
         self.file = folder / f"compiled.{'json' if target == VERTEX else 'yaml'}"
 
     def compile(self, source: str, *overrides: str) -> None:
-        """Compiles a declaration."""
         told = [word for each in (*COMMON, *OF_TARGET[self.target], *overrides) for word in ("--set", each)]
         arguments = ["compile", source, "--target", self.target, "--output", str(self.file), "--force", *told]
         assert main(arguments) == 0
 
     def start(self, *arguments: str) -> subprocess.Popen:
-        """Starts executing it."""
         command = [sys.executable, "-m", "tfx_estimator", "execute", str(self.file), "--root", str(self.root), "--json"]
         return subprocess.Popen(
             [*command, *arguments], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
     def execute(self, *arguments: str, code: int = 0) -> dict[str, Any]:
-        """Executes it; returns the summary."""
         return self.finish(self.start(*arguments), code)
 
     def finish(self, started: subprocess.Popen, code: int = 0) -> dict[str, Any]:
-        """Waits for its end."""
         try:
             told, said = started.communicate(timeout=500)
         finally:
@@ -184,36 +176,7 @@ def test_a_tuning_is_executed_and_its_best_values_train_the_model(tmp_path, targ
     assert (again["Tuner"], again["Trainer"]) == ("cached", "cached")
 
 
-NETWORK = """\
-import tensorflow as tf
-
-def small(num_classes):
-    layers = tf.keras.layers
-    return tf.keras.Sequential([layers.Flatten(), layers.Dense({units}, "relu"), layers.Dense(num_classes)])
-"""
-
-
-@pytest.mark.long
-def test_an_edited_model_trains_anew_and_nothing_before_it(tmp_path):
-    (tmp_path / "mine.yaml").write_text(
-        "name: mine\ndata: {dataset: digits, splits: {train: 'train[:90%]', eval: 'train[90%:]'}, shards: 2}\n"
-        'trainer: {model: "networks:small", train_steps: 200}\nevaluator: {min_accuracy: 0.5}\n'
-    )
-    rehearsal = Rehearsal(tmp_path)
-    results = []
-    for units in (64, 96):
-        (tmp_path / "networks.py").write_text(NETWORK.replace("{units}", str(units)))
-        rehearsal.compile(str(tmp_path / "mine.yaml"))
-        results.append(rehearsal.execute())
-    assert _ran(results[1]) == {"Trainer", "Evaluator", "Pusher"}
-    assert results[0]["pushed"] != results[1]["pushed"]
-    # The first model is the second one's baseline.
-    assert "sparse_categorical_accuracy_diff" in results[1]["metrics"]
-
-
 def _container(started: subprocess.Popen, module: str) -> psutil.Process:
-    """The process of a step's container."""
-
     def find() -> psutil.Process | None:
         assert started.poll() is None, started.communicate()[1]
         for process in psutil.Process(started.pid).children(recursive=True):

@@ -16,11 +16,14 @@ import pytest
 from tests.root import ROOT
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.faults, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.faults, pytest.mark.timeout(400)]
 
 # So many that a signal after the first checkpoint meets training.
 LAST = 400
-STEPS = ("--set", f"trainer.train_steps={LAST}", "--set", "trainer.save_checkpoints_steps=50")
+DECLARED = (
+    *("--set", f"trainer.train_steps={LAST}", "--set", "trainer.save_checkpoints_steps=50"),
+    *("--set", "trainer.model=own:network", "--set", "evaluator.max_accuracy_drop=null", "--no-dry-run"),
+)
 # It leaves a daemon behind, in each process that calls it.
 NETWORK = """
 import os
@@ -42,7 +45,6 @@ def network(num_classes):
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files, of runs alone."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -63,12 +65,14 @@ def _start(workdir, *arguments: str) -> subprocess.Popen:
     ],
 )
 def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(
-    workdir, temporary, tmp_path, monkeypatch, number, code
+    digits_run, temporary, tmp_path, monkeypatch, number, code
 ):
+    workdir = digits_run.workdir
     (tmp_path / "own.py").write_text(NETWORK)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    arguments = (*STEPS, "--set", "trainer.model=own:network")
-    run = _start(workdir, *arguments)
+    # A training of its own, in the folder of all.
+    declared = (*DECLARED, "--set", f"trainer.seed={int(number)}")
+    run = _start(workdir, *declared)
     try:
         step = _wait_for_checkpoint(run, workdir.path / "digits" / "artifacts" / "Trainer" / "training")
         tasks = psutil.Process(run.pid).children(recursive=True)
@@ -85,7 +89,7 @@ def test_an_ended_run_leaves_nothing_running_and_the_next_resumes(
     assert bool(list(temporary.iterdir())) is (number == signal.SIGKILL)
 
     # Fewer steps than are done would be another training; so the same number. Whoever reads may leave meanwhile.
-    assert workdir.run_unread("digits", *arguments) == ""
+    assert workdir.run_unread("digits", *declared) == ""
     log = sorted((workdir.path / "digits" / "logs").glob("*/pipeline.log"))[-1].read_text()
     assert f"TensorBoard   tensorboard --logdir {workdir.path}" in log
     results = workdir.summary("digits")
@@ -152,7 +156,6 @@ def test_a_signal_ends_any_component_at_once_and_the_next_run_goes_on(workdir, t
 
 
 def _wait_for_component(run: subprocess.Popen, artifacts: Path, printed: Optional[str]) -> None:
-    """Waits until a component is at work."""
     assert run.stdout
     if printed:
         while printed not in run.stdout.readline():

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.conftest import read_executions
 from tests.e2e.workflow import containers, execute
 from tests.examples import copy_example, edit
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
@@ -19,13 +20,13 @@ from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 
+OVERRIDES = [word for each in (*COMMON, *OF_TARGET[KUBEFLOW]) for word in ("--set", each)]
+
 
 @pytest.fixture(scope="module")
 def workflow(tmp_path_factory) -> Path:
-    """The compiled file."""
     file = tmp_path_factory.mktemp("workflow") / "digits.yaml"
-    overrides = [word for each in (*COMMON, *OF_TARGET[KUBEFLOW]) for word in ("--set", each)]
-    assert main(["compile", "digits", "--target", KUBEFLOW, "--output", str(file), *overrides]) == 0
+    assert main(["compile", "digits", "--target", KUBEFLOW, "--output", str(file), *OVERRIDES]) == 0
     return file
 
 
@@ -37,29 +38,16 @@ def _execute(file: Path, folder: Path, run: str) -> None:
             execute(each, folder)
 
 
-def _states(folder: Path) -> list[tuple[str, str]]:
-    """The executions of each component, in ML Metadata."""
-    from ml_metadata import metadata_store
-    from ml_metadata.proto import metadata_store_pb2
-
-    config = metadata_store_pb2.ConnectionConfig()
-    config.sqlite.filename_uri = str(folder / "metadata.sqlite")
-    store = metadata_store.MetadataStore(config)
-    kinds = {kind.id: kind.name.rsplit(".", 1)[-1] for kind in store.get_execution_types()}
-    name = metadata_store_pb2.Execution.State.Name
-    return sorted((kinds[each.type_id], name(each.last_known_state)) for each in store.get_executions())
-
-
 def test_the_steps_lead_to_a_pushed_model_and_are_cached(workflow, digits_run, tmp_path):
     _execute(workflow, tmp_path, "digits-1")
-    first = _states(tmp_path)
+    first = read_executions(tmp_path)
     assert len(first) == 9
     assert {state for _, state in first} == {"COMPLETE"}
     (pushed,) = (tmp_path / "serving").iterdir()
     accuracy = _accuracy(tmp_path / "artifacts")
     assert accuracy == pytest.approx(digits_run.summary["accuracy"], abs=1e-6)
     _execute(workflow, tmp_path, "digits-2")
-    again = [each for each in _states(tmp_path) if each[1] == "CACHED"]
+    again = [each for each in read_executions(tmp_path) if each[1] == "CACHED"]
     assert len(again) == 8  # all but the resolver
     assert [path.name for path in (tmp_path / "serving").iterdir()] == [pushed.name]
 
@@ -82,8 +70,7 @@ AFTER_AN_EDIT = {"Trainer", "Evaluator", "Pusher"}
 @pytest.mark.parametrize("name", OWN)
 def test_own_modules_travel_and_an_edited_one_trains_anew(tmp_path, name):
     project, service = copy_example(name, tmp_path), tmp_path / "service"
-    overrides = [word for each in (*COMMON, *OF_TARGET[KUBEFLOW]) for word in ("--set", each)]
-    command = [sys.executable, "-m", "tfx_estimator", "compile", f"{name}.yaml", "--target", KUBEFLOW, *overrides]
+    command = [sys.executable, "-m", "tfx_estimator", "compile", f"{name}.yaml", "--target", KUBEFLOW, *OVERRIDES]
     files = [tmp_path / "before" / "it.yaml", tmp_path / "after" / "it.yaml"]
     for file in files:
         file.parent.mkdir()
@@ -96,11 +83,11 @@ def test_own_modules_travel_and_an_edited_one_trains_anew(tmp_path, name):
     # Nothing is imported but what has travelled.
     shutil.rmtree(project)
     _execute(files[0], service, f"{name}-1")
-    first = Counter(_states(service))
+    first = Counter(read_executions(service))
     assert {state for _, state in first} == {"COMPLETE"}
     assert len(list((service / "serving").glob("*/saved_model.pb"))) == 1
     _execute(files[1], service, f"{name}-2")
-    again = Counter(_states(service)) - first
+    again = Counter(read_executions(service)) - first
     kinds = {kind for kind, _ in first}
     anew = AFTER_AN_EDIT | {kind for kind in kinds if "Resolver" in kind}
     assert {kind for kind, state in again if state == "COMPLETE"} == anew

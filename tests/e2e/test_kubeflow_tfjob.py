@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.e2e.conftest import open_metadata
 from tests.e2e.workflow import Container, containers, execute
 from tests.pipeline.platforms.tfjob.api_server import ACCOUNT_TOKEN, NAMESPACE, ApiServer, api_server, missing
 from tests.pipeline.platforms.tfjob.operator import Operator
@@ -54,7 +55,6 @@ def server(tmp_path) -> Iterator[ApiServer]:
 
 @pytest.fixture
 def secrets(server, tmp_path) -> Path:
-    """What Kubernetes mounts in each pod."""
     (folder := tmp_path / "account").mkdir()
     (folder / "token").write_text(ACCOUNT_TOKEN)
     (folder / "namespace").write_text(NAMESPACE)
@@ -64,7 +64,6 @@ def secrets(server, tmp_path) -> Path:
 
 @contextlib.contextmanager
 def _started(container: Container, server: ApiServer, secrets: Path, log: Path) -> Iterator[subprocess.Popen]:
-    """A step that runs as a pod of the cluster."""
     names = ["unshare", "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
     own = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
     own |= {"HOME": str(secrets), "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
@@ -94,7 +93,6 @@ def _until_step(step: int, work: Path, process: subprocess.Popen, log: Path) -> 
 
 
 def _step(work: Path) -> int:
-    """The last step that the chief has reported."""
     files = work.glob("artifacts/Trainer/training/*/logs/chief-0.*.progress.jsonl")
     events = [each for file in files for each in ProgressReader(str(file)).read()]
     return max((each["step"] for each in events if each["event"] is Event.STEP), default=-1)
@@ -121,12 +119,9 @@ def _compile(folder: Path) -> Path:
 
 def _properties(folder: Path) -> dict[str, float]:
     """What the published model run carries of its training."""
-    from ml_metadata import metadata_store
     from ml_metadata.proto import metadata_store_pb2
 
-    config = metadata_store_pb2.ConnectionConfig()
-    config.sqlite.filename_uri = str(folder / "metadata.sqlite")
-    found = metadata_store.MetadataStore(config).get_artifacts_by_type("ModelRun")
+    found = open_metadata(folder).get_artifacts_by_type("ModelRun")
     (run,) = [each for each in found if each.state == metadata_store_pb2.Artifact.LIVE]
     return {name: value.double_value for name, value in run.custom_properties.items()}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import os
 import re
 import subprocess
 import sys
@@ -17,27 +16,11 @@ import pytest
 import yaml
 
 from tests.browser import Browser, open_browser
-from tests.e2e.conftest import Finished
 from tests.stack import HERE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 PHONE, DESKTOP = 390, 1280
-
-
-@pytest.fixture(scope="module")
-def predicted(digits_run: Finished, tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
-    """Images, labels and probabilities of the evaluation examples, in the order of their files."""
-    path = tmp_path_factory.mktemp("predicted") / "all.npz"
-    script = Path(__file__).with_name("predict_images.py")
-    subprocess.run(
-        [sys.executable, str(script), digits_run.versions[0], str(digits_run.examples), str(path)],
-        check=True,
-        capture_output=True,
-        timeout=120,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
-    return dict(np.load(path))
 
 
 @pytest.fixture
@@ -74,14 +57,14 @@ def check_page(browser: Browser, page: Path) -> None:
         assert browser.ask("[...document.querySelectorAll('img')].every(e => e.naturalWidth > 0 && e.alt)")
 
 
-def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, predicted, browser):
+def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, served_digits, browser):
     page = digits_run.logs / "report.html"
     assert f"report        {page}\n" in digits_run.said
     assert page.stat().st_size < 3_000_000
     check_page(browser, page)
     browser.open(page, DESKTOP)
     assert "Left out" not in browser.ask("document.body.innerText")
-    results, labels, probabilities = digits_run.summary, predicted["labels"], predicted["probabilities"]
+    results, labels, probabilities = digits_run.summary, served_digits["labels"], served_digits["probabilities"]
     guesses = probabilities.argmax(axis=1)
 
     tiles = dict(zip(texts(browser, ".tiles dt"), texts(browser, ".tiles dd")))
@@ -127,7 +110,7 @@ def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, predicted, b
     assert f"{guesses[worst]}: {100 * probabilities[worst].max():.1f} %" in cards[0]
     source = browser.ask("document.querySelector('.mistakes img').src")
     picture = matplotlib.image.imread(io.BytesIO(base64.b64decode(source.partition(",")[2])), format="png")
-    assert np.array_equal(np.rint(picture * 255).astype(np.uint8), predicted["images"][worst, ..., 0])
+    assert np.array_equal(np.rint(picture * 255).astype(np.uint8), served_digits["images"][worst, ..., 0])
 
     # The data.
     counts = table(browser, "counts")
@@ -135,8 +118,8 @@ def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, predicted, b
     assert sum(int(row[1].replace(",", "")) for row in counts) == results["examples"]["train"]
     assert browser.ask("document.querySelectorAll('#counts img').length") == 80
     splits = {row[0]: row[1:] for row in table(browser, "splits")}
-    assert splits["mean pixel, by channel"][1] == f"{predicted['images'].mean():.1f}"
-    assert splits["standard deviation"][1] == f"{predicted['images'].std():.1f}"
+    assert splits["mean pixel, by channel"][1] == f"{served_digits['images'].mean():.1f}"
+    assert splits["standard deviation"][1] == f"{served_digits['images'].std():.1f}"
 
     # The declaration is the whole one, and says where each value came from.
     assert yaml.safe_load(browser.ask("document.querySelector('pre').textContent")) == yaml.safe_load(

@@ -46,13 +46,7 @@ def workdirs(request, tmp_path) -> tuple[Workdir, Workdir]:
 
 
 def train(workdir: Workdir, path: str, steps: int, declaration: str = "digits", **changed: object) -> str:
-    """Runs a declaration with a rate that does not depend on the number of steps.
-
-    Args:
-        workdir: Where.
-        declaration: A preset's name, or a file.
-        **changed: Parts of the declaration, by their names from its root.
-    """
+    """Runs a declaration with a rate that does not depend on the number of steps."""
     changed |= {"trainer.path": path, "trainer.train_steps": steps, "trainer.optimizer.schedule": "constant"}
     sets = [part for name, value in changed.items() for part in ("--set", f"{name}={value}")]
     return workdir.run(declaration, *sets, seconds=600)

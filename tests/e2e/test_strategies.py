@@ -11,7 +11,6 @@ from tests.e2e.conftest import Workdir
 pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(400)]
 
 POINTS = 0.005
-TRAIN = "trainer.distribution.train"
 
 
 @pytest.fixture(scope="module")
@@ -19,10 +18,11 @@ def shared(tmp_path_factory: pytest.TempPathFactory, real_data_dir: str):
     """Runs the mnist preset in one folder, so that the data is ingested once."""
     workdir = Workdir(tmp_path_factory.mktemp("strategies"))
 
-    def run(train_steps: int = 400, **overrides: str) -> dict:
-        steps = ("--set", f"trainer.train_steps={train_steps}", "--set", f"data.data_dir={real_data_dir}")
-        settings = [part for key, value in overrides.items() for part in ("--set", f"{key.replace('__', '.')}={value}")]
-        workdir.run("mnist", *steps, *settings, seconds=380)
+    def run(steps: int = 400, **trainer: str) -> dict:
+        told = {"data.data_dir": real_data_dir, "trainer.train_steps": steps}
+        told |= {f"trainer.{name}": value for name, value in trainer.items()}
+        words = [word for name, value in told.items() for word in ("--set", f"{name}={value}")]
+        workdir.run("mnist", *words, seconds=380)
         return workdir.summary("mnist")
 
     return run
@@ -30,50 +30,35 @@ def shared(tmp_path_factory: pytest.TempPathFactory, real_data_dir: str):
 
 @pytest.fixture(scope="module")
 def one_device(shared) -> dict:
-    """The results that all others are compared with."""
     results = shared()
     assert results["accuracy"] > 0.95
     return results
 
 
 @pytest.mark.parametrize(
-    "overrides",
+    "distribution",
     [
-        pytest.param({"train__strategy": "multi_worker_mirrored", "evaluator": "true"}, id="multi_worker_mirrored"),
-        pytest.param({"train__strategy": "mirrored", "train__devices__cpu": "2"}, id="mirrored"),
-        pytest.param(
-            {"train__strategy": "central_storage", "train__devices__cpu": "2"},
-            id="central_storage",
-        ),
-        pytest.param(
-            {
-                "train__strategy": "mirrored",
-                "train__devices__cpu": "2",
-                "eval__strategy": "mirrored",
-                "eval__devices__cpu": "2",
-            },
-            id="mirrored both",
-        ),
+        "{train: {strategy: multi_worker_mirrored}, evaluator: true}",
+        "{train: 'mirrored:2'}",
+        "{train: 'central_storage:2'}",
+        "{train: 'mirrored:2', eval: 'mirrored:2'}",
     ],
+    ids=["multi_worker_mirrored", "mirrored", "central_storage", "mirrored both"],
 )
-def test_a_strategy_reaches_the_accuracy_of_one_device(shared, one_device, overrides):
-    results = shared(**{f"trainer__distribution__{key}": value for key, value in overrides.items()})
+def test_a_strategy_reaches_the_accuracy_of_one_device(shared, one_device, distribution):
+    results = shared(distribution=distribution)
     assert results["accuracy"] == pytest.approx(one_device["accuracy"], abs=POINTS)
     assert results["evaluated"] == 10_000
     states = {run["node"]: run["state"] for run in results["components"]}
-    assert states["TfdsExampleGen"] == "cached"
-    assert states["Trainer"] == "ran"
+    assert (states["TfdsExampleGen"], states["Trainer"]) == ("cached", "ran")
     assert results["training"]["last_step"] == 400
     assert Path(results["pushed"], "saved_model.pb").exists()
 
 
 def test_parameter_servers_reach_the_accuracy_of_one_device(shared):
     # Asynchronous gradients are a step old, which acts as more momentum: they need the preset's steps, and a warm-up.
-    one_device = shared(train_steps=2000)
-    results = shared(
-        train_steps=2000,
-        trainer__distribution__train__strategy="parameter_server",
-        trainer__optimizer__warmup_steps="200",
-    )
+    one_device = shared(2000)
+    served = "{train: {strategy: parameter_server}}"
+    results = shared(2000, **{"distribution": served, "optimizer.warmup_steps": "200"})
     assert results["accuracy"] == pytest.approx(one_device["accuracy"], abs=POINTS)
     assert 2000 <= results["training"]["last_step"] <= 2002

@@ -166,6 +166,8 @@ def test_a_module_file_is_given_names_of_its_own(workdir, tmp_path):
 
 
 def test_a_pipeline_of_somebody_elses_tunes_its_own_names(tmp_path):
+    import tensorflow as tf
+
     folder = copy_example("canned-estimator-csv", tmp_path)
     pipeline, module = folder / "run_pipeline.py", folder / "cancer_canned.py"
     edit(module, "dnn_hidden_units=[16, 8]", 'dnn_hidden_units=[fn_args.hyperparameters["values"]["units"], 8]')
@@ -191,12 +193,5 @@ def test_a_pipeline_of_somebody_elses_tunes_its_own_names(tmp_path):
     assert [each["status"] for each in tuning["trials"]] == ["completed"] * 2
     best = next(each["values"]["units"] for each in tuning["trials"] if each["number"] == tuning["best"])
     (pushed,) = (folder / "runs" / "serving").iterdir()
-    shapes = dict(tf_variables(pushed))
+    shapes = dict(tf.train.list_variables(str(pushed / "variables" / "variables")))
     assert shapes["dnn/hiddenlayer_0/kernel"][1] == best
-
-
-def tf_variables(saved_model: Path) -> list[tuple[str, list[int]]]:
-    """The names and shapes of what a SavedModel holds."""
-    import tensorflow as tf
-
-    return tf.train.list_variables(str(saved_model / "variables" / "variables"))

@@ -21,11 +21,7 @@ _PLACES = {"Pusher": (Executor, "Do"), "Trainer": (export, "publish")}
 
 
 def run(arguments: list[str], stop: str = "") -> int:
-    """Runs `tfx-estimator run`.
-
-    Args:
-        stop: The component at whose publication to stop.
-    """
+    """Gives the command line its arguments; `stop` names the component at whose publication to stop."""
     assert threading.active_count() == 1
     os.environ["COLUMNS"] = "200"
     if stop:
@@ -37,4 +33,4 @@ def run(arguments: list[str], stop: str = "") -> int:
             return publish(*args, **options)
 
         setattr(owner, name, publish_later)
-    return main(["run", *arguments])
+    return main(arguments)

@@ -18,12 +18,6 @@ from tests.e2e.metadata_server import serve
 
 @dataclass
 class Container:
-    """What Argo starts.
-
-    Args:
-        environment: Its own, beside the image's.
-    """
-
     name: str
     words: list[str]
     environment: dict[str, str]
@@ -31,12 +25,6 @@ class Container:
 
 @contextlib.contextmanager
 def containers(file: Path, folder: Path, run: str, values: Mapping[str, str]) -> Iterator[list[Container]]:
-    """The containers, while ML Metadata answers.
-
-    Args:
-        folder: For the store of ML Metadata.
-        run: What Argo calls this execution of the Workflow.
-    """
     spec = yaml.safe_load(file.read_text())["spec"]
     templates = {template["name"]: template for template in spec["templates"]}
     tasks = {task["name"]: task for task in templates[spec["entrypoint"]]["dag"]["tasks"]}
@@ -60,12 +48,7 @@ def containers(file: Path, folder: Path, run: str, values: Mapping[str, str]) ->
 
 
 def execute(container: Container, folder: Path) -> None:
-    """Runs a container's command to its end, which must be a good one.
-
-    Args:
-        container: As of `containers`.
-        folder: Where it runs.
-    """
+    """Runs a container's command to its end, which must be a good one."""
     done = subprocess.run(
         container.words,
         cwd=folder,

@@ -32,12 +32,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Prints the matrix with the measured times."""
     rows = config.stash.get(_MATRIX, [])
     if not rows:
         return
     table = Table(title="fault matrix")
-    for title in (
+    for title in [
         "fault",
         "path",
         "cluster",
@@ -45,9 +44,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         "steps",
         "restarts",
         "lost steps",
-        "start, s",
-        "resumed after, s",
-    ):
+        "start (s)",
+        "resumed after (s)",
+    ]:
         table.add_column(title)
     for row in rows:
         table.add_row(*(f"{value:.1f}" if isinstance(value, float) else str(value) for value in row))
@@ -55,12 +54,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 class Faulty:
-    """Runs a training, and does something to it on the way.
-
-    Args:
-        training: Calls the executor.
-        settings: Makes the Trainer's settings.
-    """
+    """Runs a training, and does something to it on the way."""
 
     def __init__(self, training: Training, settings: Any, rows: list) -> None:
         self.training = training
@@ -82,14 +76,7 @@ class Faulty:
         return self.make_settings(section, path=path, start_timeout=45.0, stall_timeout=12.0)
 
     def run(self, name: str, settings: Any, *faults: Fault) -> Any:
-        """Trains, while the faults wait for their moments.
-
-        Args:
-            name: For the matrix.
-
-        Returns:
-            Folder of the model, and the model_run artifact.
-        """
+        """Trains, while the faults wait for their moments."""
         over = threading.Event()
         for fault in faults:
             fault.watch(self.training.root, over)
@@ -136,5 +123,4 @@ def resumption(logs: Path, faults: tuple[Fault, ...]) -> tuple[float, float]:
 
 @pytest.fixture
 def faulty(tmp_path: Path, digits: dict, settings: Any, request: pytest.FixtureRequest) -> Faulty:
-    """Runs trainings with faults."""
     return Faulty(Training(tmp_path / "Trainer", digits), settings, request.config.stash[_MATRIX])

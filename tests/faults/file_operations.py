@@ -28,7 +28,6 @@ _DEADLINE_SECONDS = 60.0
 
 
 def need_strace() -> None:
-    """Skips a test where no process can be traced."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed: it injects the faults")
     tried = subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, text=True, check=False)
@@ -38,12 +37,7 @@ def need_strace() -> None:
 
 @dataclass(frozen=True)
 class Operation:
-    """A file operation of a process: the nth call of that name, from the moment on at which it stopped itself.
-
-    Args:
-        call: Name of the system call.
-        number: Counted from 1.
-    """
+    """A file operation of a process: the nth call of that name, from the moment on at which it stopped itself."""
 
     call: str
     number: int
@@ -56,9 +50,7 @@ class Operation:
 class Forks:
     """Calls a function in forked copies of one process: see tests/faults/forks.py.
 
-    Args:
-        target: `module:function`; the function stops its process by `stop_here` at the moment that counts.
-        folder: For what the calls print.
+    `target` is `module:function`, which stops its process by `stop_here` at the moment that counts.
     """
 
     def __init__(self, target: str, folder: Path) -> None:
@@ -85,20 +77,16 @@ class Forks:
 
     @property
     def said(self) -> str:
-        """What the last call printed."""
         return (self._folder / f"{self._logs}.log").read_text()
 
     @property
     def result(self) -> str:
-        """The last line of it."""
         return self.said.splitlines()[-1]
 
     def call(self, *arguments: object) -> int:
-        """Calls without a fault."""
         return self.wait(self.start(*arguments))
 
     def start(self, *arguments: object) -> int:
-        """Begins a call; returns its process id."""
         if self._server.poll() is not None:
             self._begin()
         self._logs += 1
@@ -108,7 +96,6 @@ class Forks:
         return pid
 
     def said_by(self, pid: int) -> str:
-        """What a call printed, by its process id."""
         return self._said[pid].read_text()
 
     def wait(self, pid: int) -> int:
@@ -133,11 +120,7 @@ class Forks:
     def disturbed(self, *arguments: object, operation: Operation, fault: str = "signal=KILL") -> int:
         """Calls, and does something before one of its operations.
 
-        Args:
-            fault: As of strace's `-e inject=`.
-
-        Returns:
-            The exit code, negative for a signal.
+        The fault is as of strace's `-e inject=`; returns the exit code, negative for a signal.
         """
         fault = f"inject={operation.call}:{fault}:when={operation.number}"
         return self._traced(arguments, "-o", os.devnull, "-e", f"trace={operation.call}", "-e", fault)
@@ -179,6 +162,5 @@ class Forks:
 
 
 def stop_here(wanted: bool = True) -> None:
-    """Stops this process until it is continued."""
     if wanted:
         os.kill(os.getpid(), signal.SIGSTOP)

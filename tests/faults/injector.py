@@ -51,17 +51,14 @@ class Fault:
         return f"{self.task} while {self.moment}: {'happened' if self.happened else 'did not happen'}"
 
     def watch(self, root: Path, over: threading.Event) -> None:
-        """Waits for the moment, in a thread."""
         self._thread = threading.Thread(target=self._wait, args=(root, over), daemon=True)
         self._thread.start()
 
     def join(self, seconds: float) -> None:
-        """Waits for the thread's end."""
         if self._thread:
             self._thread.join(seconds)
 
     def is_over_for(self, process: psutil.Process) -> bool:
-        """Has it happened, and to an earlier process."""
         return bool(self.happened) and process.create_time() > self._on_kernels_clock
 
     def _wait(self, root: Path, over: threading.Event) -> None:
@@ -108,7 +105,6 @@ def _says(root: Path, task: str, event: str) -> bool:
 
 
 def latest_step(root: Path) -> int:
-    """The highest step that a chief has reported."""
     steps = [-1]
     for path in root.glob("training/*/logs/chief-0.*.progress.jsonl"):
         for line in path.read_text().splitlines():

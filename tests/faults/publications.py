@@ -25,11 +25,6 @@ from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 
 
 def call(name: str, *arguments: object) -> int:
-    """Calls a function of this file.
-
-    Returns:
-        The exit code that the command line would end with.
-    """
     try:
         with handled():
             print(globals()[name](*arguments) or "")
@@ -42,7 +37,6 @@ def call(name: str, *arguments: object) -> int:
 
 
 def save(folder: str, number: float) -> None:
-    """Writes a SavedModel that adds a number."""
     import tensorflow as tf
 
     class Model(tf.Module):
@@ -78,12 +72,6 @@ def train(root: str, model: str, execution: int, stop: bool = False) -> str:
     """Executes the Trainer as TFX's launcher does, its driver first, and publishes it in ML Metadata.
 
     Its training is what an earlier one has left; its process stops when that has ended.
-
-    Args:
-        execution: Number of the execution: one above that of the call before.
-
-    Returns:
-        Whether the training went on from an earlier one.
     """
     database = os.path.join(os.path.dirname(root), "metadata.sqlite")
     handle = metadata.Metadata(metadata.sqlite_metadata_connection_config(database))

@@ -41,12 +41,7 @@ def models(forks, tmp_path_factory) -> list[Path]:
 
 
 class Served:
-    """A folder of versions, which holds one at first.
-
-    Args:
-        folder: For it, and for the outputs of executions.
-        models: Artifacts; the first is there at first.
-    """
+    """A folder of versions, which holds one at first."""
 
     def __init__(self, folder: Path, forks: Forks, models: list[Path]) -> None:
         self.base, self._output, self._forks, self._models = folder / "serving", folder / "pushed", forks, models
@@ -55,7 +50,6 @@ class Served:
         self.first = forks.result
 
     def operations(self) -> list[Operation]:
-        """What a push does to files."""
         found = self._forks.operations(*self.arguments, True, within=str(self.base.parent))
         shutil.rmtree(self.base / self._forks.result)
         return found
@@ -137,13 +131,6 @@ def test_a_full_disk_is_a_stated_error_and_leaves_nothing(served, forks):
 
 
 class Trained:
-    """A component's folder, and ML Metadata.
-
-    Args:
-        folder: For them.
-        saved: A SavedModel, which the training exports.
-    """
-
     def __init__(self, folder: Path, forks: Forks, saved: Path) -> None:
         self.root, self._forks, self._saved = folder / "Trainer", forks, saved
         self._executions = iter(range(1, 1000))
@@ -151,7 +138,6 @@ class Trained:
         assert self.train() == [False]
 
     def arguments(self) -> tuple:
-        """Of the next execution."""
         return "train", str(self.root), str(self._saved), next(self._executions)
 
     def published(self, number: int) -> Path:

@@ -33,12 +33,7 @@ MANY = 2000
 
 
 class Supervised:
-    """A training whose supervisor is a process that the test may end.
-
-    Args:
-        path: The way of training.
-        interval: Steps between two checkpoints.
-    """
+    """A training whose supervisor is a process that the test may end."""
 
     def __init__(
         self, faulty, digits, steps: int = MANY, path: str = "estimator", interval: int = INTERVAL, train=MWMS
@@ -55,7 +50,6 @@ class Supervised:
         self.executions = 0
 
     def start(self) -> subprocess.Popen:
-        """Starts the supervisor."""
         self.job.write_text(json.dumps({**self.values, "executions": self.executions}))
         self.executions += 1
         self.run = subprocess.Popen(
@@ -80,31 +74,26 @@ class Supervised:
         return [supervisor, *supervisor.children(recursive=True)]
 
     def checkpoint(self) -> int:
-        """The step of the last checkpoint."""
         names = self.root.glob("training/*/model.ckpt-*.index")
         return max(int(path.stem.rsplit("-", 1)[-1]) for path in names)
 
 
-def _ended(path, train, number, code, *marks):
-    identity = f"{path}-{train['strategy']}-{signal.Signals(number).name}"
-    return pytest.param(path, train, number, code, marks=marks, id=identity)
+def _ended(path, train, number, *marks):
+    return pytest.param(path, train, number, marks=marks, id=f"{path}-{train['strategy']}-{number.name}")
 
 
 @pytest.mark.parametrize(
-    ("path", "train", "number", "code"),
+    ("path", "train", "number"),
     [
-        _ended("estimator", MWMS, signal.SIGTERM, 143),
-        _ended("estimator", MWMS, signal.SIGINT, 130, pytest.mark.long),
-        _ended("estimator", MWMS, signal.SIGKILL, -9, pytest.mark.long),
-        _ended("keras", MWMS, signal.SIGTERM, 143, pytest.mark.long),
-        _ended("keras", MWMS, signal.SIGKILL, -9, pytest.mark.long),
-        _ended("keras_custom_loop", MWMS, signal.SIGTERM, 143, pytest.mark.long),
-        _ended("keras", SERVED, signal.SIGTERM, 143, pytest.mark.long),
-        _ended("keras", SERVED, signal.SIGKILL, -9, pytest.mark.long),
-        _ended("keras_custom_loop", SERVED, signal.SIGTERM, 143, pytest.mark.long),
+        _ended("estimator", MWMS, signal.SIGTERM),
+        _ended("estimator", MWMS, signal.SIGINT, pytest.mark.long),
+        *(_ended(path, MWMS, signal.SIGTERM, pytest.mark.long) for path in PATHS[1:]),
+        *(_ended(path, SERVED, signal.SIGTERM, pytest.mark.long) for path in PATHS[1:]),
+        *(_ended(path, MWMS, signal.SIGKILL, pytest.mark.long) for path in PATHS[:2]),
+        _ended("keras", SERVED, signal.SIGKILL, pytest.mark.long),
     ],
 )
-def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, path, train, number, code):
+def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, path, train, number):
     # What can be written because of the signal is, and not at a usual time.
     interval = INTERVAL if number == signal.SIGKILL else MANY
     supervised = Supervised(faulty, digits, path=path, interval=interval, train=train)
@@ -112,16 +101,14 @@ def test_an_ended_supervisor_leaves_a_checkpoint_and_no_task(faulty, digits, pat
     tasks = supervised.wait_for_step(INTERVAL + 5)
     os.kill(run.pid, number)
     _, said = run.communicate(timeout=60)
-    assert run.returncode == code
+    assert run.returncode == (-9 if number is signal.SIGKILL else 128 + number)
     _, alive = psutil.wait_procs(tasks, timeout=10)
     assert not alive
     saved = supervised.checkpoint()
     if number != signal.SIGKILL:
         assert INTERVAL + 5 <= saved < MANY
         assert f"the last checkpoint is of step {saved}" in said
-    faulty.rows.append(
-        (f"{signal.Signals(number).name} supervisor", path, train["strategy"], code, saved, 0, "", "", "")
-    )
+    faulty.rows.append((f"{number.name} supervisor", path, train["strategy"], run.returncode, saved, 0, "", "", ""))
 
 
 @pytest.mark.long

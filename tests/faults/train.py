@@ -8,14 +8,6 @@ from pathlib import Path
 
 
 def main(path: str) -> int:
-    """Executes the Trainer once, as TFX does.
-
-    Args:
-        path: JSON file with `root`, `inputs` (as TFX writes artifacts) and `settings`.
-
-    Returns:
-        The exit code that the command line would end with.
-    """
     from tfx_estimator.components.trainer.task import light_imports
 
     # As a replica of a custom job does.

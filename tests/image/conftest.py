@@ -27,7 +27,6 @@ _LIMITS = ("--ulimit", "nofile=10000:10000", "--ulimit", "nproc=20000:20000")
 
 
 def run(*command: str | Path, seconds: float = 600) -> str:
-    """Runs a command that must succeed."""
     # Not where the tests' temporary files are: that is not there inside of a chroot, and may be too small for an image.
     environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
     options = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "timeout": seconds}
@@ -37,24 +36,13 @@ def run(*command: str | Path, seconds: float = 600) -> str:
 
 
 class Image:
-    """The built image.
-
-    Args:
-        name: Of it, as podman knows it.
-    """
-
     def __init__(self, name: str) -> None:
         self.name = name
 
     def command(
         self, work: Path, *arguments: str, entry: str = "", options: tuple[str, ...] = (), network: str = "none"
     ) -> list[str]:
-        """Returns the command of a container: not root, a root that is read-only, no network.
-
-        Args:
-            *arguments: Of the image's entry point.
-            options: Further ones of `podman run`.
-        """
+        """Returns the command of a container: not root, a root that is read-only, no network."""
         entered = ("--entrypoint", entry) if entry else ()
         kept = (
             "--read-only",
@@ -70,7 +58,6 @@ class Image:
         return [*_PODMAN, "run", "--rm", *_LIMITS, *kept, *entered, *options, self.name, *arguments]
 
     def run(self, work: Path, *arguments: str, entry: str = "", seconds: float = 600) -> str:
-        """Runs such a container to its end."""
         return run(*self.command(work, *arguments, entry=entry), seconds=seconds)
 
     @property
@@ -108,7 +95,6 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """A folder that the image's user may write to."""
     folder = tmp_path / "work"
     folder.mkdir()
     os.chown(folder, 10001, 10001)

@@ -93,7 +93,6 @@ class _Request(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving_bucket() -> Iterator[Bucket]:
-    """Runs one."""
     with Bucket() as bucket:
         thread = threading.Thread(target=bucket.serve_forever, args=(0.05,))
         thread.start()

@@ -20,24 +20,15 @@ _OURS = ("unshare", "nsenter", "mount", "openssl", "curl")
 
 
 class Store:
-    """A store that runs.
-
-    Args:
-        folder: Its certificate, and what it did to requests.
-        pid: A process in its namespaces.
-    """
-
     def __init__(self, folder: Path, pid: int) -> None:
         self.folder = folder
         self._pid = pid
 
     def names(self, prefix: str = "") -> list[str]:
-        """Returns the names of the objects."""
         address = f"https://{NAME}/storage/v1/b/{BUCKET}/o?prefix={prefix}"
         return [each["name"] for each in json.loads(self._fetch(address)).get("items", [])]
 
     def read(self, name: str) -> bytes:
-        """Returns an object."""
         return self._fetch(f"https://{NAME}/{BUCKET}/{name}")
 
     def _fetch(self, address: str) -> bytes:
@@ -47,7 +38,6 @@ class Store:
 
     @property
     def faults(self) -> list[str]:
-        """What was done to requests."""
         path = self.folder / "faults.log"
         return path.read_text().splitlines() if path.exists() else []
 
@@ -79,7 +69,6 @@ class Store:
         )
 
     def run(self, *command: str, code: int = 0, seconds: float = 600) -> str:
-        """Runs a command to its end."""
         done = subprocess.run(
             self.command(*command),
             env=self.environment(),

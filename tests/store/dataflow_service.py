@@ -30,7 +30,6 @@ class Service(BaseHTTPRequestHandler):
     ending = 0
 
     def do_POST(self) -> None:
-        """Creates the job."""
         job = self._body()
         self._note("asked to create a job")
         time.sleep(self.seconds)
@@ -39,7 +38,6 @@ class Service(BaseHTTPRequestHandler):
         self._answer({**self.job, "currentState": "JOB_STATE_PENDING"})
 
     def do_GET(self) -> None:
-        """Says how the job goes, or what it has said."""
         if "/messages" in self.path:
             said = {"id": "1", "time": "2026-11-23T00:00:00Z", "messageText": "no such bucket"}
             failed = "FAILED" in self.then
@@ -53,7 +51,6 @@ class Service(BaseHTTPRequestHandler):
         self._answer({**self.job, "currentState": state})
 
     def do_PUT(self) -> None:
-        """Cancels the job."""
         wanted = self._body()["requestedState"]
         self._note(f"wanted {wanted}")
         Service.ending = 1

@@ -60,7 +60,6 @@ class Front(BaseHTTPRequestHandler):
     written: dict[str, tuple[int, list[tuple[str, str]], bytes]] = {}
 
     def handle_one_request(self) -> None:
-        """Serves what each verb has in common."""
         self.raw_requestline = self.rfile.readline(65537)
         if not self.raw_requestline or not self.parse_request():
             self.close_connection = True

@@ -22,8 +22,21 @@ pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 
 PROGRAM = (sys.executable, "-m", "tfx_estimator")
 TWO = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 2}}"
-DECLARED = (*COMMON, *OF_TARGET[VERTEX], f"data.data_dir=gs://{BUCKET}/tfds")
+JOB = (TWO, "deploy.vertex={}")
 ROOT, HOME = f"gs://{BUCKET}/rehearsal", "rehearsal/digits"
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def _compile(store: Store, folder: Path, *declared: str, source: str = "digits", target: str = VERTEX) -> Path:
+    file = folder / f"compiled.{'json' if target == VERTEX else 'yaml'}"
+    told = (*COMMON, *OF_TARGET[target], f"data.data_dir=gs://{BUCKET}/tfds", *declared)
+    overrides = [word for each in told for word in ("--set", each)]
+    store.run(*PROGRAM, "compile", source, "--target", target, "--output", str(file), *overrides)
+    return file
 
 
 def _execute(store: Store, file: Path, folder: Path) -> dict[str, Any]:
@@ -46,13 +59,11 @@ def _states(results: dict[str, Any], state: str) -> set[str]:
 
 
 def _folders(store: Store, place: str) -> set[str]:
-    """The folders that a place holds."""
     return {name.removeprefix(f"{HOME}/{place}/").split("/")[0] for name in store.names(f"{HOME}/{place}/")} - {""}
 
 
 @pytest.mark.parametrize("job", [False, True], ids=["in-the-step", "custom-job"])
-def test_digits_from_the_compiled_file(tmp_path, binary, monkeypatch, job):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def test_digits_from_the_compiled_file(tmp_path, binary, job):
     (tmp_path / "networks.py").write_text(
         "import tensorflow as tf\n\n\ndef small(num_classes):\n    layers = tf.keras.layers\n"
         '    return tf.keras.Sequential([layers.Flatten(), layers.Dense(64, "relu"), layers.Dense(num_classes)])\n'
@@ -61,12 +72,8 @@ def test_digits_from_the_compiled_file(tmp_path, binary, monkeypatch, job):
         'name: digits\ndata: {dataset: digits, shards: 2, splits: {train: "train[:80%]", eval: "train[80%:]"}}\n'
         'trainer: {model: "networks:small", train_steps: 300, global_batch_size: 64}\nevaluator: {min_accuracy: 0.8}\n'
     )
-    declared = (*DECLARED, *((TWO, "deploy.vertex={}") if job else ()))
-    overrides = [word for each in declared for word in ("--set", each)]
-    file = tmp_path / "mine.json"
     with serving(tmp_path, binary) as store:
-        source = ("compile", str(tmp_path / "mine.yaml"), "--target", VERTEX, "--output", str(file))
-        store.run(*PROGRAM, *source, *overrides)
+        file = _compile(store, tmp_path, *(JOB if job else ()), source=str(tmp_path / "mine.yaml"))
         first = _execute(store, file, tmp_path)
         assert first["training"]["last_step"] == 300
         assert first["accuracy"] >= 0.8
@@ -82,26 +89,18 @@ def test_digits_from_the_compiled_file(tmp_path, binary, monkeypatch, job):
         assert len(_folders(store, "serving")) == 1
 
 
-def test_kubeflow_pipelines_2_finds_no_object_that_stands_for_a_folder(tmp_path, binary, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    file = tmp_path / "digits.yaml"
-    declared = (*COMMON, *OF_TARGET[KUBEFLOW_V2], f"data.data_dir=gs://{BUCKET}/tfds", "trainer.train_steps=300")
-    overrides = [word for each in declared for word in ("--set", each)]
+def test_kubeflow_pipelines_2_finds_no_object_that_stands_for_a_folder(tmp_path, binary):
     with serving(tmp_path, binary) as store:
-        store.run(*PROGRAM, "compile", "digits", "--target", KUBEFLOW_V2, "--output", str(file), *overrides)
+        file = _compile(store, tmp_path, "trainer.train_steps=300", target=KUBEFLOW_V2)
         first = _execute(store, file, tmp_path)
         assert first["training"]["last_step"] == 300
         # .../STEP_1/OUTPUT/...: what its launcher downloads for the next steps.
         start = f"{HOME}/artifacts/local/digits-1/"
         below = [name.removeprefix(start).split("/", 2) for name in store.names(start)]
-        inside = {(step, output): [] for step, output, _ in (each for each in below if len(each) == 3)}
-        for step, output, name in (each for each in below if len(each) == 3):
-            inside[step, output].append(name)
-        assert {("TfdsExampleGen_1", "examples"), ("Trainer_1", "model"), ("Transform_1", "transform_graph")} <= {
-            *inside
-        }
-        for output, names in inside.items():
-            assert [name for name in names if name.endswith("/") or not name] == [], output
+        inside = [each for each in below if len(each) == 3]
+        found = {(step, output) for step, output, _ in inside}
+        assert {("TfdsExampleGen_1", "examples"), ("Trainer_1", "model"), ("Transform_1", "transform_graph")} <= found
+        assert [each for each in inside if each[2].endswith("/") or not each[2]] == []
         assert len(_folders(store, "serving")) == 1
         second = _execute(store, file, tmp_path)
         assert _states(second, "ran") == set()
@@ -109,14 +108,9 @@ def test_kubeflow_pipelines_2_finds_no_object_that_stands_for_a_folder(tmp_path,
 
 
 @pytest.mark.parametrize("job", [False, True], ids=["in-the-step", "custom-job"])
-def test_a_store_that_fails_now_and_then(tmp_path, binary, monkeypatch, job):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    declared = (*DECLARED, *((TWO, "deploy.vertex={}") if job else ()))
-    overrides = [word for each in declared for word in ("--set", each)]
-    file = tmp_path / "digits.json"
+def test_a_store_that_fails_now_and_then(tmp_path, binary, job):
     with serving(tmp_path, binary, share=0.01, cut="model.ckpt") as store:
-        store.run(*PROGRAM, "compile", "digits", "--target", VERTEX, "--output", str(file), *overrides)
-        results = _execute(store, file, tmp_path)
+        results = _execute(store, _compile(store, tmp_path, *(JOB if job else ())), tmp_path)
         faults = store.faults
         assert len([line for line in faults if line.startswith("503")]) >= 5
         (cut,) = [line for line in faults if line.startswith("cut")]
@@ -131,11 +125,8 @@ def test_a_store_that_fails_now_and_then(tmp_path, binary, monkeypatch, job):
 
 
 def test_of_two_machines_that_execute_it_at_once_one_is_refused(tmp_path, binary):
-    file = tmp_path / "digits.json"
-    overrides = [word for each in DECLARED for word in ("--set", each)]
-    command = (*PROGRAM, "execute", str(file), "--root", ROOT)
     with serving(tmp_path, binary) as store, contextlib.ExitStack() as stack:
-        store.run(*PROGRAM, "compile", "digits", "--target", VERTEX, "--output", str(file), *overrides)
+        command = (*PROGRAM, "execute", str(_compile(store, tmp_path)), "--root", ROOT)
         logs, runs = [tmp_path / "one.log", tmp_path / "other.log"], []
         for log in logs:
             # As on machines of their own, which share no lock.
@@ -157,15 +148,10 @@ def test_of_two_machines_that_execute_it_at_once_one_is_refused(tmp_path, binary
         assert "name another --root" in said[refused]
 
 
-def test_the_replicas_of_a_job_that_is_cancelled_stop_at_one_step_and_the_next_job_goes_on_there(
-    tmp_path, binary, monkeypatch
-):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    file, log = tmp_path / "digits.json", tmp_path / "execute.log"
-    declared = (*DECLARED, TWO, "deploy.vertex={}", "trainer.train_steps=2000", "trainer.save_checkpoints_steps=250")
-    overrides = [word for each in declared for word in ("--set", each)]
+def test_the_replicas_of_a_job_that_is_cancelled_stop_at_one_step_and_the_next_job_goes_on_there(tmp_path, binary):
+    log, steps = tmp_path / "execute.log", ("trainer.train_steps=2000", "trainer.save_checkpoints_steps=250")
     with serving(tmp_path, binary) as store:
-        store.run(*PROGRAM, "compile", "digits", "--target", VERTEX, "--output", str(file), *overrides)
+        file = _compile(store, tmp_path, *JOB, *steps)
         with log.open("w") as output:
             run = store.popen(*PROGRAM, "execute", str(file), "--root", ROOT, stdout=output, stderr=output)
         try:
@@ -189,18 +175,13 @@ def test_the_replicas_of_a_job_that_is_cancelled_stop_at_one_step_and_the_next_j
         assert not [name for name in store.names(HOME) if name.endswith("/stop.json")]
 
 
-def test_a_custom_job_ends_where_its_evaluator_finds_that_nothing_improves(tmp_path, binary, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    file = tmp_path / "digits.json"
+def test_a_custom_job_ends_where_its_evaluator_finds_that_nothing_improves(tmp_path, binary):
     # No later evaluation is better by that much than the first.
     rule = "trainer.early_stopping={metric: average_loss, patience: 2, min_delta: 100}"
     distribution = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 2}, evaluator: true}"
     steps = ("trainer.train_steps=50000", "trainer.save_checkpoints_steps=200")
-    overrides = [
-        word for each in (*DECLARED, distribution, "deploy.vertex={}", *steps, rule) for word in ("--set", each)
-    ]
     with serving(tmp_path, binary) as store:
-        store.run(*PROGRAM, "compile", "digits", "--target", VERTEX, "--output", str(file), *overrides)
+        file = _compile(store, tmp_path, distribution, "deploy.vertex={}", *steps, rule)
         results = _execute(store, file, tmp_path)
         last = results["training"]["last_step"]
         # Three evaluations, of checkpoints that are there.

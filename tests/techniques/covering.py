@@ -18,31 +18,15 @@ Pair = tuple[str, str]
 
 
 class Row(NamedTuple):
-    """A declaration that is tried.
-
-    Attributes:
-        options: Of OPTIONS, all of them.
-    """
-
     path: str
     options: tuple[str, ...]
 
     @property
     def pairs(self) -> set[Pair]:
-        """The pairs that it tries."""
         return set(itertools.combinations(sorted(self.options), 2))
 
 
 def declared(row: Row, folder: Path, weights: Path) -> Declaration:
-    """Loads a row's declaration.
-
-    Args:
-        folder: For the declaration.
-        weights: As of `together`.
-
-    Raises:
-        DeclarationError: It is refused; or two of the options say the same entry differently.
-    """
     values: dict[str, Any] | None = together(row.path, row.options, weights)
     if values is None:
         raise DeclarationError("two values for one entry")
@@ -53,24 +37,12 @@ def declared(row: Row, folder: Path, weights: Path) -> Declaration:
 
 
 def accepted_pairs(folder: Path, weights: Path) -> dict[str, set[Pair]]:
-    """Returns the pairs that are accepted, by path.
-
-    Args:
-        folder: For files.
-        weights: As of `together`.
-    """
     names = list(itertools.combinations(sorted(OPTIONS), 2))
     return {path: {pair for pair in names if _is_accepted(Row(path, pair), folder, weights)} for path in PATHS}
 
 
 def cover(accepted: dict[str, set[Pair]], folder: Path, weights: Path) -> list[Row]:
-    """Puts pairs together into rows, so that each is in one of each path that takes it.
-
-    Args:
-        accepted: As `accepted_pairs` returns it.
-        folder: For files.
-        weights: As of `together`.
-    """
+    """Puts pairs together into rows, so that each is in one of each path that takes it."""
 
     def fits(row: Row) -> bool:
         return row.pairs <= accepted[row.path] and _is_accepted(row, folder, weights)

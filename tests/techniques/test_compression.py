@@ -45,7 +45,6 @@ def mnist(tmp_path_factory, real_data_dir):
 
 @pytest.fixture(scope="module")
 def uncompressed(tmp_path_factory, mnist, settings):
-    """Accuracy without compression."""
     return _accuracy(Training(tmp_path_factory.mktemp("Trainer"), mnist), settings, "keras", "none")
 
 

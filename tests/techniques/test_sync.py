@@ -44,20 +44,28 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(two_workers
     assert (found[0] == found[1]) == (whole == "sync 4")
 
 
-@pytest.mark.unit
-def test_the_outer_momentum_goes_on_in_the_direction_of_the_last_averagings():
+def _averaging(shape, every, momentum, **dense):
+    """The averaging of a model of one weight, and that."""
     import tensorflow as tf
 
     from tfx_estimator.model_fn.optim.averaging import Averaging
     from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
     from tfx_estimator.pipeline.config.optimizer import Optimizer
 
-    model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1, use_bias=False)])
+    layer = tf.keras.layers.Dense(1, use_bias=False, **dense)
+    model = tf.keras.Sequential([tf.keras.Input(shape), layer])
     model.compile(optimizer=DeclaredOptimizer(Optimizer(name="sgd"), 10))
     (weight,) = model.trainable_variables
-    weight.assign([[1.0]])
+    weight.assign([[1.0], [0.0]][: shape[0]])
     model.optimizer._create_all_weights([weight])
-    averaging = Averaging(model, tf.distribute.get_strategy(), every=3, outer_momentum=0.5)
+    return Averaging(model, tf.distribute.get_strategy(), every=every, outer_momentum=momentum), weight
+
+
+@pytest.mark.unit
+def test_the_outer_momentum_goes_on_in_the_direction_of_the_last_averagings():
+    import tensorflow as tf
+
+    averaging, weight = _averaging((1,), 3, 0.5)
     after = tf.function(averaging.after)
     found = []
     for step, change in ((3, 2.0), (4, 3.0), (6, 1.0), (9, 0.0)):
@@ -79,17 +87,7 @@ def test_the_outer_momentum_goes_on_in_the_direction_of_the_last_averagings():
 def test_an_averaged_weight_keeps_its_constraint(momentum):
     import tensorflow as tf
 
-    from tfx_estimator.model_fn.optim.averaging import Averaging
-    from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
-    from tfx_estimator.pipeline.config.optimizer import Optimizer
-
-    dense = tf.keras.layers.Dense(1, use_bias=False, kernel_constraint=tf.keras.constraints.UnitNorm())
-    model = tf.keras.Sequential([tf.keras.Input((2,)), dense])
-    model.compile(optimizer=DeclaredOptimizer(Optimizer(name="sgd"), 10))
-    (weight,) = model.trainable_variables
-    weight.assign([[1.0], [0.0]])
-    model.optimizer._create_all_weights([weight])
-    averaging = Averaging(model, tf.distribute.get_strategy(), every=1, outer_momentum=momentum)
+    averaging, weight = _averaging((2,), 1, momentum, kernel_constraint=tf.keras.constraints.UnitNorm())
     after = tf.function(averaging.after)
     # As the means of two weights of norm 1 are; the second follows a move, which the momentum goes on with.
     for step, mean in ((1, [[0.5], [0.5]]), (2, [[0.3], [0.1]])):

@@ -37,34 +37,21 @@ TFX_SCRIPT = "#!{python}\nimport sys\nfrom tfx.tools.cli.cli_main import cli_gro
 
 @dataclass(frozen=True)
 class Distributions:
-    """What was built.
-
-    Args:
-        wheel_of_sdist: From the unpacked sdist.
-    """
-
     sdist: Path
     wheel: Path
     wheel_of_sdist: Path
 
 
 class Environment:
-    """A virtual environment."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @property
     def site_packages(self) -> Path:
-        """Where packages are installed."""
         return Path(sysconfig.get_path("purelib", vars={"base": str(self.path)}))
 
     def run(self, *command: str, cwd: Path, code: int = 0, seconds: float = 560, **environment: Any) -> str:
-        """Runs one of its commands, as in an activated environment.
-
-        Args:
-            *command: Name of a file in its `bin`, and arguments.
-        """
+        """Runs one of its commands, as in an activated environment."""
         bin_folder = self.path / "bin"
         # The tests' own process has chosen its Keras.
         inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", KERAS)}

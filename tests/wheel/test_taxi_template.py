@@ -20,7 +20,6 @@ long = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def template(environment, tmp_path_factory):
-    """The template, as TFX's command line copies it."""
     folder = tmp_path_factory.mktemp("template") / "taxi"
     command = ("tfx", "template", "copy", "--model", "taxi", "--pipeline_name", "taxi")
     environment.run(*command, "--destination_path", str(folder), cwd=folder.parent)

@@ -13,14 +13,7 @@ import tensorflow_datasets as tfds
 
 
 def make_dataset(name: str, data_dir: Optional[str], batch_size: int) -> tf.data.Dataset:
-    """Makes the guide's training input.
-
-    Args:
-        data_dir: TFDS data_dir; None is TFDS's own default.
-
-    Returns:
-        One epoch of (images, labels): float32 [batch, height, width, channels] in [0, 1], int64 [batch].
-    """
+    """Makes the guide's training input."""
     examples, info = tfds.load(
         name, split="train", data_dir=data_dir, shuffle_files=True, as_supervised=True, with_info=True
     )
@@ -59,11 +52,7 @@ def make_convolutions() -> tf.keras.Model:
 
 
 def fit(model: tf.keras.Model, examples: tf.data.Dataset, epochs: int, callback: Any) -> None:
-    """Compiles and trains as the guide does, but for the validation.
-
-    Args:
-        examples: Of `make_dataset`.
-    """
+    """Compiles and trains as the guide does, but for the validation."""
     model.compile(
         optimizer=tf.keras.optimizers.Adam(0.001),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),

@@ -34,12 +34,7 @@ _MODULE_FILE = os.path.join(os.path.dirname(__file__), "tfx_mnist_module.py")
 
 
 def write_floats(data_dir: Optional[str], folder: Path) -> None:
-    """Writes MNIST as the example expects it: a TFRecord file per split, 784 floats in [-0.5, 0.5] and the class.
-
-    Args:
-        data_dir: TFDS data_dir; None is TFDS's own default.
-        folder: Where to; what is there stays.
-    """
+    """Writes MNIST as the example expects it: a TFRecord file per split, 784 floats in [-0.5, 0.5] and the class."""
     import tensorflow as tf
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -62,12 +57,7 @@ def write_floats(data_dir: Optional[str], folder: Path) -> None:
 
 
 def create_pipeline(data_root: str, home: str, train_steps: int, batch_size: int) -> Pipeline:
-    """Builds the example's pipeline.
-
-    Args:
-        data_root: Folder that `write_floats` filled.
-        batch_size: Must be the module file's.
-    """
+    """Builds the example's pipeline."""
     splits = [("train", "train.tfrecord"), ("eval", "test.tfrecord")]
     example_gen = ImportExampleGen(
         input_base=data_root,

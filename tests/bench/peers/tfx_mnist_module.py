@@ -17,14 +17,7 @@ BATCH_SIZE = 128
 
 
 def preprocessing_fn(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The example's own.
-
-    Args:
-        inputs: `image_floats`: float32 [batch, 784] in [-0.5, 0.5]; `image_class`: int64 [batch].
-
-    Returns:
-        The same, named with the suffix `_xf`.
-    """
+    """The example's own."""
     return base.preprocessing_fn(inputs)
 
 

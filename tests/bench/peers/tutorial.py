@@ -18,14 +18,7 @@ LEARNING_RATE = 1e-4
 
 
 def make_input_fn(data_dir: Optional[str]) -> Callable[..., tf.data.Dataset]:
-    """Makes the tutorial's input_fn.
-
-    Args:
-        data_dir: TFDS data_dir; None is TFDS's own default.
-
-    Returns:
-        `input_fn(mode, input_context)`: one pass over MNIST in batches of 64, float32 images in [0, 1].
-    """
+    """Makes the tutorial's input_fn."""
 
     def scale(image: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return tf.cast(image, tf.float32) / 255, label
@@ -41,13 +34,7 @@ def make_input_fn(data_dir: Optional[str]) -> Callable[..., tf.data.Dataset]:
 
 
 def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str) -> tf.estimator.EstimatorSpec:
-    """The tutorial's model_fn for training.
-
-    Args:
-        features: Images, float32 [batch, 28, 28, 1].
-        labels: int64 [batch].
-        mode: Only `tf.estimator.ModeKeys.TRAIN`.
-    """
+    """The tutorial's model_fn for training."""
     layers = tf.keras.layers
     model = tf.keras.Sequential(
         [
@@ -69,9 +56,5 @@ def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str) -> tf.estimator.
 
 
 def make_estimator(model_dir: str) -> tf.estimator.Estimator:
-    """Builds the tutorial's Estimator, without a strategy.
-
-    Returns:
-        The Estimator.
-    """
+    """Builds the tutorial's Estimator, without a strategy."""
     return tf.estimator.Estimator(model_fn=model_fn, model_dir=model_dir, config=tf.estimator.RunConfig())

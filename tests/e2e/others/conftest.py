@@ -14,52 +14,41 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.e2e.conftest import open_metadata
 from tests.root import ROOT
 from tfx_estimator.pipeline.base.stack import stacks
 
 HERE = Path(__file__).resolve().parent
 STEPS = 200
 MODULES = ("cancer_canned", "cancer_keras", "cancer_template")
+BOTH = "cancer_both"
 
 
 @dataclass(frozen=True)
 class Run:
-    """A pipeline that ran.
-
-    Args:
-        models: Folder of each Trainer's model.
-        said: What the pipeline printed to stderr.
-    """
-
     root: Path
     models: dict[str, Path]
     said: str
 
     def properties(self, model: str) -> dict[str, Any]:
         """Custom properties of a Trainer's model run, from ML Metadata."""
-        from ml_metadata import metadata_store
-        from ml_metadata.proto import metadata_store_pb2
-
-        config = metadata_store_pb2.ConnectionConfig()
-        config.sqlite.filename_uri = str(self.root / "metadata.sqlite")
-        runs = metadata_store.MetadataStore(config).get_artifacts_by_type("ModelRun")
+        runs = open_metadata(self.root).get_artifacts_by_type("ModelRun")
         (run,) = [run for run in runs if Path(run.uri).parents[1].name == model]
         return {key: value.double_value for key, value in run.custom_properties.items()}
 
 
 @pytest.fixture(scope="session")
 def others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Somebody's whole pipeline: a Trainer for each of their module files, an Evaluator and a Pusher for the first.
+    """Somebody's whole pipeline: Trainers for module files with each function, an Evaluator and a Pusher for the first.
 
     If tests that are marked long are run, for each of them, and, where TFX trains a trainer_fn, with its own Trainer as
     well, as `tfx`.
     """
     root = tmp_path_factory.mktemp("others")
-    first, *rest = MODULES
     if any(item.get_closest_marker("long") for item in request.session.items):
-        modules = [*MODULES, *(["tfx"] if stacks.current().has_trainer_fn_executor else [])]
+        modules = [*MODULES, f"{BOTH}=trained", *(["tfx"] if stacks.current().has_trainer_fn_executor else [])]
     else:
-        modules = [first, *(f"{module}=trained" for module in rest)]
+        modules = [MODULES[0], f"{BOTH}=trained", f"{MODULES[2]}=trained"]
     command = [sys.executable, str(HERE / "run_others.py"), str(root), *modules]
     done = subprocess.run(command, capture_output=True, text=True, timeout=580, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -69,21 +58,12 @@ def others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @dataclass(frozen=True)
 class Trained:
-    """What a Trainer left.
-
-    Args:
-        model: Folder of the model.
-        properties: Of the model run.
-        logs: Folder of the tasks' logs.
-    """
-
     model: Path
     properties: dict[str, float]
     logs: Path
 
     @property
     def tasks(self) -> list[str]:
-        """Names of the tasks that were started."""
         return sorted({path.name.split(".")[0] for path in self.logs.glob("*.log")})
 
 

@@ -16,9 +16,7 @@ import digit_models
 def main(examples: str, root: str, steps: str, *names: str) -> None:
     """Trains.
 
-    Args:
-        root: For a folder of each.
-        *names: Names and parts, such as `normalised:2`.
+    Names are of models and parts, such as `normalised:2`.
     """
     for each in names:
         name, parts = each.split(":")

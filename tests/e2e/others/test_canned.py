@@ -8,17 +8,17 @@ import pytest
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 
 # Of losses and probabilities; they differ by 1e-7.
 TOLERANCE = 1e-5
 TWO_CPUS = {"cpu": 2}
+WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
 CANNED = "cancer_canned"
 HERE = stacks.current()
 
 
 @pytest.mark.skipif(not HERE.has_trainer_fn_executor, reason=f"TFX {HERE.tfx} has no executor of a trainer_fn")
-@pytest.mark.long
 def test_tfx_trains_the_same_model(others, served, eval_examples):
     ours, theirs = (served(others.models[name] / "Format-Serving") for name in (CANNED, "tfx"))
     np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
@@ -32,21 +32,9 @@ def test_tfx_trains_the_same_model(others, served, eval_examples):
     ("distribution", "tasks"),
     [
         # The loss is tried before the training.
-        pytest.param(
-            {"train": {"strategy": "multi_worker_mirrored", "workers": 2}, "evaluator": True, "max_restarts": 1},
-            ["chief-0", "evaluator-0", "replica_check-0", "worker-0"],
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            {"train": {"strategy": "multi_worker_mirrored", "workers": 2}},
-            ["chief-0", "exporter-0", "replica_check-0", "worker-0"],
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            {"train": {"strategy": "mirrored", "devices": TWO_CPUS}},
-            ["chief-0", "replica_check-0"],
-            marks=pytest.mark.long,
-        ),
+        ({"train": WORKERS, "evaluator": True}, ["chief-0", "evaluator-0", "replica_check-0", "worker-0"]),
+        ({"train": WORKERS}, ["chief-0", "exporter-0", "replica_check-0", "worker-0"]),
+        ({"train": {"strategy": "mirrored", "devices": TWO_CPUS}}, ["chief-0", "replica_check-0"]),
     ],
     ids=lambda value: value["train"]["strategy"] if isinstance(value, dict) else "",
 )
@@ -63,14 +51,12 @@ def test_replicas_in_step_train_the_same_model(others, train, served, eval_examp
     assert trained.tasks == tasks
 
 
-@pytest.mark.long
 def test_optimizers_made_outside_of_the_model_fn_are_refused_under_central_storage(train):
     # TensorFlow gives the variables of a Keras optimizer the same name on each device.
     with pytest.raises(UserCodeError, match="make the optimizer inside the model_fn"):
         train(CANNED, distribution={"train": {"strategy": "central_storage", "devices": TWO_CPUS}})
 
 
-@pytest.mark.long
 def test_parameter_servers_train_a_model_as_good(train, served, eval_examples):
     train_section = {"strategy": "parameter_server", "workers": 2, "ps": 1}
     trained = train(CANNED, distribution={"train": train_section, "evaluator": True})

@@ -83,7 +83,6 @@ def plain(examples: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
 
 @pytest.fixture(scope="module")
 def all_plain(plain: Callable[..., Plain]) -> Plain:
-    """All of them, in one process."""
     return plain(*EQUAL)
 
 
