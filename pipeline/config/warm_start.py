@@ -32,6 +32,10 @@ class WarmStart(Section):
     exclude: tuple[str, ...] = Field(
         default=(), description="variables that begin anew, by patterns of their names: ['logits/*']"
     )
+    resume: bool = Field(
+        default=False,
+        description="goes on from the checkpoint's step, with the optimizer's slots, as if it were this training's own",
+    )
 
     @property
     def prefix(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ _WEIGHTS = {
     "checkpoint": "a checkpoint, `model.ckpt-100` of `model.ckpt-100.index`; or a folder of some",
     "model": "a folder of a SavedModel, a run's model, or pushed models",
 }
+_STEP = re.compile(r"-\d+$")
 _SCORES = "probabilities"
 _OUTPUTS = (_SCORES, "logits", "class_ids", "classes")
 
@@ -163,6 +165,19 @@ WARM_START = given(
         "trainer.distribution.train.variable_partitioner",
         lambda case: case.train.variable_partitioner is not None,
         "the weights of variables that are cut into parts are not read",
+    ),
+    conflict(
+        f"{_WARM}.resume",
+        f"{_WARM}.exclude",
+        lambda case: case.trainer.warm_start.resume and case.trainer.warm_start.exclude,
+        "a training that goes on keeps all of its variables",
+    ),
+    Rule(
+        f"{_WARM}.resume",
+        lambda case: case.trainer.warm_start.resume and _STEP.search(case.trainer.warm_start.prefix) is None,
+        "the name of what is begun with tells no step to go on from",
+        "name a training's checkpoint, or a folder of some; or remove resume",
+        "a checkpoint whose name ends with its step: model.ckpt-100",
     ),
 )
 
