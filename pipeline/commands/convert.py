@@ -26,9 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--declaration", metavar="FILE", help="what was run, where the modules that it names are not in this folder"
     )
-    parser.add_argument(
-        "--map", metavar="FILE", help="YAML: regular expressions of names of tensors, and the variables that they are"
-    )
     parser.epilog = EPILOG
 
 
@@ -40,7 +37,6 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.run.terminal import quiet
 
     output = _free(args.output)
-    renamed = _read_map(args.map) if args.map else {}
     if args.declaration:
         load(args.declaration).make_importable()
     say(f"converts {one_line(args.source)}: about half a minute")
@@ -50,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         from tfx_estimator.pipeline.convert.source import find
 
         source = find(args.source)
-        converted = convert(source, output, renamed)
+        converted = convert(source, output)
     say("\n".join([*_lines(converted), f"wrote         {one_line(args.output)}, at step {source.step}"]))
     return 0
 
@@ -68,29 +64,6 @@ def _free(name: str) -> str:
     with writing(name):
         os.makedirs(os.path.dirname(path), exist_ok=True)
     return path
-
-
-def _read_map(name: str) -> dict[str, str]:
-    import re
-
-    import yaml
-
-    from tfx_estimator.pipeline.base.errors import DeclarationError
-
-    try:
-        with open(os.path.expanduser(name), encoding="utf-8") as file:
-            found = yaml.safe_load(file)
-        if not isinstance(found, dict) or not all(isinstance(each, str) for pair in found.items() for each in pair):
-            raise ValueError("it is no mapping of text to text")
-        for pattern in found:
-            re.compile(pattern)
-    except (OSError, ValueError, yaml.YAMLError, re.error) as error:
-        raise DeclarationError(
-            f"--map {one_line(name)} cannot be read: {one_line(str(error))}",
-            expected="YAML: regular expressions of names of tensors, and the variables that they are",
-            todo='write `"scope/(.*)": \\1`, for example',
-        ) from error
-    return found
 
 
 def _lines(converted: Converted) -> list[str]:

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,12 +37,11 @@ class Converted:
     proof: Proof
 
 
-def convert(source: Source, output: str, mapping: Mapping[str, str]) -> Converted:
+def convert(source: Source, output: str) -> Converted:
     """Writes the Keras model, its checkpoint, and the proof that they are the Estimator's.
 
     Args:
         output: The folder to make; it is there when all of it is, and right.
-        mapping: As of `placing.place`.
 
     Raises:
         UserCodeError: The checkpoint is not that of the network.
@@ -69,12 +67,15 @@ def convert(source: Source, output: str, mapping: Mapping[str, str]) -> Converte
         )
         declared = declared_input(fn_args, section, lambda: source.step)
         reader, found = tensors.read(source.checkpoint)
+        maker = ModelMaker(section, len(source.settings.label_names), declared.transformed_spec)
+        # Before the Estimator is asked, which would name one tensor of those that do not fit.
+        place(found, Places(maker.make_compiled(steps_per_execution=1)))
         names = [each.name for each in found]
         answers = ask(trainer_fn(fn_args, None)["estimator"], source.checkpoint, names, declared)
-        maker = ModelMaker(section, len(source.settings.label_names), declared.transformed_spec)
+        # Another one: the Estimator's graph has spoilt the first.
         model = maker.make_compiled(steps_per_execution=1)
         assert isinstance(model, KerasClassifier)
-        placed = place(found, Places(model), mapping)
+        placed = place(found, Places(model))
         fill(placed, reader)
         draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
         try:
@@ -106,5 +107,5 @@ def _not_equal(proof: Proof) -> NotEqualError:
     return NotEqualError(
         "\n".join(["the Keras model is not the Estimator: largest differences", *found]),
         expected=f"at most {MOST:g}, and the same classes; so nothing was written",
-        todo="name the network that was trained, as it was; and see what differs in --map",
+        todo="have the module of trainer.model be what it was when the run trained it",
     )

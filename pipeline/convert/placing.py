@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.convert.tensors import SLOT, STEP, WEIGHT, Tensor
 
 # The rules that find a place, as mapping.json names them.
-_MAPPED, _SAME, _SCOPE, _OF_WEIGHT = "map", "same name", "name without the network's scope", "slot of the weight"
+_SAME, _SCOPE, _OF_WEIGHT = "same name", "name without the network's scope", "slot of the weight"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Places:
         optimizer = model.optimizer
         assert isinstance(optimizer, DeclaredOptimizer)
         times = collections.Counter(map(_name, model.weights))
-        # Keras names the layers of a model within a model as if they were alone: such are found by a map alone.
+        # Keras names the layers of a model within a model as if they were alone.
         self.weights = {_name(each): each for each in model.weights if times[_name(each)] == 1}
         self.repeated = sorted(name for name, count in times.items() if count > 1)
         trained = {_name(each): each for each in stored(model.trainable_variables)}
@@ -66,17 +65,13 @@ class Places:
         self.step = optimizer.iterations
 
 
-def place(tensors: Sequence[Tensor], places: Places, mapping: Mapping[str, str]) -> list[Placed]:
+def place(tensors: Sequence[Tensor], places: Places) -> list[Placed]:
     """Finds the place of each tensor.
-
-    Args:
-        mapping: What a user says of names: regular expressions of whole names of tensors, and the variables that they
-            are, which may have the groups of the expression.
 
     Raises:
         UserCodeError: A tensor has no place, a variable has no tensor, or a shape is another.
     """
-    weights = {each.name: _weight(each, places, mapping) for each in tensors if each.kind == WEIGHT}
+    weights = {each.name: _weight(each, places) for each in tensors if each.kind == WEIGHT}
     found, left = [], []
     for each in tensors:
         if (at := _find(each, places, weights)) is None:
@@ -96,12 +91,10 @@ def place(tensors: Sequence[Tensor], places: Places, mapping: Mapping[str, str])
     wrong += [f"{name} of the Keras model has no tensor" for name in wanted if name not in taken]
     wrong += [f"{name} is the name of several variables of the Keras model" for name in places.repeated]
     if wrong:
-        example = next((each.name for each in left if each.kind == WEIGHT), "scope/dense/kernel")
         raise UserCodeError(
             "\n".join(["the checkpoint is not that of the Keras model:", *wrong]),
             expected="a place for each tensor, and a tensor for each variable: " + ", ".join(sorted(places.weights)),
-            todo=f"name the network that was trained; or say where they belong, in a YAML file for --map: "
-            f'"{re.escape(example)}": dense/kernel',
+            todo="have the module of trainer.model be what it was when the run trained it",
         )
     return found
 
@@ -112,12 +105,8 @@ def fill(placed: Iterable[Placed], reader: tf.train.CheckpointReader) -> None:
         each.variable.assign(tf.cast(reader.get_tensor(each.tensor.name), each.variable.dtype))
 
 
-def _weight(tensor: Tensor, places: Places, mapping: Mapping[str, str]) -> tuple[str, str]:
+def _weight(tensor: Tensor, places: Places) -> tuple[str, str]:
     """The name of a weight's variable and the rule that found it; both empty if none did."""
-    for pattern, replacement in mapping.items():
-        if match := re.fullmatch(pattern, tensor.name):
-            name = match.expand(replacement)
-            return (name, _MAPPED) if name in places.weights else ("", "")
     for name, rule in ((tensor.name, _SAME), (tensor.name.partition("/")[2], _SCOPE)):
         if name in places.weights:
             return name, rule
