@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.components.trainer.conftest import LABELS, SHAPE, declaration, digits, tf_estimator  # noqa: F401
+from tests.components.trainer.conftest import LABELS, SHAPE, Training, declaration, digits, tf_estimator, training  # noqa: F401
 from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 
 HALF, END = 12, 24
-NETWORKS = "tests.pipeline.convert.networks"
+NETWORKS = "converted_networks"
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "sgd": {"name": "sgd", "learning_rate": 0.05},
     "momentum": {"name": "momentum", "learning_rate": 0.02, "schedule": "cosine", "nesterov": False},
@@ -69,8 +69,8 @@ class Half:
         checkpoint = str(self.folder / f"model.ckpt-{step}")
         return Source(None, str(self.folder), checkpoint, step, settings, self.inputs, "")  # type: ignore[arg-type]
 
-    def train_keras(self, converted: Path) -> dict[str, np.ndarray]:
-        """Trains the converted one from where it is to the end, by the Keras path's own step and input."""
+    def keras(self, folder: Path, at: int, more: int = 0) -> dict[str, np.ndarray]:
+        """Restores a checkpoint of the Keras path, trains on by its own step and input, and returns all values."""
         from tfx_estimator.components.trainer.declared_input import declared_input
         from tfx_estimator.components.trainer.keras.model import ModelMaker
         from tfx_estimator.components.trainer.keras.saver import Saver
@@ -78,11 +78,11 @@ class Half:
         from tfx_estimator.pipeline.convert.placing import Places
 
         section = self.settings.with_trainer(path="keras").section
-        declared = declared_input(self._args, section, lambda: HALF)
+        declared = declared_input(self._args, section, lambda: at)
         model = ModelMaker(section, len(LABELS), declared.transformed_spec).make_compiled(1)
-        assert Saver(model, str(converted / "checkpoints"), 1, TaskSpec(CHIEF, 0, 1)).restore() == HALF
+        assert Saver(model, str(folder), 1, TaskSpec(CHIEF, 0, 1)).restore() == at
         step = tf.function(model.train_step)
-        for batch in declared.reader.input_fn("train").take(END - HALF):
+        for batch in declared.reader.input_fn("train").take(more):
             step(batch)
         places = Places(model)
         slots = {f"{name}/{slot}": each for (name, slot), each in places.slots.items()}
@@ -90,8 +90,14 @@ class Half:
 
 
 @pytest.fixture
-def half(tmp_path: Path, digits: dict[str, list[Any]], declaration: Callable[..., dict[str, Any]]) -> Any:  # noqa: F811
+def half(
+    tmp_path: Path,
+    digits: dict[str, list[Any]],  # noqa: F811
+    declaration: Callable[..., dict[str, Any]],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> Any:
     """Trains to half of the steps; arguments are entries of `trainer`."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "user"))
 
     def make(**trainer: Any) -> Half:
         declared = declaration(model=f"{NETWORKS}:small", train_steps=END, **trainer)
@@ -118,7 +124,7 @@ def test_the_next_step_and_the_end_are_those_of_the_estimator(half: Any, name: s
     for tensor, place in places.items():
         np.testing.assert_array_equal(stored[place], before.get_tensor(tensor))
     end, moved = trained.train(END), 0.0
-    for place, value in trained.train_keras(output).items():
+    for place, value in trained.keras(output / "checkpoints", HALF, END - HALF).items():
         tensor = next(tensor for tensor, at in places.items() if at == place)
         np.testing.assert_allclose(value, end[tensor], rtol=0, atol=1e-5, err_msg=place)
         moved = max(moved, float(np.abs(end[tensor] - stored[place]).max()))
@@ -132,8 +138,8 @@ def test_what_is_not_that_network_is_refused_by_name_and_nothing_is_written(half
     trained, output = half(optimizer=OPTIMIZERS["momentum"]), tmp_path / "converted"
     wrong = {
         "with_a_layer_more": "more/kernel of the Keras model has no tensor",
-        "of_another_size": "small/first/kernel is [324, 16], and first/kernel is [324, 24]",
-        "renamed": "small/conv/kernel, a weight of shape [3, 3, 1, 4], has no place",
+        "of_another_size": "first/kernel is [324, 16], and first/kernel is [324, 24]",
+        "renamed": "conv/kernel, a weight of shape [3, 3, 1, 4], has no place",
     }
     for network, words in wrong.items():
         with pytest.raises(UserCodeError, match=r"is not that of the Keras model") as refused:
@@ -168,3 +174,20 @@ def test_a_wrong_value_is_found_out(
     with pytest.raises(NotEqualError, match=r"logits of the estimator: \d"):
         conversion.convert(trained.source(), str(tmp_path / "converted"))
     assert not list(tmp_path.glob("*convert*"))
+
+
+@pytest.mark.equivalence
+def test_the_trainer_goes_on_from_there(half: Any, training: Training, declaration: Any, tmp_path: Path) -> None:  # noqa: F811
+    from tfx_estimator.components.trainer.settings import BUILT_IN_RUN_FN, Settings
+    from tfx_estimator.pipeline.convert.conversion import convert
+
+    trained, output = half(optimizer=OPTIMIZERS["adam"]), tmp_path / "converted"
+    convert(trained.source(), str(output))
+    begins = {"checkpoint": str(output / "checkpoints"), "resume": True}
+    trainer = {**trained.settings.declaration["trainer"], "path": "keras", "warm_start": begins}
+    keras = Settings(declaration=declaration(**trainer), image_shape=SHAPE, label_names=LABELS, path="keras")
+    _, run = training.run(keras, END, run_fn=BUILT_IN_RUN_FN)
+    end = trained.train(END)
+    for place, value in trained.keras(Path(run.uri), END).items():
+        name = place if place in end else f"Adam/{place}"
+        np.testing.assert_allclose(value, end[name], rtol=0, atol=1e-5, err_msg=place)
