@@ -39,13 +39,15 @@ def run(args: argparse.Namespace) -> int:
     output = _free(args.output)
     if args.declaration:
         load(args.declaration).make_importable()
-    say(f"converts {one_line(args.source)}: about half a minute")
     # Hides what TensorFlow prints.
     with quiet(os.devnull), writing(args.output):
-        from tfx_estimator.pipeline.convert.conversion import convert
         from tfx_estimator.pipeline.convert.source import find
 
         source = find(args.source)
+    say(f"converts step {source.step} of {source.run.name}, and trains a step of both: about half a minute")
+    with quiet(os.devnull), writing(args.output):
+        from tfx_estimator.pipeline.convert.conversion import convert
+
         converted = convert(source, output)
     say("\n".join([*_lines(converted), f"wrote         {one_line(args.output)}, at step {source.step}"]))
     return 0

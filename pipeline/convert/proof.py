@@ -74,7 +74,8 @@ def ask(estimator: tf.estimator.Estimator, checkpoint: str, names: Sequence[str]
     batch = next(reader.input_fn(ModeKeys.TRAIN).as_numpy_iterator())
     run = functools.partial(_run, estimator, checkpoint)
     batches = [(each, run(ModeKeys.PREDICT, each, None, lambda spec: spec.predictions[LOGITS])) for each in evaluated]
-    return Answers(batches, batch, run(ModeKeys.TRAIN, *batch, lambda spec: spec.train_op, names))
+    features, labels = batch
+    return Answers(batches, batch, run(ModeKeys.TRAIN, features, labels, lambda spec: spec.train_op, names))
 
 
 def prove(

@@ -134,9 +134,13 @@ NETWORK = (
 )
 
 
+def _begun(case: Case) -> WarmStart:
+    return case.trainer.warm_start or WarmStart()
+
+
 def _warm_start(case: Case) -> Any:
     """What is wrong with the weights that training begins with, in words, or nothing."""
-    section = case.trainer.warm_start or WarmStart()
+    section = _begun(case)
     named = [key for key in ("checkpoint", "model") if getattr(section, key) is not None]
     if len(named) != 1:
         why = "checkpoint and model are both given" if named else "none of the two is given"
@@ -169,12 +173,12 @@ WARM_START = given(
     conflict(
         f"{_WARM}.resume",
         f"{_WARM}.exclude",
-        lambda case: case.trainer.warm_start.resume and case.trainer.warm_start.exclude,
+        lambda case: _begun(case).resume and _begun(case).exclude,
         "a training that goes on keeps all of its variables",
     ),
     Rule(
         f"{_WARM}.resume",
-        lambda case: case.trainer.warm_start.resume and _STEP.search(case.trainer.warm_start.prefix) is None,
+        lambda case: _begun(case).resume and _STEP.search(_begun(case).prefix) is None,
         "the name of what is begun with tells no step to go on from",
         "name a training's checkpoint, or a folder of some; or remove resume",
         "a checkpoint whose name ends with its step: model.ckpt-100",
