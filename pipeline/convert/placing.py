@@ -35,8 +35,8 @@ class Placed:
     def to_dict(self) -> dict[str, Any]:
         """Returns its entry in mapping.json."""
         tensor = self.tensor
-        return {"tensor": tensor.name, "kind": tensor.kind, "shape": list(tensor.shape), "place": self.place,
-                "rule": self.rule}  # fmt: skip
+        found = {"tensor": tensor.name, "kind": tensor.kind, "shape": list(tensor.shape)}
+        return {**found, "place": self.place, "rule": self.rule}
 
 
 class Places:
@@ -57,8 +57,7 @@ class Places:
         self.slots = {
             (name, slot): optimizer.get_slot(variable, slot)
             for name, variable in trained.items()
-            for slot in optimizer.get_slot_names()
-            if optimizer.get_slot(variable, slot) is not None
+            for slot in optimizer.slots_of(variable)
         }
         # Of float16, outside of the network's scope.
         self.weights |= {_name(each): each for each in (optimizer.loss_scale.variables if optimizer.loss_scale else ())}

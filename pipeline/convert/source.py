@@ -11,6 +11,7 @@ from ml_metadata import metadata_store
 from ml_metadata.proto import metadata_store_pb2
 
 from tfx_estimator.components.files import TRAINING, read_json
+from tfx_estimator.components.trainer.best.keeper import is_declared
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import ESTIMATOR, SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.training_folder import FOLDER
@@ -78,8 +79,9 @@ def find(named: str) -> Source:
         )
     prefix = os.path.join(checkpoints.folder_of(folder), f"model.ckpt-{step}")
     exported = os.path.join(outputs.get("model", ""), "Format-Serving")
-    # A training that goes on after it was published has another folder: its export is of another step.
-    model = exported if os.path.isdir(exported) and folder == outputs.get("model_run") else ""
+    # One that goes on after it was published has another folder, and the best checkpoint may be an earlier one.
+    is_of_last = folder == outputs.get("model_run") and not is_declared(settings.section)
+    model = exported if os.path.isdir(exported) and is_of_last else ""
     return Source(run, folder, prefix, step, settings, inputs, model)
 
 
