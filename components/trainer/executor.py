@@ -17,6 +17,7 @@ from tfx_estimator.components.inventory import reads_whole
 from tfx_estimator.components.trainer import export, training_folder
 from tfx_estimator.components.trainer.cluster.plan import gpu_count
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
+from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.jobs import logs_folder, make_job, read_settings, supervise, write_declaration
 from tfx_estimator.components.trainer.profiling.profiler import drop_others
@@ -129,6 +130,10 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
     earlier = training_folder.prepare(folder, model_run_uri, job.exports_dir, takes_over)
     if job.path != RUN_FN:
         drop_others(folder.uri, settings.section.profile)
+    begins = settings.section.warm_start
+    if begins is not None and begins.resume and checkpoints.last_step(folder.uri) is None:
+        checkpoints.adopt(begins.prefix, folder.uri)
+        logger.info(f"training goes on from {begins.prefix}")
     if earlier is None:
         return
     if earlier.steps == folder.steps:

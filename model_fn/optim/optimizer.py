@@ -78,7 +78,7 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
 
     def _create_slots(self, var_list: Sequence[tf.Variable]) -> None:
         for variable in var_list:
-            for slot, (shape, value) in self._slots_of(variable).items():
+            for slot, (shape, value) in self.slots_of(variable).items():
                 self.add_slot(variable, slot, tf.keras.initializers.Constant(value), shape)
 
     def add_slot(self, var: tf.Variable, *args: Any, **kwargs: Any) -> tf.Variable:
@@ -89,7 +89,8 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
             listed[:] = [each for each in listed if not any(each is part for part in getattr(slot, "values", ()))]
         return slot
 
-    def _slots_of(self, variable: tf.Variable) -> dict[str, tuple[Shape, float]]:
+    def slots_of(self, variable: tf.Variable) -> dict[str, tuple[Shape, float]]:
+        """Returns the shape and the first value of each slot of a variable."""
         return self._rule.slots(self._options, tuple(variable.shape.as_list()))
 
     def apply_and_sum(self, grads_and_vars: _Pairs, beside: tf.Tensor) -> tf.Tensor:
@@ -162,7 +163,7 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
     ) -> Any:
         where = var.device, var.dtype.base_dtype
         state = (apply_state or {}).get(where) or self._fallback_apply_state(*where)
-        slots = {slot: self.get_slot(var, slot) for slot in self._slots_of(var)}
+        slots = {slot: self.get_slot(var, slot) for slot in self.slots_of(var)}
         change = Change(var, grad, slots, options=self._options, **state)
         return change_variable(self._rule, change, self._finite)
 

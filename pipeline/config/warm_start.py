@@ -27,6 +27,9 @@ class WarmStart(Section):
         None, "a SavedModel; or a run's model, or a folder of pushed ones, of which the newest"
     )
     exclude: tuple[str, ...] = Field((), "variables that begin anew, by patterns of their names: ['logits/*']")
+    resume: bool = Field(
+        False, "goes on from the checkpoint's step, with the optimizer's slots, as if it were this training's own"
+    )
 
     @property
     def prefix(self) -> str:

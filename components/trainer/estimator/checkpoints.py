@@ -41,6 +41,21 @@ def last_step(training_dir: str) -> Optional[int]:
     return max((step_of(path[: -len(".index")]) for path in paths), default=None)
 
 
+def adopt(checkpoint: str, training_dir: str) -> None:
+    """Makes a checkpoint of another training the first of this one; killed before the end, it has made none.
+
+    Args:
+        checkpoint: Without its `.index`; its name ends with its step.
+    """
+    own = os.path.join(training_dir, f"model.ckpt-{step_of(checkpoint)}")
+    # The index last: by that a checkpoint is found.
+    for path in sorted(tf.io.gfile.glob(f"{checkpoint}.*"), key=lambda each: each.endswith(".index")):
+        draft = os.path.join(training_dir, f"adopted{path[len(checkpoint) :]}")
+        tf.io.gfile.copy(path, draft, overwrite=True)
+        tf.io.gfile.rename(draft, f"{own}{path[len(checkpoint) :]}", overwrite=True)
+    _write_state(training_dir, [own])
+
+
 class TrainingCheckpoints:
     """The checkpoints in a training folder, as the supervisor asks of them."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ _WEIGHTS = {
     "checkpoint": "a checkpoint, `model.ckpt-100` of `model.ckpt-100.index`; or a folder of some",
     "model": "a folder of a SavedModel, a run's model, or pushed models",
 }
+_STEP = re.compile(r"-\d+$")
 
 
 def _one_of(section: str, one: str, other: str, example: str = "") -> tuple[Rule, ...]:
@@ -113,9 +115,13 @@ NETWORK = (
 )
 
 
+def _begun(case: Case) -> WarmStart:
+    return case.trainer.warm_start or WarmStart()
+
+
 def _warm_start(case: Case) -> Any:
     """What is wrong with the weights that training begins with, in words, or nothing."""
-    section = case.trainer.warm_start or WarmStart()
+    section = _begun(case)
     named = [key for key in ("checkpoint", "model") if getattr(section, key) is not None]
     if len(named) != 1:
         why = "checkpoint and model are both given" if named else "none of the two is given"
@@ -136,6 +142,19 @@ WARM_START = given(
         "trainer.distribution.train.variable_partitioner",
         lambda case: case.train.variable_partitioner is not None,
         "the weights of variables that are cut into parts are not read",
+    ),
+    conflict(
+        f"{_WARM}.resume",
+        f"{_WARM}.exclude",
+        lambda case: _begun(case).resume and _begun(case).exclude,
+        "a training that goes on keeps all of its variables",
+    ),
+    Rule(
+        f"{_WARM}.resume",
+        lambda case: _begun(case).resume and _STEP.search(_begun(case).prefix) is None,
+        "the name of what is begun with tells no step to go on from",
+        "name a training's checkpoint, or a folder of some; or remove resume",
+        "a checkpoint whose name ends with its step: model.ckpt-100",
     ),
 )
 

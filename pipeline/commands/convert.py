@@ -1,0 +1,86 @@
+"""`tfx-estimator convert`: an Estimator's training becomes a Keras one, in mid-run, with a proof."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from tfx_estimator.pipeline.base.text import one_line
+
+if TYPE_CHECKING:
+    from tfx_estimator.pipeline.convert.conversion import Converted
+
+HELP = "make a Keras model, and a Keras training that goes on, of an Estimator's; and prove that they are equal"
+EPILOG = """\
+  tfx-estimator convert runs/digits --output converted
+  tfx-estimator run digits --set trainer.path=keras \\
+    --set trainer.warm_start='{checkpoint: converted/checkpoints, resume: true}'
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the verb's arguments."""
+    parser.add_argument("source", metavar="SOURCE", help="a pipeline's folder, of its last run; or a run's log folder")
+    parser.add_argument("--output", metavar="DIR", required=True, help="the folder to make")
+    parser.add_argument(
+        "--declaration", metavar="FILE", help="what was run, where the modules that it names are not in this folder"
+    )
+    parser.epilog = EPILOG
+
+
+def run(args: argparse.Namespace) -> int:
+    """Converts, and prints what was compared."""
+    from tfx_estimator.pipeline.base.files import writing
+    from tfx_estimator.pipeline.commands.shared import say
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.run.terminal import quiet
+
+    output = _free(args.output)
+    if args.declaration:
+        load(args.declaration).make_importable()
+    # Hides what TensorFlow prints.
+    with quiet(os.devnull), writing(args.output):
+        from tfx_estimator.pipeline.convert.source import find
+
+        source = find(args.source)
+    say(f"converts step {source.step} of {source.run.name}, and trains a step of both: about half a minute")
+    with quiet(os.devnull), writing(args.output):
+        from tfx_estimator.pipeline.convert.conversion import convert
+
+        converted = convert(source, output)
+    say("\n".join([*_lines(converted), f"wrote         {one_line(args.output)}, at step {source.step}"]))
+    return 0
+
+
+def _free(name: str) -> str:
+    """The absolute path of the folder to make; the one that it will be in is made."""
+    from tfx_estimator.pipeline.base.errors import DeclarationError
+    from tfx_estimator.pipeline.base.files import writing
+    from tfx_estimator.pipeline.config.paths import reject_address
+
+    reject_address(name, "--output")
+    path = os.path.abspath(os.path.expanduser(name))
+    if os.path.lexists(path):
+        raise DeclarationError(f"{one_line(name)} exists", expected="a folder to make", todo="choose another name")
+    with writing(name):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    return path
+
+
+def _lines(converted: Converted) -> list[str]:
+    proof = converted.proof
+    kinds = [each.tensor.kind for each in converted.placed]
+    found = ", ".join(
+        f"{kinds.count(kind)} {kind}{'s' if kinds.count(kind) > 1 else ''}" for kind in dict.fromkeys(kinds)
+    )
+    rows = [(f"logits, {name}", value) for name, value in proof.logits.items()]
+    rows += [(f"{name} after the next step", value) for name, value in proof.next_step.items()]
+    return [
+        f"placed        {found}",
+        f"compared      {proof.examples} evaluation examples: {proof.classes} with another class",
+        *(
+            f"{'largest difference' if not index else '':20}{name:28}{value:.3g}"
+            for index, (name, value) in enumerate(rows)
+        ),
+    ]

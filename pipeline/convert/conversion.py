@@ -1,0 +1,111 @@
+"""The conversion of an Estimator's training, top to bottom."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+
+import numpy as np
+from tfx.components.trainer.fn_args_utils import FnArgs
+
+from tfx_estimator.components.trainer.declared_input import declared_input
+from tfx_estimator.components.trainer.estimator.trainer_fn import trainer_fn
+from tfx_estimator.components.trainer.keras.model import ModelMaker
+from tfx_estimator.components.trainer.keras.saving import Saver
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
+from tfx_estimator.components.trainer.settings import KERAS, SETTINGS_KEY
+from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
+from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
+from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
+from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.convert import tensors
+from tfx_estimator.pipeline.convert.placing import Placed, Places, fill, place
+from tfx_estimator.pipeline.convert.proof import MOST, Proof, ask, prove
+from tfx_estimator.pipeline.convert.source import Source
+
+CHECKPOINTS = "checkpoints"
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What a conversion came to."""
+
+    placed: list[Placed]
+    proof: Proof
+
+
+def convert(source: Source, output: str) -> Converted:
+    """Writes the Keras model, its checkpoint, and the proof that they are the Estimator's.
+
+    Args:
+        output: The folder to make; it is there when all of it is, and right.
+
+    Raises:
+        UserCodeError: The checkpoint is not that of the network.
+        NotEqualError: The two differ.
+    """
+    estimator = source.settings.section
+    if is_model_fn(find_function(estimator.model or "")):
+        raise UserCodeError(
+            f"trainer.model: {estimator.model!r} is a whole model_fn, and tells of no Keras model",
+            expected="a run whose trainer.model is a network function",
+            todo="convert the run of one",
+        )
+    # On one device, whole batches at once: a strategy changes speed, and no result.
+    alone = {"path": KERAS, "distribution": {}, "gradient_accumulation": 1, "parallel_parts": 1}
+    section = source.settings.with_trainer(**alone).section
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
+        fn_args = FnArgs(
+            train_files=[source.examples("train")],
+            eval_files=[source.examples("eval")],
+            transform_output=source.inputs["transform_graph"],
+            model_run_dir=scratch,
+            custom_config={SETTINGS_KEY: source.settings.with_trainer(**{**alone, "path": estimator.path})},
+        )
+        declared = declared_input(fn_args, section, lambda: source.step)
+        reader, found = tensors.read(source.checkpoint)
+        maker = ModelMaker(section, len(source.settings.label_names), declared.transformed_spec)
+        # Before the Estimator is asked, which would name one tensor of those that do not fit.
+        place(found, Places(maker.make_compiled(steps_per_execution=1)))
+        names = [each.name for each in found]
+        answers = ask(trainer_fn(fn_args, None)["estimator"], source.checkpoint, names, declared)
+        # Another one: the Estimator's graph has spoilt the first.
+        model = maker.make_compiled(steps_per_execution=1)
+        assert isinstance(model, KerasClassifier)
+        placed = place(found, Places(model))
+        fill(placed, reader)
+        draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
+        try:
+            _write(draft, model, placed, source)
+            proof = prove(answers, model, placed, declared, source.model)
+            write_json(os.path.join(draft, "proof.json"), proof.to_dict())
+            if not proof.holds:
+                raise _not_equal(proof)
+            os.chmod(draft, 0o755)
+            os.rename(draft, output)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    return Converted(placed, proof)
+
+
+def _write(folder: str, model: KerasClassifier, placed: list[Placed], source: Source) -> None:
+    model.network.save(os.path.join(folder, "model.keras"))
+    np.savez(os.path.join(folder, "weights.npz"), **{each.place: each.variable.numpy() for each in placed})
+    mapping = {"checkpoint": source.checkpoint, "step": source.step, "tensors": [each.to_dict() for each in placed]}
+    with open(os.path.join(folder, "mapping.json"), "w", encoding="utf-8") as file:
+        json.dump(mapping, file, indent=2)
+    Saver(model, os.path.join(folder, CHECKPOINTS), 1, TaskSpec(CHIEF, 0, 1)).save(source.step)
+
+
+def _not_equal(proof: Proof) -> NotEqualError:
+    found = [f"logits of the {name}: {value:.3g}" for name, value in proof.logits.items()]
+    found += [f"{name} after the next step: {value:.3g}" for name, value in proof.next_step.items()]
+    found += [f"predicted classes that differ: {proof.classes} of {proof.examples}"]
+    return NotEqualError(
+        "\n".join(["the Keras model is not the Estimator: largest differences", *found]),
+        expected=f"at most {MOST:g}, and the same classes; so nothing was written",
+        todo="have the module of trainer.model be what it was when the run trained it",
+    )

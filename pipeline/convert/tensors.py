@@ -1,0 +1,75 @@
+"""The tensors of an Estimator's checkpoint: weights, the slots of its optimizers, and the step.
+
+A slot is known by the weight in its name, which is in the checkpoint as well: nothing is told by a shape.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Optional
+
+import tensorflow as tf
+
+from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.base.text import first_line
+
+WEIGHT, SLOT, STEP = "weight", "slot", "step"
+GLOBAL_STEP = "global_step"
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """One tensor of a checkpoint.
+
+    Args:
+        name: As the checkpoint has it.
+        kind: A weight, or another state that no optimizer changes; a slot; or the step.
+        weight: Of a slot: whose it is, by its name in the checkpoint.
+        slot: Its name in the optimizer.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: str
+    weight: str = ""
+    slot: str = ""
+
+
+def read(checkpoint: str) -> tuple[tf.train.CheckpointReader, list[Tensor]]:
+    """Opens a checkpoint, and tells what is in it.
+
+    Args:
+        checkpoint: Without its `.index`.
+
+    Raises:
+        UserCodeError: It cannot be read.
+    """
+    try:
+        reader = tf.train.load_checkpoint(checkpoint)
+        shapes = reader.get_variable_to_shape_map()
+        for name in shapes:
+            # A file that was cut short has an index that is whole.
+            reader.get_tensor(name)
+    except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:
+        raise UserCodeError(
+            f"the checkpoint {checkpoint} cannot be read: {first_line(error)}",
+            expected="its .index and all of its .data files, as they were written",
+            todo="copy them again, or name another",
+        ) from error
+    return reader, sorted((_tensor(name, shapes) for name in shapes), key=lambda each: each.name)
+
+
+def _tensor(name: str, shapes: Mapping[str, Sequence[int]]) -> Tensor:
+    shape = tuple(shapes[name])
+    if name == GLOBAL_STEP:
+        return Tensor(name, shape, STEP)
+    weight = _weight_in(name, shapes)
+    return Tensor(name, shape, SLOT, weight, name.rpartition("/")[2]) if weight else Tensor(name, shape, WEIGHT)
+
+
+def _weight_in(name: str, names: Mapping[str, Sequence[int]]) -> Optional[str]:
+    """The weight that a name of the form OPTIMIZER/WEIGHT/SLOT holds."""
+    _, _, rest = name.partition("/")
+    inner = rest.rpartition("/")[0]
+    return inner if inner in names else None

@@ -1,0 +1,193 @@
+"""An Estimator's training in mid-run, converted: equal answers, an equal next step, and an equal end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.components.trainer.conftest import LABELS, SHAPE, Training, declaration, digits, tf_estimator, training  # noqa: F401
+from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
+
+HALF, END = 12, 24
+NETWORKS = "converted_networks"
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "sgd": {"name": "sgd", "learning_rate": 0.05},
+    "momentum": {"name": "momentum", "learning_rate": 0.02, "schedule": "cosine", "nesterov": False},
+    "adam": {"name": "adam", "learning_rate": 0.002, "schedule": "cosine", "warmup_steps": 3},
+    "rmsprop": {"name": "rmsprop", "learning_rate": 0.001, "centered": True, "momentum": 0.5},
+    "adagrad": {"name": "adagrad", "learning_rate": 0.02},
+    "ftrl": {"name": "ftrl", "learning_rate": 0.05},
+}
+
+
+class Half:
+    """A training of an Estimator, at half of its steps.
+
+    Args:
+        folder: Of its checkpoints.
+        inputs: The Trainer's artifacts.
+        trainer: Entries of the declaration.
+    """
+
+    def __init__(self, folder: Path, inputs: dict[str, list[Any]], declared: dict[str, Any]) -> None:
+        from tfx.components.trainer.fn_args_utils import FnArgs
+
+        from tfx_estimator.components.trainer.estimator.trainer_fn import trainer_fn
+        from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+
+        self.folder = folder
+        self.settings = Settings(declaration=declared, image_shape=SHAPE, label_names=LABELS, path="estimator")
+        self.inputs = {name: artifacts[0].uri for name, artifacts in inputs.items()}
+        self._args = FnArgs(
+            train_files=[f"{self.inputs['examples']}/Split-train/*"],
+            eval_files=[f"{self.inputs['examples']}/Split-eval/*"],
+            transform_output=self.inputs["transform_graph"],
+            model_run_dir=str(folder),
+            custom_config={SETTINGS_KEY: self.settings},
+        )
+        self._trainer_fn = trainer_fn
+        self.train(HALF)
+
+    def train(self, steps: int) -> dict[str, np.ndarray]:
+        """Trains on, and returns the tensors of the last checkpoint."""
+        spec = self._trainer_fn(self._args, None)
+        spec["estimator"].train(spec["train_spec"].input_fn, max_steps=steps)
+        reader = tf.train.load_checkpoint(str(self.folder))
+        return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+    def source(self, network: str = "", step: int = HALF) -> Any:
+        """What `convert` finds of it, trained by another network if one is named."""
+        from tfx_estimator.pipeline.convert.source import Source
+
+        settings = self.settings.with_trainer(model=f"{NETWORKS}:{network}") if network else self.settings
+        checkpoint = str(self.folder / f"model.ckpt-{step}")
+        return Source(None, str(self.folder), checkpoint, step, settings, self.inputs, "")  # type: ignore[arg-type]
+
+    def keras(self, folder: Path, at: int, more: int = 0) -> dict[str, np.ndarray]:
+        """Restores a checkpoint of the Keras path, trains on by its own step and input, and returns all values."""
+        from tfx_estimator.components.trainer.declared_input import declared_input
+        from tfx_estimator.components.trainer.keras.model import ModelMaker
+        from tfx_estimator.components.trainer.keras.saving import Saver
+        from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
+        from tfx_estimator.pipeline.convert.placing import Places
+
+        section = self.settings.with_trainer(path="keras").section
+        declared = declared_input(self._args, section, lambda: at)
+        model = ModelMaker(section, len(LABELS), declared.transformed_spec).make_compiled(1)
+        assert Saver(model, str(folder), 1, TaskSpec(CHIEF, 0, 1)).restore() == at
+        step = tf.function(model.train_step)
+        for batch in declared.reader.input_fn("train").take(more):
+            step(batch)
+        places = Places(model)
+        slots = {f"{name}/{slot}": each for (name, slot), each in places.slots.items()}
+        return {name: each.numpy() for name, each in {**places.weights, **slots}.items()}
+
+
+@pytest.fixture
+def half(
+    tmp_path: Path,
+    digits: dict[str, list[Any]],  # noqa: F811
+    declaration: Callable[..., dict[str, Any]],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> Any:
+    """Trains to half of the steps; arguments are entries of `trainer`."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "user"))
+
+    def make(**trainer: Any) -> Half:
+        declared = declaration(model=f"{NETWORKS}:small", train_steps=END, **trainer)
+        return Half(tmp_path / "estimator", digits, declared)
+
+    return make
+
+
+@pytest.mark.equivalence
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_next_step_and_the_end_are_those_of_the_estimator(half: Any, name: str, tmp_path: Path) -> None:
+    from tfx_estimator.pipeline.convert.conversion import convert
+
+    trained, output = half(optimizer=OPTIMIZERS[name]), tmp_path / "converted"
+    proof = convert(trained.source(), str(output)).proof
+    assert proof.examples == 360
+    assert proof.classes == 0
+    assert max(proof.logits.values()) <= 1e-6
+    assert max(proof.next_step.values()) <= 1e-6
+    assert json.loads((output / "proof.json").read_text())["holds"]
+    places = {each["tensor"]: each["place"] for each in json.loads((output / "mapping.json").read_text())["tensors"]}
+    stored = np.load(output / "weights.npz")
+    before = tf.train.load_checkpoint(str(trained.folder / f"model.ckpt-{HALF}"))
+    for tensor, place in places.items():
+        np.testing.assert_array_equal(stored[place], before.get_tensor(tensor))
+    end, moved = trained.train(END), 0.0
+    for place, value in trained.keras(output / "checkpoints", HALF, END - HALF).items():
+        tensor = next(tensor for tensor, at in places.items() if at == place)
+        np.testing.assert_allclose(value, end[tensor], rtol=0, atol=1e-5, err_msg=place)
+        moved = max(moved, float(np.abs(end[tensor] - stored[place]).max()))
+    assert moved > 1e-3
+
+
+@pytest.mark.equivalence
+def test_what_is_not_that_network_is_refused_by_name_and_nothing_is_written(half: Any, tmp_path: Path) -> None:
+    from tfx_estimator.pipeline.convert.conversion import convert
+
+    trained, output = half(optimizer=OPTIMIZERS["momentum"]), tmp_path / "converted"
+    wrong = {
+        "with_a_layer_more": "more/kernel of the Keras model has no tensor",
+        "of_another_size": "first/kernel is [324, 16], and first/kernel is [324, 24]",
+        "renamed": "conv/kernel, a weight of shape [3, 3, 1, 4], has no place",
+    }
+    for network, words in wrong.items():
+        with pytest.raises(UserCodeError, match=r"is not that of the Keras model") as refused:
+            convert(trained.source(network), str(output))
+        assert words in str(refused.value)
+    (data,) = trained.folder.glob(f"model.ckpt-{HALF}.data-*")
+    data.write_bytes(data.read_bytes()[:-100])
+    with pytest.raises(UserCodeError, match="cannot be read"):
+        convert(trained.source(), str(output))
+    assert not list(tmp_path.glob("*convert*"))
+
+
+@pytest.mark.equivalence
+@pytest.mark.parametrize(("one", "other"), [("norm/gamma", "norm/moving_variance"), ("conv/kernel/momentum", None)])
+def test_a_wrong_value_is_found_out(
+    half: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: str, other: str | None
+) -> None:
+    from tfx_estimator.pipeline.convert import conversion
+
+    def fill_wrongly(placed: list[Any], reader: Any) -> None:
+        """Two weights of one shape change places, or one slot is left as it was made."""
+        fill(placed, reader)
+        at = {each.place: each.variable for each in placed}
+        was = at[one].numpy()
+        at[one].assign(at[other].numpy() if other else np.zeros_like(was))
+        if other:
+            at[other].assign(was)
+
+    fill = conversion.fill
+    monkeypatch.setattr(conversion, "fill", fill_wrongly)
+    trained = half(optimizer=OPTIMIZERS["momentum"])
+    with pytest.raises(NotEqualError, match=r"logits of the estimator: \d"):
+        conversion.convert(trained.source(), str(tmp_path / "converted"))
+    assert not list(tmp_path.glob("*convert*"))
+
+
+@pytest.mark.equivalence
+def test_the_trainer_goes_on_from_there(half: Any, training: Training, declaration: Any, tmp_path: Path) -> None:  # noqa: F811
+    from tfx_estimator.components.trainer.settings import BUILT_IN_RUN_FN, Settings
+    from tfx_estimator.pipeline.convert.conversion import convert
+
+    trained, output = half(optimizer=OPTIMIZERS["adam"]), tmp_path / "converted"
+    convert(trained.source(), str(output))
+    begins = {"checkpoint": str(output / "checkpoints"), "resume": True}
+    trainer = {**trained.settings.declaration["trainer"], "path": "keras", "warm_start": begins}
+    keras = Settings(declaration=declaration(**trainer), image_shape=SHAPE, label_names=LABELS, path="keras")
+    _, run = training.run(keras, END, run_fn=BUILT_IN_RUN_FN)
+    end = trained.train(END)
+    for place, value in trained.keras(Path(run.uri), END).items():
+        name = place if place in end else f"Adam/{place}"
+        np.testing.assert_allclose(value, end[name], rtol=0, atol=1e-5, err_msg=place)
