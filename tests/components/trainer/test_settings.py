@@ -134,9 +134,6 @@ def test_an_operational_value_changes_the_blanked_property_alone(name):
         ({"train": {**WORKERS, "timeout_seconds": 9.0}}, False),
         ({"train": {**WORKERS, "workers": 3}}, True),
         ({"evaluator": True}, True),
-        # A BestExporter chooses among what was evaluated.
-        ({"throttle_secs": 9}, True),
-        ({"start_delay_secs": 9}, True),
     ],
 )
 def test_the_parameters_distribution_is_keyed_as_a_declarations(distribution, keyed):
@@ -146,6 +143,13 @@ def test_the_parameters_distribution_is_keyed_as_a_declarations(distribution, ke
         return {name: value for name, value in trainer.exec_properties.items() if name != OPERATION_KEY}
 
     assert (key({}) != key(distribution)) is keyed
+
+
+@pytest.mark.parametrize("name", ["throttle_secs", "start_delay_secs"])
+def test_the_evaluators_pace_is_keyed_because_a_best_exporter_chooses_among_what_was_evaluated(name):
+    sections: list[dict[str, Any]] = [{"evaluator": True}, {"evaluator": True, name: 9}]
+    one, other = (Settings(arguments={"distribution": section}).to_properties()[SETTINGS_KEY] for section in sections)
+    assert one != other
 
 
 def test_every_parameter_that_tfx_takes_at_run_time_may_be_one():
