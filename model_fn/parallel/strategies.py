@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -14,7 +12,7 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.config.distribution import Devices, Strategy, TrainStrategy
 
-# For the look-up of a TPU's name, and then for its first answer.
+# For a TPU's first answer.
 _TPU_SECONDS = 5.0
 
 
@@ -111,10 +109,11 @@ def _multi_worker(section: TrainStrategy) -> tf.distribute.Strategy:
 
 
 def _tpu(kind: Callable[..., tf.distribute.Strategy], section: TrainStrategy) -> tf.distribute.Strategy:
-    """Finds the TPU and calls it first: TensorFlow by itself would wait for both without an end."""
+    """Calls the TPU first: TensorFlow by itself would wait for its answer without an end."""
     try:
-        resolver, address = _find_tpu(section.tpu)
-        if address:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=section.tpu)
+        # That of one in this machine is empty.
+        if address := resolver.master():
             _call_tpu(address)
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
@@ -125,26 +124,6 @@ def _tpu(kind: Callable[..., tf.distribute.Strategy], section: TrainStrategy) ->
             expected="the grpc:// address of a TPU that answers; or on Google Cloud its name, or `local`",
             todo="check the address or name, and that this machine reaches the TPU",
         ) from error
-
-
-def _find_tpu(name: Optional[str]) -> tuple[tf.distribute.cluster_resolver.TPUClusterResolver, str]:
-    """Looks a TPU up; the address of one in this machine is empty."""
-    found: Future[tuple[tf.distribute.cluster_resolver.TPUClusterResolver, str]] = Future()
-
-    def find() -> None:
-        try:
-            resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
-            found.set_result((resolver, resolver.master()))
-        except Exception as error:
-            found.set_exception(error)
-
-    # Left behind if it takes too long: TensorFlow asks Google Cloud without a deadline.
-    threading.Thread(target=find, daemon=True).start()
-    try:
-        return found.result(_TPU_SECONDS)
-    except Exception as error:
-        reason = str(error) or f"no answer within {_TPU_SECONDS:g} s"
-        raise LookupError(f"Google Cloud, asked for a TPU of that name: {reason}") from error
 
 
 def _call_tpu(address: str) -> None:

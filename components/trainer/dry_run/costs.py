@@ -10,10 +10,13 @@ import os
 from collections.abc import Mapping
 from typing import Any, Optional
 
+import tensorflow as tf
+
 from tfx_estimator.components.trainer.dry_run.trial import make_inputs, stand_ins
 from tfx_estimator.components.trainer.job import TaskContext
 from tfx_estimator.components.trainer.protocol.events import Event, kilobytes
 from tfx_estimator.components.trainer.settings import ESTIMATOR, Settings
+from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
@@ -112,8 +115,6 @@ def run(context: TaskContext) -> None:
 
 def _of_batch(feature: Any, batch: int) -> Any:
     """A transformed feature of a batch; of any number of values it is a placeholder that nobody counts."""
-    import tensorflow as tf
-
     if isinstance(feature, tf.io.FixedLenFeature):
         return tf.TensorSpec([batch, *feature.shape], feature.dtype)
     kind = tf.SparseTensorSpec if isinstance(feature, tf.io.VarLenFeature) else tf.RaggedTensorSpec
@@ -122,11 +123,8 @@ def _of_batch(feature: Any, batch: int) -> Any:
 
 def find_costs(settings: Settings, spec: Mapping[str, Any]) -> Costs:
     """Builds one replica's step."""
-    import tensorflow as tf
-
     from tfx_estimator.components.trainer.dry_run import graph_costs
     from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
-    from tfx_estimator.data.features import LABEL
 
     assert settings.trainer is not None
     settings = settings.with_trainer(**stand_ins(settings.trainer, len(settings.label_names)))
@@ -211,8 +209,6 @@ def _tables(section: TrainerSection, trained: Any, graph: Any) -> list[Any]:
 
 def _keras_step(settings: Settings, section: Any, spec: Any, features: Any, labels: Any) -> tuple[Any, ...]:
     """Trained, other and the optimizer's variables; the loss, and all that a step does."""
-    import tensorflow as tf
-
     from tfx_estimator.components.trainer.estimator.first_call import refuse_compiled
     from tfx_estimator.components.trainer.keras.model import ModelMaker
     from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
@@ -232,8 +228,6 @@ def _keras_step(settings: Settings, section: Any, spec: Any, features: Any, labe
 
 def _model_fn_step(function: Any, settings: Settings, section: Any, features: Any, labels: Any) -> tuple[Any, ...]:
     """The same of a whole model_fn."""
-    import tensorflow as tf
-
     from tfx_estimator.components.trainer.estimator.trainer_fn import params_of
 
     with tf.Graph().as_default() as graph:
@@ -264,10 +258,6 @@ def _bytes(variables: Any) -> int:
 
 def _spec(declaration: Declaration, info: SourceInfo, folder: str) -> Mapping[str, Any]:
     """Of the transformed features; of a preprocessing_fn of the user's, what it makes of a few made-up images."""
-    import tensorflow as tf
-
-    from tfx_estimator.data.features import IMAGE, LABEL
-
     transform = declaration.transform
     if transform.target in SHORT_NAMES["transform.preprocessing_fn"].values():
         image = tf.io.FixedLenFeature(list(info.image_shape), tf.float32)

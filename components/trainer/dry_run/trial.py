@@ -12,10 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
 from tfx_estimator.components.trainer.job import Job, TaskContext
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.settings import RUN_FN, Settings, built_in_function
 from tfx_estimator.components.trainer.task import paths
+from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources.source import SourceInfo
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config import Declaration
@@ -106,7 +110,6 @@ def make_inputs(folder: str, info: SourceInfo, transform: TransformSection, exam
 
     Nobody ingested these examples: they are random images of the data set's shape.
     """
-    import numpy as np
     import tensorflow_transform as tft
     import tensorflow_transform.beam as tft_beam
     from apache_beam import Create, Pipeline
@@ -115,7 +118,6 @@ def make_inputs(folder: str, info: SourceInfo, transform: TransformSection, exam
     from tfx.types import standard_artifacts
 
     from tfx_estimator.components.image_schema_gen.executor import SCHEMA_FILE, image_schema
-    from tfx_estimator.data.features import IMAGE, LABEL
 
     count = max(min(examples, _MOST_BYTES // info.image_bytes), 1)
     random = np.random.default_rng(_SEED)
@@ -145,7 +147,6 @@ def make_inputs(folder: str, info: SourceInfo, transform: TransformSection, exam
 
 
 def _write(folder: str, schema: Any, raw: list[dict[str, Any]]) -> None:
-    import tensorflow as tf
     from tensorflow_transform.coders import example_proto_coder
 
     encode = example_proto_coder.ExampleProtoCoder(schema).encode
@@ -227,10 +228,7 @@ def _check_run_fn(job: Job) -> None:
 
 def _check_labels(inputs: dict[str, Any]) -> None:
     """Refuses labels that the preprocessing_fn has changed: the model would be evaluated by those of the examples."""
-    import tensorflow as tf
     import tensorflow_transform as tft
-
-    from tfx_estimator.data.features import LABEL
 
     graph = tft.TFTransformOutput(inputs["transform_graph"][0].uri)
     records = _records(inputs)
@@ -255,7 +253,6 @@ def _check_evaluation(declaration: Declaration, inputs: dict[str, Any], info: An
     from tfx_estimator.components.evaluator.eval_config import eval_config
     from tfx_estimator.components.evaluator.extractors import check_features, find_features
     from tfx_estimator.components.evaluator.trial import try_metrics
-    from tfx_estimator.data.features import IMAGE, LABEL
 
     config = eval_config(declaration.evaluator, info.label_names)
     if find_features(config, (IMAGE, LABEL)):
@@ -285,7 +282,5 @@ def _evaluate_as_served(job: Job, declaration: Declaration, info: Any, inputs: d
 
 def _records(inputs: dict[str, Any]) -> list[bytes]:
     """The made-up examples, serialized."""
-    import tensorflow as tf
-
     files = tf.io.gfile.glob(os.path.join(inputs["examples"][0].uri, "Split-train", "*"))
     return list(tf.data.TFRecordDataset(files).as_numpy_iterator())

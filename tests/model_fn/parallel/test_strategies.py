@@ -210,16 +210,14 @@ def silent() -> Iterator[list[str]]:
 
 def test_a_tpu_that_does_not_answer_is_one_clear_error_and_no_hang(silent, monkeypatch):
     names = [f"grpc://{address}" for address in (*silent, "127.0.0.1:1")]
-    # Where TensorFlow asks for the addresses of TPUs that have a name.
-    monkeypatch.setenv("GCE_METADATA_HOST", silent[0])
     with ThreadPoolExecutor(4) as pool:
-        *answers, unresolved = pool.map(_refuse_tpu, [*names, "my-tpu"])
+        answers = list(pool.map(_refuse_tpu, names))
     for name, answer in zip(names, answers):
         assert f"trainer.distribution.train.tpu: '{name}' cannot be used: {name} did not answer within 5 s" in answer
-    assert "'my-tpu' cannot be used: Google Cloud, asked for a TPU of that name: no answer within 5 s" in unresolved
+    # Where TensorFlow asks for the addresses of TPUs that have a name.
     monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:1")
     # The scheme is forgotten.
-    assert "TPU of that name: <urlopen error [Errno 111] Connection refused>" in _refuse_tpu("127.0.0.1:8470")
+    assert "'127.0.0.1:8470' cannot be used: <urlopen error [Errno 111]" in _refuse_tpu("127.0.0.1:8470")
 
 
 def _refuse_tpu(name: str) -> str:

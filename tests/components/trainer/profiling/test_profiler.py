@@ -66,26 +66,6 @@ def test_the_declared_steps_are_profiled(training, settings, path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("path", "strategy", "calls"),
-    [
-        ("keras", "one_device", 6),
-        ("keras_custom_loop", "one_device", 6),
-        # One in each replica.
-        ("estimator", "mirrored:2", 12),
-    ],
-)
-def test_a_step_that_xla_compiled_is_computed(training, settings, path, strategy, calls):
-    declared = {"path": path, "xla": True, "distribution": {"train": strategy}}
-    summary = _profiled(training, settings, ["chief-0"], **declared)["chief-0"]
-    compiled = [each for each in summary["dearest"] if each["kind"] == "XLA"]
-    assert sum(each["count"] for each in compiled) == calls
-    assert summary["dearest"][0] in compiled
-    assert summary["shares"]["compute"] > 0.5
-    assert sum(summary["shares"].values()) == pytest.approx(1.0)
-
-
-@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.parametrize("path", ["estimator", "keras"])
 def test_each_task_of_a_cluster_has_its_own(training, settings, path):

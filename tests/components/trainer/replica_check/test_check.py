@@ -29,7 +29,7 @@ def try_cases(strategy: str, *cases: str) -> dict[str, str]:
 def with_batches(strategy: str, *cases: str) -> dict[str, tuple[str, str]]:
     """The same, each with its global batch."""
     command = [sys.executable, str(CASES), strategy, *cases]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=ROOT, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=460, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return {case: (told, batch) for case, told, batch in map(json.loads, done.stdout.splitlines())}
 
@@ -63,7 +63,7 @@ def test_replicas_that_each_take_a_batch_are_right_as_one_device_with_one_of_the
 
 @pytest.mark.long
 @pytest.mark.cluster
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(480)
 def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
     right = {
         "mean adam minimize": "right",
