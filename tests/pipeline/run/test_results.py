@@ -55,3 +55,29 @@ def test_it_is_told_once_that_the_order_of_the_classes_changed(warned):
     assert warned(before, now, state="cached") == warned(before, now, now) == warned(now) == []
     # Classes may come and go.
     assert warned(["a", "c"], ["a", "b", "c"]) == []
+
+
+def test_what_a_service_tells_of_its_artifacts_is_what_ml_metadata_holds_of_them():
+    from google.protobuf import json_format
+    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
+    from tfx.types import standard_artifacts
+
+    from tfx_estimator.pipeline.report.artifacts import told_outputs
+    from tfx_estimator.pipeline.run.results import add_outputs
+
+    examples, pushed = standard_artifacts.Examples(), standard_artifacts.PushedModel()
+    examples.uri, examples.split_names = "gs://bucket/examples", '["train", "eval"]'
+    # Its type has a version as well, which is a number.
+    for name, value in (("dataset", "numbers"), ("version", "1.0.0"), ("label_names", '["0", "1"]')):
+        examples.set_string_custom_property(name, value)
+    examples.set_int_custom_property("num_examples_eval", 30)
+    pushed.set_int_custom_property("pushed", 1)
+    pushed.set_string_custom_property("pushed_destination", "gs://bucket/serving/1")
+    told = {
+        node: {name: json_format.MessageToDict(kubeflow_v2_entrypoint_utils.to_runtime_artifact(made, {}))}
+        for node, name, made in (("TfdsExampleGen", "examples", examples), ("Pusher", "pushed_model", pushed))
+    }
+    add_outputs(results := Summary("d.yaml"), told_outputs(told))
+    assert (results.dataset, results.label_names, results.evaluated_split) == ("numbers 1.0.0", ("0", "1"), "eval")
+    assert results.examples == {"train": 0, "eval": 30}
+    assert results.pushed == "gs://bucket/serving/1"
