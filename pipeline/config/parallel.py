@@ -16,7 +16,7 @@ _MOST_STEPS = 10_000
 STEPS_SCHEMA = {"type": "integer", "minimum": 1, "maximum": _MOST_STEPS}
 _Index = Annotated[int, Limits(0, lt=_MOST)]
 DEVICE = re.compile(r"(cpu|gpu):([0-9]|[1-5][0-9]|6[0-3])")
-_Device = Annotated[str, Limits(pattern=rf"{DEVICE.pattern}\Z")]
+_Device = Annotated[str, Limits(pattern=f"^{DEVICE.pattern}$")]
 
 
 class ModelParallel(Section):

@@ -140,6 +140,11 @@ def reject_folder(path: str) -> str:
     return ""
 
 
+def _refuse(option: str, written: str, what: str, expected: str = "") -> NoReturn:
+    expected = expected or "a folder that is there and can be written, or can be made"
+    raise DeclarationError(f"{option} {one_line(written)}: {what}", expected=expected, todo=f"name another {option}")
+
+
 def check_workdir(workdir: str, option: str = "--workdir", stores: bool = False) -> None:
     """Checks that a run can keep its results in a folder. Creates nothing.
 
@@ -151,27 +156,20 @@ def check_workdir(workdir: str, option: str = "--workdir", stores: bool = False)
     Raises:
         DeclarationError: It is no folder, cannot be made or written, or TFX would not find its files again.
     """
-
-    def refuse(what: str, expected: str = "a folder that is there and can be written, or can be made") -> NoReturn:
-        raise DeclarationError(
-            f"{option} {one_line(workdir)}: {what}", expected=expected, todo=f"name another {option}"
-        )
-
     if stores and is_address(workdir):
         if reason := reject_store(workdir):
-            refuse(reason, "gs://BUCKET/FOLDER, or a path")
+            _refuse(option, workdir, reason, "gs://BUCKET/FOLDER, or a path")
         return
     reject_address(workdir, option)
     path = os.path.normpath(os.path.join(os.getcwd(), workdir))
     if not workdir or workdir.startswith("~"):
-        refuse(f"there is no user {workdir[1:].partition(os.sep)[0]!r}" if workdir else "it names no folder")
+        what = f"there is no user {workdir[1:].partition(os.sep)[0]!r}" if workdir else "it names no folder"
+        _refuse(option, workdir, what)
     if found := [character for character in _GLOB_CHARACTERS if character in path]:
-        refuse(
-            f"the path {one_line(path)} holds `{found[0]}`, a wildcard where TFX looks for its files",
-            f"an absolute path without any of {' '.join(_GLOB_CHARACTERS)}",
-        )
+        what = f"the path {one_line(path)} holds `{found[0]}`, a wildcard where TFX looks for its files"
+        _refuse(option, workdir, what, f"an absolute path without any of {' '.join(_GLOB_CHARACTERS)}")
     if reason := reject_folder(path):
-        refuse(one_line(reason))
+        _refuse(option, workdir, one_line(reason))
 
 
 def check_output(folder: str, names: Sequence[str]) -> str:
@@ -182,16 +180,8 @@ def check_output(folder: str, names: Sequence[str]) -> str:
     reject_address(folder, "--output")
     path = os.path.normpath(os.path.join(os.getcwd(), os.path.expanduser(folder)))
     if reason := "it names no folder" if not folder else reject_folder(path):
-        raise DeclarationError(
-            f"--output {one_line(folder)}: {reason}",
-            expected="a folder that is there and can be written, or can be made",
-            todo="name another --output",
-        )
+        _refuse("--output", folder, reason)
     for name in names:
         if os.path.lexists(os.path.join(path, name)):
-            raise DeclarationError(
-                f"--output {one_line(folder)}: {name} is there already",
-                expected="a folder without results of an earlier comparison",
-                todo="name another --output, or remove it",
-            )
+            _refuse("--output", folder, f"{name} is there already", "a folder without results of earlier measurements")
     return path
