@@ -140,9 +140,8 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
         path = os.path.join(folder, "chief")
         tf.train.Checkpoint(model=model, optimizer=model.optimizer).read(path).assert_consumed()
         execute = executor(model, averaging)
-    # Whoever begins again takes the same steps.
-    step = None if restart or save_at else one_step.get_concrete_function().graph.as_graph_def()
-    parts = (step.node, *(each.node_def for each in step.library.function)) if step else ()
+    step = one_step.get_concrete_function().graph.as_graph_def()
+    nodes = [node.op for part in (step.node, *(each.node_def for each in step.library.function)) for node in part]
     before = carried()
     loss, differed = go(model, execute, STEPS)
     return {
@@ -151,7 +150,7 @@ def _train(trainer: dict[str, Any], strategy: Any, folder: str) -> dict[str, Any
         "loss": loss,
         "parameters": sum(each.shape.num_elements() for each in model.trainable_variables),
         "differed": differed,
-        "messages": sum(node.op.startswith("CollectiveReduce") for part in parts for node in part),
+        "messages": sum(node.startswith("CollectiveReduce") for node in nodes),
     }
 
 
