@@ -69,7 +69,7 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
         "mean adam minimize": "right",
         "global keras updates": "right",
         "mean warm-up minimize": "right",
-        "v1-sum sgd minimize own": "right",
+        "v1-sum sgd minimize own": "right; all workers train with the same examples",
         "mean sgd minimize dropout": "right; under 2 replicas the first update of `",
         "mean sgd minimize norm": "right; each replica computes something of its own part of the batch, such as the",
         "mean sgd minimize gpu": "right; whether its loss is scaled right is not known: it is tried on a CPU, and",
