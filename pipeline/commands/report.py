@@ -29,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Finds the runs, and makes the page."""
+    from tfx_estimator.pipeline.base.errors import TfxEstimatorError
     from tfx_estimator.pipeline.base.files import writing
     from tfx_estimator.pipeline.base.text import one_line
     from tfx_estimator.pipeline.commands.shared import check_file, say
@@ -44,13 +45,22 @@ def run(args: argparse.Namespace) -> int:
 
     # Hides what TensorFlow prints while it loads a model.
     with quiet(os.devnull), writing(output):
-        if several:
-            from tfx_estimator.pipeline.experiments.side_by_side import write_comparison
+        try:
+            if several:
+                from tfx_estimator.pipeline.experiments.side_by_side import write_comparison
 
-            write_comparison(runs, output)
-        else:
-            from tfx_estimator.pipeline.report.report import write_report
+                write_comparison(runs, output)
+            else:
+                from tfx_estimator.pipeline.report.report import write_report
 
-            write_report(runs[0], output)
+                write_report(runs[0], output)
+        except (OSError, TfxEstimatorError):
+            raise
+        except Exception as error:  # of files that somebody has edited
+            raise TfxEstimatorError(
+                f"the report could not be made: {type(error).__name__}: {error}",
+                expected="the files of a run as it left them",
+                todo="run the pipeline again",
+            ) from error
     say(f"wrote {one_line(output)}")
     return 0

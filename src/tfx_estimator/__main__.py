@@ -119,6 +119,9 @@ def _run(arguments: list[str], alone: bool) -> int:
     except BrokenPipeError:
         # The reader, `head` for example, has gone.
         code = _BROKEN_PIPE
+    except OSError as error:  # a full disk, or an output that cannot be written
+        _say(f"{PROG}: {error}")
+        code = TfxEstimatorError.exit_code
     return code
 
 
