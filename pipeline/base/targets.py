@@ -1,3 +1,3 @@
-"""Names of targets, for the scripts that earlier releases' `tfx-estimator copy` wrote; others ask platforms.registry."""
+"""Names of targets that scripts of earlier releases import, which `tfx-estimator copy` wrote; see platforms.registry."""
 
 VERTEX, KUBEFLOW = "vertex", "kubeflow"
