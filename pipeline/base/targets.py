@@ -1,3 +1,3 @@
-"""Names of targets that scripts of earlier releases import, which `tfx-estimator copy` wrote; see platforms.registry."""
+"""Targets by the names that scripts of earlier releases import, which `tfx-estimator copy` had written."""
 
 VERTEX, KUBEFLOW = "vertex", "kubeflow"
