@@ -131,7 +131,8 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
     if job.path != RUN_FN:
         drop_others(folder.uri, settings.section.profile)
     begins = settings.section.warm_start
-    if begins is not None and begins.resume and checkpoints.last_step(folder.uri) is None:
+    # Where there is none, each task says so.
+    if begins is not None and begins.resume and begins.prefix and checkpoints.last_step(folder.uri) is None:
         checkpoints.adopt(begins.prefix, folder.uri)
         logger.info(f"training goes on from {begins.prefix}")
     if earlier is None:

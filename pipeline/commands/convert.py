@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.base.text import one_line
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 HELP = "make a Keras model, and a Keras training that goes on, of an Estimator's; and prove that they are equal"
 EPILOG = """\
   tfx-estimator convert runs/digits --output converted
-  tfx-estimator run digits --set trainer.path=keras \\
+  tfx-estimator run digits --set trainer.path=keras --set trainer.train_steps=1200 \\
     --set trainer.warm_start='{checkpoint: converted/checkpoints, resume: true}'
 """
 
@@ -31,26 +33,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Converts, and prints what was compared."""
-    from tfx_estimator.pipeline.base.files import writing
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.run.terminal import quiet
+    from tfx_estimator.pipeline.user_source import loader
 
     output = _free(args.output)
     if args.declaration:
         load(args.declaration).make_importable()
+    else:
+        loader.install([os.getcwd()])
     # Hides what TensorFlow prints.
-    with quiet(os.devnull), writing(args.output):
+    with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.source import find
 
         source = find(args.source)
     say(f"converts step {source.step} of {source.run.name}, and trains a step of both: about half a minute")
-    with quiet(os.devnull), writing(args.output):
+    with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.conversion import convert
 
         converted = convert(source, output)
     say("\n".join([*_lines(converted), f"wrote         {one_line(args.output)}, at step {source.step}"]))
     return 0
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Tells an error of the user's code, or of files that have gone, without its traceback."""
+    from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError
+    from tfx_estimator.pipeline.base.text import first_line
+
+    try:
+        yield
+    except (OSError, TfxEstimatorError):
+        raise
+    except Exception as error:
+        raise UserCodeError(
+            f"the training cannot be converted: {type(error).__name__}: {first_line(error)}",
+            expected="the run's artifacts, and the module of trainer.model, as they were when it trained",
+            todo="bring them back; or run the pipeline again",
+        ) from error
 
 
 def _free(name: str) -> str:
@@ -76,6 +98,7 @@ def _lines(converted: Converted) -> list[str]:
     )
     rows = [(f"logits, {name}", value) for name, value in proof.logits.items()]
     rows += [(f"{name} after the next step", value) for name, value in proof.next_step.items()]
+    chance = f"next step     not compared: {', '.join(proof.chance)} draw by chance, on each side otherwise"
     return [
         f"placed        {found}",
         f"compared      {proof.examples} evaluation examples: {proof.classes} with another class",
@@ -83,4 +106,5 @@ def _lines(converted: Converted) -> list[str]:
             f"{'largest difference' if not index else '':20}{name:28}{value:.3g}"
             for index, (name, value) in enumerate(rows)
         ),
+        *([chance] if proof.chance else []),
     ]

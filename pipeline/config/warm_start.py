@@ -38,6 +38,12 @@ class WarmStart(Section):
             return _checkpoint(self.checkpoint)
         return _model(self.model or "")
 
+    @property
+    def step(self) -> int:
+        """Of which step the checkpoint is, by its name; -1 where that tells none."""
+        step = self.prefix.rpartition("-")[2]
+        return int(step) if step.isdigit() else -1
+
     def fingerprint(self) -> str:
         """Returns the hash of the weights: what is trained depends on them, wherever they lie."""
         found, prefix = hashlib.sha256(), Path(self.prefix)

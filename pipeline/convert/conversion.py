@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
 import tempfile
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from tfx.components.trainer.fn_args_utils import FnArgs
@@ -14,11 +16,12 @@ from tfx.components.trainer.fn_args_utils import FnArgs
 from tfx_estimator.components.trainer.declared_input import declared_input
 from tfx_estimator.components.trainer.estimator.trainer_fn import trainer_fn
 from tfx_estimator.components.trainer.keras.model import ModelMaker
-from tfx_estimator.components.trainer.keras.saving import Saver
+from tfx_estimator.components.trainer.keras.saving import Saver, restore_weights
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.settings import KERAS, SETTINGS_KEY
 from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
+from tfx_estimator.model_fn.step.precision import use
 from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.convert import tensors
@@ -27,6 +30,16 @@ from tfx_estimator.pipeline.convert.proof import MOST, Proof, ask, prove
 from tfx_estimator.pipeline.convert.source import Source
 
 CHECKPOINTS = "checkpoints"
+# One device, whole batches at once: what else is declared changes speed, and no result.
+_ALONE: dict[str, Any] = {
+    "distribution": {},
+    "gradient_accumulation": 1,
+    "parallel_parts": 1,
+    "model_parallel": None,
+    "pipeline_parallel": None,
+    "sync_every": None,
+    "xla": False,
+}
 
 
 @dataclass(frozen=True)
@@ -54,16 +67,14 @@ def convert(source: Source, output: str) -> Converted:
             expected="a run whose trainer.model is a network function",
             todo="convert the run of one",
         )
-    # On one device, whole batches at once: a strategy changes speed, and no result.
-    alone = {"path": KERAS, "distribution": {}, "gradient_accumulation": 1, "parallel_parts": 1}
-    section = source.settings.with_trainer(**alone).section
+    section = source.settings.with_trainer(**_ALONE, path=KERAS).section
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
         fn_args = FnArgs(
-            train_files=[source.examples("train")],
-            eval_files=[source.examples("eval")],
-            transform_output=source.inputs["transform_graph"],
+            train_files=[os.path.join(source.uri("examples"), "Split-train", "*")],
+            eval_files=[os.path.join(source.uri("examples"), "Split-eval", "*")],
+            transform_output=source.uri("transform_graph"),
             model_run_dir=scratch,
-            custom_config={SETTINGS_KEY: source.settings.with_trainer(**{**alone, "path": estimator.path})},
+            custom_config={SETTINGS_KEY: source.settings.with_trainer(**_ALONE)},
         )
         declared = declared_input(fn_args, section, lambda: source.step)
         reader, found = tensors.read(source.checkpoint)
@@ -79,8 +90,12 @@ def convert(source: Source, output: str) -> Converted:
         fill(placed, reader)
         draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
         try:
-            _write(draft, model, placed, source)
-            proof = prove(answers, model, placed, declared, source.model)
+            checkpoint = _write(draft, model, placed, source)
+            # In float32, as evaluations and what is served.
+            evaluated = dataclasses.replace(maker, trains=False).make()
+            restore_weights(evaluated, checkpoint)
+            use(section.precision, trains=True)
+            proof = prove(answers, model, evaluated, placed, declared, source.model)
             write_json(os.path.join(draft, "proof.json"), proof.to_dict())
             if not proof.holds:
                 raise _not_equal(proof)
@@ -91,13 +106,15 @@ def convert(source: Source, output: str) -> Converted:
     return Converted(placed, proof)
 
 
-def _write(folder: str, model: KerasClassifier, placed: list[Placed], source: Source) -> None:
+def _write(folder: str, model: KerasClassifier, placed: list[Placed], source: Source) -> str:
+    """Writes the files, and returns the checkpoint."""
     model.network.save(os.path.join(folder, "model.keras"))
     np.savez(os.path.join(folder, "weights.npz"), **{each.place: each.variable.numpy() for each in placed})
     mapping = {"checkpoint": source.checkpoint, "step": source.step, "tensors": [each.to_dict() for each in placed]}
     with open(os.path.join(folder, "mapping.json"), "w", encoding="utf-8") as file:
         json.dump(mapping, file, indent=2)
     Saver(model, os.path.join(folder, CHECKPOINTS), 1, TaskSpec(CHIEF, 0, 1)).save(source.step)
+    return os.path.join(folder, CHECKPOINTS, f"model.ckpt-{source.step}")
 
 
 def _not_equal(proof: Proof) -> NotEqualError:

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.components.trainer.declared_input import DeclaredInput
+from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.user_models.keras_model import LOGITS
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.convert.placing import Placed
@@ -29,13 +30,15 @@ class Proof:
         examples: How many of the evaluation examples were answered by both.
         logits: Largest difference between the two; against the exported model too, where there is one.
         classes: Examples whose predicted class differs.
-        next_step: Largest difference after one step more, by the kind of tensor.
+        next_step: Largest difference after one step more, by the kind of tensor; empty where layers draw by chance.
+        chance: Those layers, of which each side draws otherwise, by name.
     """
 
     examples: int
     logits: dict[str, float]
     classes: int
     next_step: dict[str, float]
+    chance: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def holds(self) -> bool:
@@ -79,17 +82,24 @@ def ask(estimator: tf.estimator.Estimator, checkpoint: str, names: Sequence[str]
 
 
 def prove(
-    answers: Answers, model: tf.keras.Model, placed: Sequence[Placed], declared: DeclaredInput, exported: str
+    answers: Answers,
+    model: KerasClassifier,
+    evaluated: KerasClassifier,
+    placed: Sequence[Placed],
+    declared: DeclaredInput,
+    exported: str,
 ) -> Proof:
-    """Compares the Keras model with the Estimator. The model is one step further after it.
+    """Compares the Keras model with the Estimator.
 
     Args:
+        model: Is trained, and one step further after it.
+        evaluated: The same for evaluation.
         exported: Folder of the SavedModel of that checkpoint; empty if there is none.
     """
     worst: dict[str, float] = collections.defaultdict(float)
     examples = classes = 0
     for features, old in answers.batches:
-        new = model(features, training=False).numpy()
+        new = evaluated(features, training=False).numpy()
         worst["estimator"] = max(worst["estimator"], _difference(old, new))
         classes += int((old.argmax(axis=1) != new.argmax(axis=1)).sum())
         examples += len(old)
@@ -99,11 +109,16 @@ def prove(
         for serialized in files.batch(declared.reader.eval_batch_size):
             features = declared.reader.transform(tf.io.parse_example(serialized, declared.feature_spec))
             features.pop(declared.reader.label)
-            new = model(features, training=False).numpy()
+            new = evaluated(features, training=False).numpy()
             old = served(examples=serialized)[LOGITS].numpy()
             worst["exported model"] = max(worst["exported model"], _difference(old, new))
-    tf.function(model.train_step)(answers.batch)
+    # Keras's layers draw by other operations in an Estimator's graph; StatelessDropout does not.
+    layers = model.network._flatten_layers()
+    chance = sorted({each.name for each in layers if getattr(each, "_random_generator", None) is not None})
     moved: dict[str, float] = collections.defaultdict(float)
+    if chance:
+        return Proof(examples, dict(worst), classes, {}, chance)
+    tf.function(model.train_step)(answers.batch)
     for each in placed:
         kind = each.tensor.kind
         moved[kind] = max(moved[kind], _difference(answers.after[each.tensor.name], each.variable.numpy()))

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from typing import Any
 
 from ml_metadata import metadata_store
 from ml_metadata.proto import metadata_store_pb2
+from tfx.types import artifact_utils, standard_component_specs
 
+from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.files import TRAINING, read_json
 from tfx_estimator.components.trainer.best.keeper import is_declared
 from tfx_estimator.components.trainer.estimator import checkpoints
-from tfx_estimator.components.trainer.settings import ESTIMATOR, SETTINGS_KEY, Settings
+from tfx_estimator.components.trainer.settings import ESTIMATOR, OPERATION_KEY, SETTINGS_KEY, Settings
+from tfx_estimator.components.trainer.settling import with_counts, with_hyperparameters
 from tfx_estimator.components.trainer.training_folder import FOLDER
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.folders import uris_here
 from tfx_estimator.pipeline.report.source import Run, find_runs
 
-_EVENT = metadata_store_pb2.Event
 _TRAINER = "Trainer"
 _DATABASE = "metadata.sqlite"
 
@@ -30,25 +31,23 @@ class Source:
 
     Args:
         run: That it is of.
-        folder: Of its checkpoints.
         checkpoint: Its last one, as TensorFlow reads it.
         step: Of that checkpoint.
-        settings: That decide the model.
-        inputs: URIs of what the Trainer read, by the name of its input.
-        model: The folder of the SavedModel that it exported; empty if it had not come to that.
+        settings: As it was trained: tuned values, steps of epochs and weights of balanced classes put in.
+        inputs: What the Trainer read, by the name of its input.
+        model: The folder of the SavedModel that it exported of that checkpoint; empty if there is none.
     """
 
     run: Run
-    folder: str
     checkpoint: str
     step: int
     settings: Settings
-    inputs: dict[str, str]
+    inputs: Artifacts
     model: str
 
-    def examples(self, split: str) -> str:
-        """Returns the pattern of the files of a split."""
-        return os.path.join(self.inputs["examples"], f"Split-{split}", "*")
+    def uri(self, name: str) -> str:
+        """Returns where an input lies."""
+        return str(artifact_utils.get_single_uri(self.inputs[name]))
 
 
 def find(named: str) -> Source:
@@ -62,16 +61,19 @@ def find(named: str) -> Source:
         PipelineError: ML Metadata knows of no training, or nothing is left of it.
     """
     run = find_runs([named])[0]
-    execution, inputs, outputs = _last_training(run)
-    properties = {**_values(execution.properties), **_values(execution.custom_properties)}
-    settings = Settings.from_dict(json.loads(properties.get(SETTINGS_KEY) or "{}"))
-    if settings.path != ESTIMATOR:
+    properties, inputs, outputs = _last_training(run)
+    # Deadlines and the like, which its driver blanked, decide no model.
+    settings = Settings.of({SETTINGS_KEY: properties.get(SETTINGS_KEY), OPERATION_KEY: "{}"})
+    if settings.path != ESTIMATOR or settings.built_in is None:
         raise DeclarationError(
-            f"the training of {run.name} took the path {settings.path or 'of its module file'}",
-            expected=f"one that took trainer.path: {ESTIMATOR}, with a declared trainer.model",
+            f"the training of {run.name} was not that of a trainer.model on the path {ESTIMATOR}",
+            expected=f"a run whose declaration has trainer.model, and trainer.path: {ESTIMATOR}",
             todo="name the run of one",
         )
+    tuned = inputs.get(standard_component_specs.HYPERPARAMETERS_KEY, [])
+    settings, properties = with_hyperparameters(settings, properties, tuned)
     folder = _folder(run, outputs.get("model_run", ""), settings)
+    settings, _ = with_counts(settings, properties, inputs[standard_component_specs.EXAMPLES_KEY])
     step = checkpoints.last_step(folder)
     if step is None:
         raise PipelineError(
@@ -81,12 +83,11 @@ def find(named: str) -> Source:
     exported = os.path.join(outputs.get("model", ""), "Format-Serving")
     # One that goes on after it was published has another folder, and the best checkpoint may be an earlier one.
     is_of_last = folder == outputs.get("model_run") and not is_declared(settings.section)
-    model = exported if os.path.isdir(exported) and is_of_last else ""
-    return Source(run, folder, prefix, step, settings, inputs, model)
+    return Source(run, prefix, step, settings, inputs, exported if is_of_last and os.path.isdir(exported) else "")
 
 
-def _last_training(run: Run) -> tuple[Any, dict[str, str], dict[str, str]]:
-    """The execution of the Trainer, and the URIs of what it read and wrote, by name."""
+def _last_training(run: Run) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:
+    """The properties of the Trainer's execution, what it read, and the URIs of what it wrote, by name."""
     database = os.path.join(run.home, _DATABASE)
     store = _open(database)
     context = store.get_context_by_type_and_name("node", f"{run.name}.{_TRAINER}")
@@ -101,15 +102,19 @@ def _last_training(run: Run) -> tuple[Any, dict[str, str], dict[str, str]]:
         )
     last = max(found, key=lambda each: each.id)
     events = store.get_events_by_execution_ids([last.id])
-    artifacts = {each.id: each.uri for each in store.get_artifacts_by_id([event.artifact_id for event in events])}
+    artifacts = {each.id: each for each in store.get_artifacts_by_id([event.artifact_id for event in events])}
+    types = {each.id: each for each in store.get_artifact_types()}
     moved = uris_here(database, run.home)
-    read: dict[str, str] = {}
+    read: Artifacts = {}
     wrote: dict[str, str] = {}
     for event in events:
-        place = wrote if event.type == _EVENT.OUTPUT else read
-        uri = artifacts[event.artifact_id]
-        place[event.path.steps[0].key] = moved.get(uri, uri)
-    return last, read, wrote
+        artifact, name = artifacts[event.artifact_id], event.path.steps[0].key
+        artifact.uri = moved.get(artifact.uri, artifact.uri)
+        if event.type == metadata_store_pb2.Event.OUTPUT:
+            wrote[name] = artifact.uri
+        else:
+            read.setdefault(name, []).append(artifact_utils.deserialize_artifact(types[artifact.type_id], artifact))
+    return {**_values(last.properties), **_values(last.custom_properties)}, read, wrote
 
 
 def _open(database: str) -> metadata_store.MetadataStore:
@@ -126,7 +131,8 @@ def _open(database: str) -> metadata_store.MetadataStore:
 
 
 def _values(properties: Any) -> dict[str, Any]:
-    return {name: getattr(value, value.WhichOneof("value")) for name, value in properties.items() if value.ByteSize()}
+    found = ((name, value, value.WhichOneof("value")) for name, value in properties.items())
+    return {name: getattr(value, kind) for name, value, kind in found if kind}
 
 
 def _folder(run: Run, model_run: str, settings: Settings) -> str:

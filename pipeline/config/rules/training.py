@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +19,6 @@ _WEIGHTS = {
     "checkpoint": "a checkpoint, `model.ckpt-100` of `model.ckpt-100.index`; or a folder of some",
     "model": "a folder of a SavedModel, a run's model, or pushed models",
 }
-_STEP = re.compile(r"-\d+$")
 
 
 def _one_of(section: str, one: str, other: str, example: str = "") -> tuple[Rule, ...]:
@@ -143,6 +141,26 @@ WARM_START = given(
         lambda case: case.train.variable_partitioner is not None,
         "the weights of variables that are cut into parts are not read",
     ),
+    Rule(
+        f"{_WARM}.resume",
+        lambda case: _begun(case).resume and case.trainer.model is None,
+        "where a module file keeps its checkpoints is its own affair",
+        "remove resume; or have the module's Estimator begin with them, by warm_start_from",
+        depends=CODE,
+    ),
+    conflict(
+        f"{_WARM}.resume",
+        "tune",
+        lambda case: _begun(case).resume and case.tune is not None,
+        "trials begin at step 0",
+    ),
+    Rule(
+        f"{_WARM}.resume",
+        lambda case: _begun(case).resume and 0 < (case.trainer.train_steps or 0) <= _begun(case).step,
+        "the checkpoint is of the last step to train, or of a later one",
+        "raise trainer.train_steps, which counts from step 0",
+        depends=(_STEPS,),
+    ),
     conflict(
         f"{_WARM}.resume",
         f"{_WARM}.exclude",
@@ -151,7 +169,7 @@ WARM_START = given(
     ),
     Rule(
         f"{_WARM}.resume",
-        lambda case: _begun(case).resume and _STEP.search(_begun(case).prefix) is None,
+        lambda case: _begun(case).resume and _begun(case).step < 0,
         "the name of what is begun with tells no step to go on from",
         "name a training's checkpoint, or a folder of some; or remove resume",
         "a checkpoint whose name ends with its step: model.ckpt-100",
