@@ -168,7 +168,7 @@ class Section:
                     delattr(cls, name)
         cls.__fields__ = {**cls.__fields__, **own}
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, /, **values: Any) -> None:
         wrong: list[Wrong] = []
         self._fill(values, (), wrong)
         if wrong:
@@ -191,6 +191,8 @@ class Section:
         Raises:
             ValuesError: They are none.
         """
+        if isinstance(values, cls):
+            return values
         if reason := kinds.reject(values, cls):
             raise ValuesError([Wrong((), "kind", reason)])
         return cls(**values)
