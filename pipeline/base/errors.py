@@ -14,7 +14,8 @@
     │   └── StoppedError              exit code 129, 130, 143   SIGHUP, SIGINT or SIGTERM ended it at a checkpoint
     ├── PipelineError                 exit code 6   a pipeline component failed for another reason
     ├── NotBlessedError               exit code 7   the model was not blessed, and `--require-blessing` was said
-    └── NotEqualError                 exit code 8   accuracies differ by more than `compare --require-equal` allows
+    └── NotEqualError                 exit code 8   accuracies differ by more than `compare --require-equal` allows, or models that
+                                                should be equal do not
 
 Each message says what was wrong, where, what was expected, and what to do next.
 """
@@ -181,6 +182,6 @@ class NotBlessedError(TfxEstimatorError):
 
 
 class NotEqualError(TfxEstimatorError):
-    """Candidates that were compared differ by more than was allowed: the comparison is done for all that."""
+    """Candidates that were compared differ by more than was allowed, or a converted model from what it was."""
 
     exit_code = 8

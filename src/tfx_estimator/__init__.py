@@ -42,7 +42,7 @@ Errors, each with what was wrong, where, what was expected and what to do next:
     StoppedError            a signal ended it at a checkpoint.
     PipelineError       A component failed for another reason.
     NotBlessedError     The model was not blessed, where it had to be.
-    NotEqualError       Accuracies differ by more than was allowed.
+    NotEqualError       Accuracies, or a converted model's answers, differ by more than was allowed.
 
 The names load what they need when they are first used: `import tfx_estimator` itself imports no other package.
 """

@@ -9,6 +9,7 @@ import pytest
 from tests.docs.pages import PAGES, Page
 
 _WEIGHTS = "runs/digits/serving/1/variables/variables"
+_CONVERTED = "converted/checkpoints"
 _DATA = ("pets/cat/1.png", "pets/dog/1.png", "labels.csv", f"{_WEIGHTS}.index", f"{_WEIGHTS}.data-00000-of-00001")
 MODULE_FILE = "def trainer_fn(fn_args, schema):\n    raise NotImplementedError\n"
 
@@ -25,5 +26,9 @@ def folder(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in _DATA:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
+    # What `convert` leaves.
+    (tmp_path / _CONVERTED).mkdir(parents=True)
+    (tmp_path / _CONVERTED / "model.ckpt-600.index").touch()
+    (tmp_path / _CONVERTED / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-600"\n')
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unit
 
 PROGRAM = "tfx-estimator"
 # They start real pipelines, or need what one leaves; tests/e2e and tests/pipeline/commands run these.
-SLOW = ("run", "report", "compare", "bench", "doctor", "execute")
+SLOW = ("run", "report", "convert", "compare", "bench", "doctor", "execute")
 # Of Debian's package dataset-fashion-mnist, which need not be installed here.
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
 

@@ -43,11 +43,12 @@ class Half:
 
         self.folder = folder
         self.settings = Settings(declaration=declared, image_shape=SHAPE, label_names=LABELS, path="estimator")
-        self.inputs = {name: artifacts[0].uri for name, artifacts in inputs.items()}
+        self.inputs = inputs
+        uris = {name: artifacts[0].uri for name, artifacts in inputs.items()}
         self._args = FnArgs(
-            train_files=[f"{self.inputs['examples']}/Split-train/*"],
-            eval_files=[f"{self.inputs['examples']}/Split-eval/*"],
-            transform_output=self.inputs["transform_graph"],
+            train_files=[f"{uris['examples']}/Split-train/*"],
+            eval_files=[f"{uris['examples']}/Split-eval/*"],
+            transform_output=uris["transform_graph"],
             model_run_dir=str(folder),
             custom_config={SETTINGS_KEY: self.settings},
         )
@@ -67,7 +68,7 @@ class Half:
 
         settings = self.settings.with_trainer(model=f"{NETWORKS}:{network}") if network else self.settings
         checkpoint = str(self.folder / f"model.ckpt-{step}")
-        return Source(None, str(self.folder), checkpoint, step, settings, self.inputs, "")  # type: ignore[arg-type]
+        return Source(None, checkpoint, step, settings, self.inputs, "")  # type: ignore[arg-type]
 
     def keras(self, folder: Path, at: int, more: int = 0) -> dict[str, np.ndarray]:
         """Restores a checkpoint of the Keras path, trains on by its own step and input, and returns all values."""
@@ -100,7 +101,7 @@ def half(
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "user"))
 
     def make(**trainer: Any) -> Half:
-        declared = declaration(model=f"{NETWORKS}:small", train_steps=END, **trainer)
+        declared = declaration(**{"model": f"{NETWORKS}:small", "train_steps": END, **trainer})
         return Half(tmp_path / "estimator", digits, declared)
 
     return make
@@ -174,6 +175,17 @@ def test_a_wrong_value_is_found_out(
     with pytest.raises(NotEqualError, match=r"logits of the estimator: \d"):
         conversion.convert(trained.source(), str(tmp_path / "converted"))
     assert not list(tmp_path.glob("*convert*"))
+
+
+@pytest.mark.equivalence
+def test_bfloat16_and_dropout_are_converted_and_what_is_not_compared_is_said(half: Any, tmp_path: Path) -> None:
+    from tfx_estimator.pipeline.convert.conversion import convert
+
+    section = {"model": f"{NETWORKS}:with_dropout", "precision": "mixed_bfloat16"}
+    proof = convert(half(optimizer=OPTIMIZERS["sgd"], **section).source(), str(tmp_path / "converted")).proof
+    assert proof.holds
+    assert max(proof.logits.values()) <= 1e-6
+    assert (proof.chance, proof.next_step) == (["dropped"], {})
 
 
 @pytest.mark.equivalence

@@ -15,6 +15,11 @@ def with_a_layer_more(num_classes: int) -> tf.keras.Model:
     return _network(num_classes, tf.keras.layers.Dense(16, name="more"))
 
 
+def with_dropout(num_classes: int) -> tf.keras.Model:
+    """A layer of it draws by chance."""
+    return _network(num_classes, tf.keras.layers.Dropout(0.5, name="dropped"))
+
+
 def of_another_size(num_classes: int) -> tf.keras.Model:
     """The same layers, of which one is larger."""
     return _network(num_classes, units=24)
