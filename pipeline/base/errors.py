@@ -14,8 +14,8 @@
     │   └── StoppedError              exit code 129, 130, 143   SIGHUP, SIGINT or SIGTERM ended it at a checkpoint
     ├── PipelineError                 exit code 6   a pipeline component failed for another reason
     ├── NotBlessedError               exit code 7   the model was not blessed, and `--require-blessing` was said
-    └── NotEqualError                 exit code 8   accuracies differ by more than `compare --require-equal` allows, or models that
-                                                should be equal do not
+    └── NotEqualError                 exit code 8   accuracies differ by more than `compare --require-equal` allows, or
+                                                what `convert` made is not what it was
 
 Each message says what was wrong, where, what was expected, and what to do next.
 """
