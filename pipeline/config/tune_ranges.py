@@ -88,6 +88,8 @@ def _count(name: str, each: Range) -> int:
     """How many values a range holds; 0 where they cannot be counted."""
     if each.values or each.step is not None:
         return len(each.values) or count_steps(each) + 1
+    assert each.min is not None
+    assert each.max is not None
     return int(each.max - each.min) + 1 if each.sampling == "linear" and is_whole(name, each) else 0
 
 
