@@ -81,7 +81,14 @@ def run(args: argparse.Namespace) -> int:
     """Submits; or follows, or cancels, what was submitted."""
     from tfx_estimator.pipeline.base.errors import DeclarationError
 
-    if args.attach or args.cancel:
+    submitted = args.attach or args.cancel
+    if submitted and (beside := _beside(args)):
+        raise DeclarationError(
+            f"--attach and --cancel take a job that was submitted already, and have no use for {beside}",
+            expected="one of them, without SOURCE and other options; --attach --follow and --yes may be said",
+            todo=f"to follow it: {_command('--attach', submitted)}; to end it: {_command('--cancel', submitted)}",
+        )
+    if submitted:
         return _attach(args.attach) if args.attach else _cancel(args.cancel)
     if not args.source or not args.target:
         raise DeclarationError(
@@ -103,6 +110,17 @@ def run(args: argparse.Namespace) -> int:
             todo="add --yes, or --dry-run to see the plan alone",
         )
     return _submit(args)
+
+
+def _beside(args: argparse.Namespace) -> str:
+    """Returns what is said beside --attach or --cancel without a use; empty if nothing is."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    useful = {"yes", "attach", "follow"} if args.attach else {"yes", "cancel"}
+    words = {"source": "SOURCE", "overrides": "--set"}
+    unsaid = vars(parser.parse_args([]))
+    said = [name for name in unsaid if name not in useful and getattr(args, name) != unsaid[name]]
+    return ", ".join(words.get(name, f"--{name.replace('_', '-')}") for name in said)
 
 
 def _submit(args: argparse.Namespace) -> int:

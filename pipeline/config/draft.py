@@ -22,6 +22,8 @@ from tfx_estimator.pipeline.config.yaml_text import Path, read_yaml
 
 DEFAULT = "default"
 _FORM = "`key.path=value`, the value as YAML: trainer.train_steps=500"
+# More are in no declaration, and too deep to go through.
+_MOST_PARTS = 50
 
 
 @dataclass
@@ -55,6 +57,8 @@ class Draft:
             self.problems.append(Problem("", "the override has no `=`", _FORM, todo, where))
         elif not all(path):
             self.problems.append(Problem("", "the override's key has an empty part", _FORM, "name a key", where))
+        elif len(path) > _MOST_PARTS:
+            self.problems.append(Problem("", "the override's key has too many parts", _FORM, "name a key", where))
         elif document.problems:
             todo = f"quote the value for YAML, and the whole for the shell: {OVERRIDE}'{key}=\"...\"'"
             self.problems.append(Problem(".".join(path), document.problems[0].what, "a YAML value", todo, where))

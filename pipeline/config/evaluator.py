@@ -69,7 +69,8 @@ def names_nothing(item: Any, held: bool = False) -> bool:
         held: Is it one that thresholds hold for.
     """
     names = parse_slice(item).names
-    return not (held and item == OVERALL) and not (names and all(name.strip() for name in names))
+    is_named = names and all(isinstance(name, str) and name.strip() for name in names)
+    return not (held and item == OVERALL) and not is_named
 
 
 def _is_list(value: Any) -> bool:
@@ -101,7 +102,10 @@ class Metric(Section):
     name: str = Field(..., "its class's name, as AUC", min_length=1)
     options: dict[str, Any] = Field({}, "its arguments; `name` is what the results call it")
     binarize: Optional[Union[Literal["all"], tuple[Union[int, str], ...]]] = Field(
-        None, "for each of these classes, by label or name, against the others; or all", schema={"minItems": 1}
+        None,
+        "for each of these classes, by label or name, against the others; or all",
+        check=lambda classes: "" if classes else "it names no class",
+        schema={"minItems": 1},
     )
     top_k: tuple[Annotated[int, Limits(1, le=100_000)], ...] = Field(
         (), "with the k highest scores as predictions, for each k"

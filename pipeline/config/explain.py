@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Optional, get_args, get_origin
+from typing import Any, Literal, Optional, get_args, get_origin
 
 from tfx_estimator.pipeline.config import kinds, known
 from tfx_estimator.pipeline.config.declaration import Declaration
@@ -130,7 +130,7 @@ def _retype(value: Any, kind: Any) -> str:
         return "put each value in quotes, as YAML reads it as something else"
     if kind is bool:
         return "write true or false"
-    wants_text = kind is str or (kinds.choices(kind) and not kinds.takes_number(kind))
+    wants_text = all(each is str or get_origin(each) is Literal for each in kinds.alternatives(kind))
     if wants_text and isinstance(value, (bool, int, float)):
         return "put it in quotes, as YAML reads it as something else"
     if isinstance(value, float) and value.is_integer():

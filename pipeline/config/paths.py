@@ -21,6 +21,8 @@ PATHS: tuple[Path, ...] = (
     ("pusher", "destination"),
 )
 _DATASET: Path = ("data", "dataset")
+# A path of other machines, which is not made absolute.
+_ROOT: Path = ("deploy", "pipeline_root")
 _TABLES = (".csv", ".parquet")
 # name/config:version, as `tfds.load` takes it.
 _TFDS_NAME = re.compile(r"[A-Za-z]\w*(/[\w+.-]+)?(:(\d+|\*)(\.(\d+|\*)){2})?")
@@ -28,7 +30,7 @@ _GLOB_CHARACTERS = "*?["
 OTHER_STORE = "of all object stores, TensorFlow reads and writes only Cloud Storage by itself"
 # The expectation for a path of a pipeline that runs on other machines.
 OF_THIS_MACHINE = "this is a place of this machine, and the steps run elsewhere"
-_VARIABLE = re.compile(r"\$(\w+|\{\w+\})(/|$)")
+_VARIABLE = re.compile(r"^\$\w+(/|$)|\$\{\w+\}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -47,17 +49,25 @@ def reject_store(address: str) -> str:
 
 
 def find_unresolved(values: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
-    """Finds paths that this tool would take for names: `$HOME/data`, which a shell replaces, `~nobody/data`.
+    """Finds paths and addresses that this tool would take for names: `$HOME/data`, `gs://a/${DAY}`, `~nobody/data`.
 
     Yields:
         The path in the declaration, the text, and what is wrong with it.
     """
-    for path, section in _sections(values):
-        text = section[path[-1]]
-        if _VARIABLE.match(text):
+    places = {_ROOT, *(path for path, _ in _sections(values))}
+    for path, text in _texts(values):
+        if (path in places or is_address(text)) and _VARIABLE.search(text):
             yield path, text, "variables of the environment are not replaced"
-        elif os.path.expanduser(text).startswith("~"):
+        elif path in places and os.path.expanduser(text).startswith("~"):
             yield path, text, f"there is no user {text[1:].partition(os.sep)[0]!r}"
+
+
+def _texts(values: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    if isinstance(values, str):
+        yield path, values
+    elif isinstance(values, (dict, list)):
+        for key, value in values.items() if isinstance(values, dict) else enumerate(values):
+            yield from _texts(value, (*path, str(key)))
 
 
 def reject_address(path: str, option: str) -> None:

@@ -198,7 +198,7 @@ class Section:
         return cls(**values)
 
     @classmethod
-    def construct(cls: type[Self], **values: Any) -> Self:
+    def construct(cls: type[Self], /, **values: Any) -> Self:
         """Returns a section of values that are right, and defaults, or what stands in for them, of others."""
         made = cls.__new__(cls)
         made.__dict__.update({name: each.default for name, each in cls.__fields__.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal, Optional, Union
 
@@ -62,6 +63,11 @@ class Hyperband(Section):
     max_steps: Optional[int] = number(None, 2, MAX_STEPS, "steps of the longest trials; null is those of the Trainer")
     min_steps: Optional[int] = number(None, 1, MAX_STEPS, "steps of the shortest, about; null is max_steps / factor^2")
     factor: int = number(3, 2, 100, "one in so many goes on, with so many times the steps")
+
+    def begun(self, steps: int) -> int:
+        """Returns how many different trials there are that go on from no other one."""
+        rounds = self.rounds(steps)
+        return sum(math.ceil(rounds / (bracket + 1) * self.factor**bracket) for bracket in range(rounds))
 
     def rounds(self, steps: int) -> int:
         """Returns how often the best can be told from the others, the last time included, at least 1."""

@@ -16,7 +16,7 @@ from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.put_values import SECTION, put
 from tfx_estimator.pipeline.config.section import ValuesError
 from tfx_estimator.pipeline.config.tune import HYPERBAND, RANGES, Range
-from tfx_estimator.pipeline.config.tune_ranges import EXPECTED, check_range, check_section
+from tfx_estimator.pipeline.config.tune_ranges import EXPECTED, check_range, check_section, combinations
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
 
@@ -150,6 +150,16 @@ def _steps(declaration: Declaration) -> Iterator[Problem]:
     steps = band.max_steps or trainer.train_steps
     if tune.strategy != HYPERBAND or not steps:
         return
+    count = None if list(check_section(tune)) else combinations(tune.ranges)
+    if count is not None and count < (need := band.begun(steps)):
+        yield Problem(
+            "tune.strategy",
+            f"hyperband begins {need} different trials, and the ranges hold {count} combinations: none would go on",
+            "random, or ranges with more values",
+            "set tune.strategy to random",
+            value=HYPERBAND,
+            depends=(RANGES, "tune.hyperband"),
+        )
     if band.rounds(steps) < 2:
         yield Problem(
             "tune.hyperband.min_steps",

@@ -1,11 +1,11 @@
-"""The ranges of `tune` by themselves: what is wrong with them, and which values they hold."""
+"""The ranges of `tune` by themselves: what is wrong with them, and which values they hold, and how many."""
 
 from __future__ import annotations
 
 import decimal
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Optional, get_args
 
 from tfx_estimator.pipeline.config.explain import find_field
@@ -76,6 +76,21 @@ def by_text(each: Range) -> dict[str, Any]:
     if len(kinds) <= 1 and kinds <= {"number", "str", "bool"}:
         return {}
     return {text: json.loads(text) for text in (json.dumps(value, sort_keys=True) for value in each.values)}
+
+
+def combinations(ranges: Mapping[str, Range]) -> Optional[int]:
+    """Returns how many different trials there are; None where a range has no steps."""
+    counts = [_count(name, each) for name, each in ranges.items()]
+    return math.prod(counts) if all(counts) else None
+
+
+def _count(name: str, each: Range) -> int:
+    """How many values a range holds; 0 where they cannot be counted."""
+    if each.values or each.step is not None:
+        return len(each.values) or count_steps(each) + 1
+    assert each.min is not None
+    assert each.max is not None
+    return int(each.max - each.min) + 1 if each.sampling == "linear" and is_whole(name, each) else 0
 
 
 def is_whole(name: str, each: Range) -> bool:

@@ -110,6 +110,10 @@ def read_yaml(text: str, source: str) -> Document:
         if (root := loader.get_single_node()) is not None:
             look_at(root, ())
             document.value = loader.construct_document(root)
+    except (LookupError, AttributeError, OverflowError):
+        # As PyYAML answers `!!bool maybe`, `!!int ''` and `!!timestamp now`.
+        todo = "remove the tag, or correct the value"
+        refuse((), 1, "a value is not what its tag says", "YAML of plain values", todo)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         what = " ".join(filter(None, (getattr(error, key, None) for key in ("context", "problem")))) or str(error)

@@ -164,6 +164,12 @@ DEPLOY = (
 
 def check_stack(target: str) -> None:
     """Checks that the installed TFX compiles for a target at all."""
+    if target not in registry.BY_NAME:
+        raise DeclarationError(
+            f"there is no target {target!r}",
+            expected=f"one of {', '.join(registry.ALL_TARGETS)}",
+            todo="name one of them",
+        )
     platform = registry.BY_NAME[target]
     # Which is asked last: it takes a while.
     if platform.needs and (here := stacks.installed()) and not getattr(here, platform.needs):

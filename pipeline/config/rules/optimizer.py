@@ -39,6 +39,13 @@ def _shrinks(case: Case) -> bool:
     return list(boundaries) != sorted({*boundaries})
 
 
+def _wrong_count(case: Case) -> dict[str, int]:
+    boundaries, values = case.trainer.optimizer.boundaries, case.trainer.optimizer.values
+    if boundaries is None or values is None or len(values) == len(boundaries) + 1:
+        return {}
+    return {"boundaries": len(boundaries), "rates": len(boundaries) + 1, "given": len(values)}
+
+
 _PIECEWISE = given(
     lambda case: case.trainer.optimizer.schedule == "piecewise",
     Rule(
@@ -47,6 +54,13 @@ _PIECEWISE = given(
         "they do not grow",
         "sort them: steps, each after the last",
         depends=(_SCHEDULE,),
+    ),
+    Rule(
+        f"{_PATH}.values",
+        _wrong_count,
+        "{boundaries} boundaries part {rates} rates, not {given}",
+        "add or remove some",
+        depends=(_SCHEDULE, f"{_PATH}.boundaries"),
     ),
     conflict(
         f"{_PATH}.learning_rate",

@@ -69,6 +69,8 @@ def test_editors_know_both_forms():
 WRONG = {
     "{name: Recall, top_k: [0]}": ["out of range"],
     "{name: Recall, aggregate: mean}": ["unknown value", "one of micro, macro, weighted_macro"],
+    "{name: Recall, binarize: []}": ["evaluator.metrics.0.binarize: []", "it names no class"],
+    "{name: Recall, binarize: 5}": ["metrics.0.binarize: 5", "to do: write a value of that kind"],
     "{name: Calibration, change_threshold: {absolute: 1}}": ["add direction: higher_is_better, or lower_is_better"],
     "{name: Recall, slices: [label]}": ["there is none"],
     "{name: Recall, threshold: {lower: 1}, slices: [lable]}": ["evaluator.metrics.0.slices.0: lable", "`label`?"],
@@ -88,7 +90,7 @@ def test_a_wrong_metric_is_told(problems, good, item):
         assert part in " ".join(problem.split())
 
 
-@pytest.mark.parametrize("slices", ["[[]]", "[{}]", "[['']]"])
+@pytest.mark.parametrize("slices", ["[[]]", "[{}]", "[['']]", "[{cross: [1], a: 2}]"])
 def test_a_slice_of_nothing_is_told(problems, good, slices):
     (problem,) = problems(f"{good}evaluator: {{slices: {slices}}}\n")
     assert "it names no feature" in problem

@@ -208,6 +208,17 @@ def test_a_preset_wins_over_a_file_of_its_name(tmp_path, monkeypatch):
         load("./digits")
 
 
+def test_a_target_that_nobody_knows_is_told_with_those_that_are_known():
+    with pytest.raises(DeclarationError, match=r"there is no target 'Vertex'\n  expected: one of .*vertex"):
+        load("digits", target="Vertex")
+
+
+def test_a_key_may_have_the_name_of_an_argument():
+    named = {"self": 1, "cls": 2, "values": 3, "update": 4}
+    for made in (Declaration.construct(**named), Declaration.construct().copy(update=named)):
+        assert {key: vars(made)[key] for key in named} == named
+
+
 def test_declarations_are_immutable_and_closed():
     declaration = load("digits").declaration
     with pytest.raises(TypeError, match="immutable"):

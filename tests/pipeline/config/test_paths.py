@@ -88,6 +88,8 @@ def test_a_push_destination_is_checked(folders, refuse, good, destination, reaso
         ("$HOME/x", "variables of the environment are not replaced"),
         ("~nosuchuser/x", "there is no user 'nosuchuser'"),
         ("${X}/y", "variables of the environment are not replaced"),
+        ("/models/${USER}/mnist.csv", "variables of the environment are not replaced"),
+        ("gs://bucket/of-${DAY}/x.csv", "variables of the environment are not replaced"),
     ],
 )
 def test_a_path_that_leads_nowhere_is_refused(refuse, good, key, value, reason):
@@ -95,6 +97,12 @@ def test_a_path_that_leads_nowhere_is_refused(refuse, good, key, value, reason):
     assert "has 1 problem\n" in message
     assert f"--set {key}={value}  {key}: {value}\n" in message
     assert reason in message
+
+
+@pytest.mark.parametrize("root", ["gs://bucket/${DAY}", "/mnt/${DAY}"])
+def test_a_pipeline_root_with_a_variable_is_refused(problems, good, root):
+    [problem] = problems(f"{good}deploy: {{pipeline_root: '{root}'}}\n")
+    assert "variables of the environment are not replaced" in problem
 
 
 def test_a_folder_may_have_a_name_like_a_variable(tmp_path, monkeypatch, good):

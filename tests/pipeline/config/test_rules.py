@@ -101,6 +101,7 @@ REFUSED = [
     ("optimizer: {name: adam, momentum: 0.5}", "optimizer.momentum: 0.5", "to momentum or sgd or rmsprop"),
     ("optimizer: {schedule: exponential, decay_rate: 0.5}", "optimizer.decay_steps", "`exponential` needs it"),
     ("optimizer: {schedule: piecewise, boundaries: [9, 5], values: [1, 2, 3]}", "boundaries: [9, 5]", "do not grow"),
+    ("optimizer: {schedule: piecewise, boundaries: [5, 9], values: [1, 2]}", "optimizer.values: [1.0, 2.0]", "3 rates"),
     (
         "optimizer: {schedule: piecewise, boundaries: [5], values: [1, 2], learning_rate: 1}",
         "optimizer.learning_rate: 1",

@@ -6,7 +6,7 @@ import pytest
 
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.config.tune import Hyperband, Range
-from tfx_estimator.pipeline.config.tune_ranges import is_whole
+from tfx_estimator.pipeline.config.tune_ranges import combinations, is_whole
 from tfx_estimator.pipeline.config.yaml_text import render
 
 pytestmark = pytest.mark.unit
@@ -150,6 +150,12 @@ def test_a_section_that_cannot_be_is_refused(problems, good, lines, said):
     assert said in found[0]
 
 
+def test_too_few_values_for_hyperband_are_refused(problems, good):
+    few = ranges("trainer.global_batch_size: [16, 32, 48, 64]") + "  strategy: hyperband\n"
+    [problem] = problems(good + few + "  hyperband: {max_steps: 900, min_steps: 100}\n")
+    assert "hyperband begins 17 different trials, and the ranges hold 4 combinations" in problem
+
+
 def test_the_shortest_trials_are_long_enough_for_what_is_declared(write, problems, good):
     declared = good + "  optimizer: {warmup_steps: 60}\n"
     declared += "  profile: {start_step: 90}\n" + TUNE.replace("  max_trials: 4\n", "")
@@ -190,6 +196,13 @@ def test_a_module_file_is_given_names_that_it_reads(write, problems, good):
     write("def run_fn(fn_args): return fn_args.hyperparameters\n", "own.py")
     [problem] = problems(module + ranges("units: [8, 16]"))
     assert "a run_fn evaluates by itself" in problem
+
+
+def test_combinations_are_counted_where_ranges_have_steps():
+    assert combinations({"trainer.seed": Range(min=1, max=9, step=4)}) == 3
+    assert combinations({"trainer.seed": Range(min=1, max=9), "a": Range(values=(1, 2))}) == 18
+    assert combinations({RATE: Range(min=1, max=9)}) is None
+    assert combinations({"a": Range(min=1, max=8, step=2, sampling="log")}) == 4
 
 
 def test_ranges_of_whole_numbers_are_told_from_others():

@@ -337,6 +337,11 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
     [
         (["--attach", "nowhere"], "no job that was submitted: No such file"),
         (["--cancel", "digits.yaml"], "no job that was submitted"),
+        (["--attach", "a b", "--target", "vertex"], "to end it: tfx-estimator submit --cancel 'a b'"),
+        (["digits", "--cancel", "a"], "no use for SOURCE"),
+        (["--cancel", "a", "--dry-run", "--follow", "--yes"], "no use for --dry-run, --follow\n"),
+        (["--attach", "a", "--follow", "--set", "name=b", "--runs", "b"], "no use for --set, --runs\n"),
+        (["--attach", "a", "--cancel", "a"], "to follow it: tfx-estimator submit --attach a;"),
         (["digits"], "where to, is not said"),
         (["digits", "--target", "vertex", "--yes", "--endpoint", "https://a"], "has no --endpoint"),
         (["digits", "--target", "vertex", "--yes"], "the target vertex needs it"),
