@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
@@ -81,3 +83,32 @@ def test_a_run_fn_begins_where_it_wants(refuse, good, tmp_path):
     checkpoint(tmp_path / "run", 20)
     text = good.replace("model: mnist_cnn", "module_file: own.py") + "  warm_start: {checkpoint: run}\n"
     assert "a run_fn makes its own model" in refuse(text)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("", ""),
+        ("train_steps: 20", "the checkpoint is of the last step to train"),
+        ("exclude", "a training that goes on keeps all of its variables"),
+        ("tune", "trials begin at step 0"),
+        ("module_file", "where a module file keeps its checkpoints is its own affair"),
+    ],
+)
+def test_what_goes_on_from_a_checkpoint(write, good, tmp_path, more, said):
+    (tmp_path / "own.py").write_text("def trainer_fn(fn_args, schema): ...\n")
+    checkpoint(tmp_path / "run", 20)
+    text = re.sub("train_steps: .*", "train_steps: 40", good)
+    excluded = ", exclude: ['logits/*']" if more == "exclude" else ""
+    text += f"  warm_start: {{checkpoint: run, resume: true{excluded}}}\n"
+    if more == "tune":
+        text += "tune: {max_trials: 2, ranges: {trainer.optimizer.learning_rate: {values: [0.1, 0.2]}}}\n"
+    elif more == "module_file":
+        text = text.replace("model: mnist_cnn", "module_file: own.py")
+    elif more.startswith("train_steps"):
+        text = text.replace("train_steps: 40", more)
+    if not said:
+        assert load(write(text)).declaration.trainer.warm_start.step == 20
+        return
+    with pytest.raises(DeclarationError, match=said):
+        load(write(text))
