@@ -164,10 +164,11 @@ def check_function(settings: Settings, contract: Contract, component: str = TRAI
         return
     if settings.distribution.distributes:
         _check_distributed(settings.distribution, contract, component)
-    if settings.declaration is None:
-        for problem in broken(TRAINS_ITSELF, Case.of_trainer(settings.section)):
-            # By the entry of the section `trainer` that it is of.
-            raise Argument((problem.path.split(".")[1],), component).refusal([problem])
+    for problem in broken(TRAINS_ITSELF, Case.of_trainer(settings.section)):
+        if settings.declaration is not None:
+            raise DeclarationError(f"{problem.path}: {problem.what}", expected=problem.expected, todo=problem.todo)
+        # By the entry of the section `trainer` that it is of.
+        raise Argument((problem.path.split(".")[1],), component).refusal([problem])
 
 
 def _check_distributed(distribution: Distribution, contract: Contract, component: str) -> None:

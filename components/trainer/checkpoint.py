@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Optional
 
 import tensorflow as tf
@@ -34,6 +36,22 @@ def step_of(path: Optional[str]) -> int:
 
 def damage(path: str) -> Optional[str]:
     """Says why a checkpoint cannot be read; None if it can. All of it is read: each tensor bears a checksum."""
+    try:
+        return _damage(path)
+    except TrainingError as error:
+        # Of a disk a part cannot be read; of a store that is away, nothing.
+        if _read_error(error) is None or not _another_is_whole(path):
+            raise
+    try:
+        return _damage(path)
+    except TrainingError as error:
+        if (cause := _read_error(error)) is None:
+            raise
+        return first_line(cause)[:_TEXT]
+
+
+def _damage(path: str) -> Optional[str]:
+    """As `damage`, which looks at the others of the folder as well."""
     if (error := _read(path)) is None:
         return None
     # TensorFlow's reader keeps of most errors the text alone: the files themselves tell whether they can be reached.
@@ -71,6 +89,29 @@ def _lacks_files(path: str) -> bool:
     except (OSError, tf.errors.OpError) as error:
         raise _out_of_reach(path, error) from error
     return not data
+
+
+def _read_error(found: TrainingError) -> Optional[Exception]:
+    """What a disk answered that cannot read; TensorFlow has no code for that."""
+    cause = found.__cause__
+    if isinstance(cause, tf.errors.UnknownError) or (isinstance(cause, OSError) and cause.errno == errno.EIO):
+        return cause
+    return None
+
+
+def _another_is_whole(path: str) -> bool:
+    """Can another checkpoint of the same folder be read."""
+    try:
+        found = tf.io.gfile.glob(os.path.join(os.path.dirname(path), "*.index"))
+    except (OSError, tf.errors.OpError):
+        return False
+    for other in sorted({name[: -len(".index")] for name in found} - {path}):
+        try:
+            if _damage(other) is None:
+                return True
+        except TrainingError:
+            continue
+    return False
 
 
 def _out_of_reach(path: str, error: Exception) -> TrainingError:

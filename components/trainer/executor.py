@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Optional
 
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils, standard_component_specs
@@ -32,6 +33,7 @@ from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.distribution import Devices
 from tfx_estimator.pipeline.config.known import expand
+from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.user_source.functions import may_compile
 from tfx_estimator.pipeline.user_source.modules import find_module, is_project
 
@@ -127,14 +129,10 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
         return
     # The checkpoints of a run_fn are its own affair.
     takes_over = job.path != RUN_FN
-    earlier = training_folder.prepare(folder, model_run_uri, job.exports_dir, takes_over)
+    begin = functools.partial(_resume, folder.uri, settings.section.warm_start)
+    earlier = training_folder.prepare(folder, model_run_uri, job.exports_dir, takes_over, begin)
     if job.path != RUN_FN:
         drop_others(folder.uri, settings.section.profile)
-    begins = settings.section.warm_start
-    # Where there is none, each task says so.
-    if begins is not None and begins.resume and begins.prefix and checkpoints.last_step(folder.uri) is None:
-        checkpoints.adopt(begins.prefix, folder.uri)
-        logger.info(f"training goes on from {begins.prefix}")
     if earlier is None:
         return
     if earlier.steps == folder.steps:
@@ -157,6 +155,14 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
             )
     else:
         logger.warning(f"a learning rate that your code makes of the number of steps is cut at step {step}")
+
+
+def _resume(training_dir: str, begins: Optional[WarmStart]) -> None:
+    """Gives a training that has no checkpoint the one that it is to go on from."""
+    # Where that is missing, each task says so.
+    if begins is not None and begins.resume and begins.prefix and checkpoints.last_step(training_dir) is None:
+        checkpoints.adopt(begins.prefix, training_dir)
+        logger.info(f"training goes on from {begins.prefix}")
 
 
 def _brings_its_rate(target: str) -> bool:

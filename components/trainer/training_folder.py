@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -101,13 +102,20 @@ def root_of(model_run_uri: str) -> str:
     return os.path.join(os.path.dirname(os.path.dirname(model_run_uri)), FOLDER)
 
 
-def prepare(folder: TrainingFolder, model_run_uri: str, exports: str, takes_over: bool) -> Optional[Earlier]:
+def prepare(
+    folder: TrainingFolder,
+    model_run_uri: str,
+    exports: str,
+    takes_over: bool,
+    begin: Callable[[], None] = lambda: None,
+) -> Optional[Earlier]:
     """Makes the folder: of one that was not published, or of a training of another length, where there is one.
 
     Args:
         model_run_uri: As for `locate`.
         exports: Folder in it, for what training exports.
         takes_over: Whether to look for a training of another length.
+        begin: Called before it is noted that the folder is there, which the other tasks of a cluster wait for.
 
     Returns:
         What training goes on with. One whose last checkpoint lies beyond the end is returned as well, and left as it
@@ -131,6 +139,7 @@ def prepare(folder: TrainingFolder, model_run_uri: str, exports: str, takes_over
     # Not before there is another one, or none is wanted: what is noted is that it was not published.
     published.forget(folder.uri)
     fileio.makedirs(folder.uri)
+    begin()
     noted = _read(folder.uri)
     if noted.get("steps") != folder.steps:
         if noted and fileio.exists(exports):

@@ -102,8 +102,11 @@ class ImageFilesSource(ImageSource):
 
 
 def _shuffled(file: ImageFile) -> tuple[bytes, str]:
-    # A name that is no text is the bytes that it is.
-    key = file.key.encode(errors="surrogateescape")
+    try:
+        key = file.key.encode()
+    except UnicodeEncodeError:
+        todo = "rename the file, or the folder that it lies in"
+        raise damaged(file.path, "its name is no text", "names in UTF-8", todo) from None
     return hashlib.blake2b(key, digest_size=8, key=b"tfx-estimator").digest(), file.key
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -28,14 +29,26 @@ _PROJECT = __name__.partition(".")[0]
 logger = get_logger("trainer")
 
 
-def call_again(function: Callable, num_classes: int, params: Mapping[str, Any], given: Optional[GivenWeights]) -> Any:
-    """Calls the function in the Estimator's graph, with the arguments of `call_network`.
+@dataclass(frozen=True)
+class FirstCall:
+    """What the first call came to: its failure, or the weights that the function gave a network, if it gave any."""
 
-    Args:
-        given: What `call_first` returned.
-    """
-    with _loaded_before() if given else contextlib.nullcontext():
+    failure: Optional[Exception] = None
+    given: Optional[GivenWeights] = None
+
+
+def call_again(function: Callable, num_classes: int, params: Mapping[str, Any], first: FirstCall) -> Any:
+    """Calls the function in the Estimator's graph, with the arguments of `call_network`."""
+    failure = first.failure
+    with _loaded_before() if first.given else contextlib.nullcontext():
         model = call_network(function, num_classes, params)
+    if failure is not None and isinstance(model, tf.keras.Model) and _was_loaded(model):
+        raise UserCodeError(
+            "trainer.model: the function gives its network weights, and works in an Estimator's graph alone, where "
+            f"they are lost; outside of it: {type(failure).__name__}: {failure}",
+            expected="a function that can be called outside of a graph too",
+            todo="correct what fails there; or declare trainer.warm_start, in place of loading weights",
+        ) from failure
     refuse_compiled(model)
     refuse_own_methods(model)
     return model
@@ -53,15 +66,19 @@ def refuse_compiled(model: Any) -> None:
         )
 
 
-def call_first(function: Callable, settings: Settings, spec: Mapping[str, Any]) -> Optional[GivenWeights]:
-    """Calls the function that `trainer.model` names, and looks at its network as the Keras paths do.
+def _was_loaded(model: tf.keras.Model) -> bool:
+    """Has Keras written weights into its session."""
+    weights = [
+        each for layer in model._flatten_layers() for each in (*layer._trainable_weights, *layer._non_trainable_weights)
+    ]
+    return any(hasattr(each, "_assign_placeholder") for each in weights)
 
-    Returns:
-        The weights that it gave a network; None if it gave none.
-    """
+
+def call_first(function: Callable, settings: Settings, spec: Mapping[str, Any]) -> FirstCall:
+    """Calls the function that `trainer.model` names, and looks at its network as the Keras paths do."""
     # The networks that are built in are networks.
     if function.__module__.startswith(f"{_PROJECT}."):
-        return None
+        return FirstCall()
     seeds.begin(settings.trainer)
     params = settings.trainer.params if settings.trainer else {}
     # Nothing is computed here that is worth a GPU's memory, which the session is given with options of its own.
@@ -69,11 +86,13 @@ def call_first(function: Callable, settings: Settings, spec: Mapping[str, Any]) 
         try:
             with watching() as made:
                 model = _computed(lambda: call_network(function, len(settings.label_names), params))
-        except Exception:
+        except Exception as error:
             # A network may need the graph in which it will be called next; what is wrong with it is told there.
             logger.debug(f"{function.__module__}.{function.__name__} fails outside of a graph", exc_info=True)
-            return None
-        return _look_at(model, made.changed(), spec) if isinstance(model, tf.keras.Model) else None
+            return FirstCall(failure=error)
+        if not isinstance(model, tf.keras.Model):
+            return FirstCall()
+        return FirstCall(given=_look_at(model, made.changed(), spec))
 
 
 def _computed(compute: Callable[[], Any]) -> Any:

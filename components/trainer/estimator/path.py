@@ -125,6 +125,12 @@ def _call_trainer_fn(trainer_fn: Callable, fn_args: fn_args_utils.FnArgs) -> dic
     """
     schema = io_utils.parse_pbtxt_file(fn_args.schema_path, schema_pb2.Schema()) if fn_args.schema_path else None
     spec = dict(trainer_fn(fn_args, schema))
+    if missing := {"estimator", "train_spec", "eval_spec"} - set(spec):
+        raise UserCodeError(
+            f"trainer_fn returned no {', '.join(sorted(missing))}",
+            expected="a dict with estimator, train_spec, eval_spec and, for an EvalSavedModel, eval_input_receiver_fn",
+            todo="see https://www.tensorflow.org/tfx/guide/trainer",
+        )
     if not spec["eval_spec"].exporters:
         raise UserCodeError(
             "the EvalSpec that trainer_fn returned has no exporter, so no model would be exported",

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfx.components.trainer.fn_args_utils import FnArgs
 
 from tfx_estimator.components.trainer.declared_input import declared_input
-from tfx_estimator.components.trainer.estimator.first_call import call_again, call_first
+from tfx_estimator.components.trainer.estimator.first_call import FirstCall, call_again, call_first
 from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER_KEY, SPEC_KEY, RecordedParams
 from tfx_estimator.components.trainer.export import rename_signatures
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
@@ -20,7 +20,6 @@ from tfx_estimator.data.features import EXAMPLES, IMAGE, IMAGES, LABEL
 from tfx_estimator.data.preprocessing import decode_images, encode_images
 from tfx_estimator.model_fn.step.classifier import make_model_fn, make_run_config
 from tfx_estimator.model_fn.user_models.checks import refuse_step_options
-from tfx_estimator.model_fn.user_models.given_weights import GivenWeights
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 from tfx_estimator.pipeline.config.runtime import parts_at_once
@@ -56,8 +55,8 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     if is_model_fn(function):
         estimator, recorded = _of_model_fn(function, section, settings, config)
     else:
-        given = call_first(function, settings, declared.transformed_spec)
-        estimator, recorded = _of_network(function, given, section, settings, config)
+        first = call_first(function, settings, declared.transformed_spec)
+        estimator, recorded = _of_network(function, first, section, settings, config)
     serving = _serving_receiver_fn(feature_spec, transform, settings.image_shape)
     evaluated = stacks.current().has_eval_saved_model
     return {
@@ -88,7 +87,7 @@ def _of_model_fn(
 
 def _of_network(
     function: Callable[..., Any],
-    given: Optional[GivenWeights],
+    first: FirstCall,
     section: TrainerSection,
     settings: Settings,
     config: tf.estimator.RunConfig,
@@ -104,9 +103,9 @@ def _of_network(
         "xla": section.xla,
     }
     model_fn = make_model_fn(
-        lambda classes: call_again(function, classes, section.params, given),
+        lambda classes: call_again(function, classes, section.params, first),
         section if section.is_divided else None,
-        given,
+        first.given,
     )
     estimator = tf.estimator.Estimator(model_fn, config=config, params=params)
     return estimator, {OPTIMIZER_KEY: section.optimizer}

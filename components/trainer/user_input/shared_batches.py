@@ -159,7 +159,7 @@ def split_batches(
         check_divides(static, replicas)
     own = replicas // pipelines
 
-    def parts(_: tf.Tensor, element: Any) -> tf.data.Dataset:
+    def parts(index: tf.Tensor, element: Any) -> tf.data.Dataset:
         tensors = [leaf for leaf in nest.flatten(element) if leaf is not None]
         if not training:
             size = _check_enough(_size(names, tensors), replicas)
@@ -167,8 +167,7 @@ def split_batches(
             # If the graph knows the size, it also knows those of the parts.
             size = static
         else:
-            # The last one of an epoch: the first was looked at before training.
-            size = _size(names, tensors)
+            size = _check_first(_size(names, tensors), index, replicas)
             size -= size % replicas
         datasets = []
         for place in range(pipeline * own, (pipeline + 1) * own):
@@ -251,6 +250,17 @@ def _size(names: list[str], tensors: list[Any]) -> tf.Tensor:
     ]
     with tf.control_dependencies([check for check in checks if check is not None]):
         return tf.identity(first[1])
+
+
+def _check_first(size: tf.Tensor, index: tf.Tensor, replicas: int) -> tf.Tensor:
+    """Lets only a later batch, which may be the last of an epoch, be cut short."""
+    said = (
+        f"the first batch of TrainSpec.input_fn does not divide evenly among the {replicas} replicas of "
+        f"trainer.distribution.train: choose a batch size that is a multiple of {replicas}"
+    )
+    fits = tf.logical_or(index > 0, tf.equal(size % replicas, 0))
+    with tf.control_dependencies([check for check in [tf.debugging.Assert(fits, [said, size])] if check is not None]):
+        return tf.identity(size)
 
 
 def _check_enough(size: tf.Tensor, replicas: int) -> tf.Tensor:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tfx_estimator.components.trainer.job import Job
-from tfx_estimator.components.trainer.jobs import logs_folder, supervise
+from tfx_estimator.components.trainer.jobs import logs_folder, make_job, supervise
 from tfx_estimator.components.trainer.protocol.events import ask_to_stop, asked_to_stop
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.pipeline.base.errors import TaskFailedError
+from tfx_estimator.pipeline.base.errors import DeclarationError, TaskFailedError
 
 pytestmark = pytest.mark.unit
 
@@ -61,6 +61,17 @@ def test_what_an_earlier_job_told_its_tasks_is_no_word_to_the_next_one(bucket, t
             for name in ("job.json", "job-worker-0.json", "jobs.attempt-1.log"):
                 Path(logs, name).write_text("{}")
     assert [path.name for path in (tmp_path / "bucket/training/logs").iterdir()] == ["jobs.attempt-1.log"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("keep_best", "accuracy"), ("early_stopping", "loss"), ("profile", {"start_step": 4})]
+)
+def test_what_a_run_fn_that_is_found_late_does_by_itself_is_refused_in_a_declaration(tmp_path, declaration, key, value):
+    module = tmp_path / "user_module.py"
+    module.write_text("from mylib import *\n")
+    settings = Settings(declaration=declaration(module_file=str(module), **{key: value}))
+    with pytest.raises(DeclarationError, match=rf"trainer\.{key}: a run_fn .* by itself"):
+        make_job({}, {}, {"module_file": str(module)}, settings, str(tmp_path / "training"))
 
 
 @pytest.mark.parametrize("declared", [False, True])

@@ -252,6 +252,25 @@ def test_a_checkpoint_beyond_the_end_is_not_used_and_not_lost(tmp_path):
     assert _prepare(tmp_path, 3, 25)[1].step == 25
 
 
+def test_no_task_of_a_cluster_begins_without_the_checkpoint_that_training_goes_on_from(tmp_path, monkeypatch):
+    (tmp_path / "before").mkdir()
+    _train(tmp_path / "before", 10)
+    folder, found = _of_steps(tmp_path, 20), []
+    begins = {"checkpoint": str(tmp_path / "before" / "model.ckpt-10"), "resume": True}
+    settings = Settings(arguments={"warm_start": begins})
+
+    def adopt(prefix: str, training_dir: str) -> None:
+        with pytest.raises(TaskStalledError):
+            training_folder.wait(folder, 0)
+        found.append((prefix, training_dir))
+
+    monkeypatch.setattr(checkpoints, "adopt", adopt)
+    job = Job("", "", {}, folder.uri, settings, "estimator")
+    prepare_and_tell(folder, str(tmp_path / "Trainer" / "model_run" / "1"), job, settings)
+    assert found == [(begins["checkpoint"], folder.uri)]
+    training_folder.wait(folder, 0)
+
+
 @pytest.mark.parametrize(
     ("step", "trainer", "told"),
     [

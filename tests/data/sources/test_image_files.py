@@ -365,7 +365,18 @@ def test_each_of_ten_thousand_images_is_looked_into_once(tmp_path, monkeypatch):
     assert len(looked) == 10_000
 
 
-def test_a_name_that_is_no_text_is_an_image_as_well(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (b"cat/\xff0.png", r"cat/\udcff0.png: its name is no text"),
+        (b"c\xff/1.png", r"c\udcff/1.png: its name is no text"),
+    ],
+)
+def test_a_name_that_is_no_text_is_told(tmp_path, name, shown):
     folder = _fill(tmp_path, 1)
-    shutil.copy(folder / "cat" / "0.png", os.fsencode(folder) + b"/cat/\xff0.png")
-    assert sorted(label for _, label in _all(_open(folder))) == [0, 0, 1]
+    path = os.fsencode(folder) + b"/" + name
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    shutil.copy(folder / "cat" / "0.png", path)
+    with pytest.raises(DamagedDataError) as caught:
+        _open(folder)
+    assert shown in str(caught.value)

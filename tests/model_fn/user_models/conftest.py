@@ -23,10 +23,10 @@ def look(monkeypatch: pytest.MonkeyPatch):
         if path == "keras":
             monkeypatch.setattr(model, "find_function", lambda _: network)
             return model.ModelMaker(TrainerSection(model="own:network", train_steps=1), 3, SPEC).make()
-        given = call_first(network, Settings(declaration=None, label_names=("a", "b", "c")), SPEC)
+        first = call_first(network, Settings(declaration=None, label_names=("a", "b", "c")), SPEC)
         if path == "estimator":
-            return given
+            return first
         with tf.Graph().as_default():
-            return call_again(network, 3, {}, given)
+            return call_again(network, 3, {}, first)
 
     return look

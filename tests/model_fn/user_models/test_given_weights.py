@@ -22,19 +22,19 @@ def find(function):
 
 
 def trained(function, folder, steps=1):
-    given = find(function)
-    model_fn = make_model_fn(lambda classes: call_again(function, classes, {}, given), given=given)
+    first = find(function)
+    model_fn = make_model_fn(lambda classes: call_again(function, classes, {}, first), given=first.given)
     estimator = tf.estimator.Estimator(model_fn, str(folder), params=PARAMS)
     estimator.train(input_fn, steps=steps)
     values = {name: estimator.get_variable_value(name) for name in estimator.get_variable_names()}
-    return given, {"/".join(name.split("/")[-2:]): value for name, value in values.items()}
+    return first, {"/".join(name.split("/")[-2:]): value for name, value in values.items()}
 
 
 @pytest.mark.parametrize("way", ["set", "assign", "file", "checkpoint", "model"])
 def test_a_part_that_is_loaded_is_what_an_estimator_trains(tmp_path, way):
     weights_given.write(str(tmp_path))
-    kept, found = trained(lambda n: weights_given.network(n, way, str(tmp_path)), tmp_path / "run")
-    assert kept.places == tuple(range(6))
+    first, found = trained(lambda n: weights_given.network(n, way, str(tmp_path)), tmp_path / "run")
+    assert first.given.places == tuple(range(6))
     for name, given in weights_given.weights().items():
         np.testing.assert_array_equal(found[name], given, err_msg=name)
 
@@ -59,8 +59,8 @@ def test_two_weights_of_a_layer_may_have_one_name(tmp_path):
         network.layers[1].set_weights(given[:2])
         return network
 
-    kept, found = trained(network, tmp_path)
-    assert kept.places == (0, 1)
+    first, found = trained(network, tmp_path)
+    assert first.given.places == (0, 1)
     for name, value in zip(["twice/w", "twice/w_1"], given):
         np.testing.assert_array_equal(found[name], value)
 
@@ -69,8 +69,19 @@ def test_a_network_that_is_given_nothing_begins_by_its_seed_alone(tmp_path):
     def plain(num_classes):
         return weights_given.network(num_classes, way="none", frozen=False)
 
-    kept, _ = trained(plain, tmp_path)
-    assert kept is None
+    first, _ = trained(plain, tmp_path)
+    assert first.given is None
+
+
+def test_a_function_that_loads_in_a_graph_alone_is_refused(tmp_path):
+    def only_in_a_graph(num_classes):
+        if tf.executing_eagerly():
+            raise RuntimeError("no placeholders here")
+        return weights_given.network(num_classes)
+
+    with pytest.raises(UserCodeError, match="RuntimeError: no placeholders here") as caught:
+        trained(only_in_a_graph, tmp_path)
+    assert "declare trainer.warm_start" in str(caught.value)
 
 
 def test_another_network_in_the_graph_is_refused(tmp_path):

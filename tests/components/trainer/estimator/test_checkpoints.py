@@ -111,7 +111,14 @@ def _cannot_be_read(file: Path) -> None:
     file.symlink_to("/proc/self/mem")
 
 
-def test_none_is_damaged_where_the_disk_cannot_read(folder, tmp_path):
+@pytest.mark.parametrize("name", ["index", "data-00000-of-00001"])
+def test_one_that_the_disk_cannot_read_is_damaged_where_it_can_read_another(folder, tmp_path, name):
+    _cannot_be_read(folder / f"model.ckpt-30.{name}")
+    assert TrainingCheckpoints(str(tmp_path)).drop_damaged() == 20
+    assert (folder / f"damaged-model.ckpt-30.{name}").is_symlink()
+
+
+def test_none_is_damaged_where_none_can_be_read(folder, tmp_path):
     for step in (10, 20, 30):
         _cannot_be_read(folder / f"model.ckpt-{step}.data-00000-of-00001")
     with pytest.raises(TrainingError, match=r"model\.ckpt-30 cannot be read: .*Input/output error") as told:

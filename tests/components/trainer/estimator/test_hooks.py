@@ -10,6 +10,17 @@ from tfx_estimator.components.trainer.observers import Observer, Reporter
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter, ask_to_stop
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
+MODEL_FN = """
+import tensorflow as tf
+
+
+def model_fn(features, labels, mode, params):
+    logits = tf.compat.v1.layers.dense(tf.compat.v1.layers.flatten(features["image"]), params["num_classes"])
+    head = tf.estimator.MultiClassHead(params["num_classes"])
+    minimize = tf.compat.v1.train.GradientDescentOptimizer(0.01).minimize
+    return head.create_estimator_spec(features, mode, logits, labels, train_op_fn=minimize)
+"""
+
 
 @pytest.fixture
 def train(tmp_path):
@@ -67,3 +78,12 @@ def test_where_another_task_may_move_it_there_is_time_for_that(train):
     assert train(50, 1, unmoved(1, alone=False, seconds=1000.0)) == 50
     with pytest.raises(UserCodeError, match="ran 21 times, and global_step stayed at 1"):
         train(50, 9, unmoved(9, alone=False, seconds=0.0))
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(180)
+def test_a_training_by_such_a_model_fn_ends(training, settings, tmp_path, monkeypatch):
+    (tmp_path / "uncounted.py").write_text(MODEL_FN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UserCodeError, match="ran 1,001 times, and global_step stayed at 0: training to step 60 would"):
+        training.run(settings(trainer={"model": "uncounted:model_fn"}))

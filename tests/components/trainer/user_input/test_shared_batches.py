@@ -224,6 +224,11 @@ def test_what_cannot_be_shared_is_refused(input_fn, mode, told):
 @pytest.mark.parametrize(
     ("make", "training", "told"),
     [
+        (
+            lambda: batches(10, 5),
+            True,
+            "the first batch of TrainSpec.input_fn does not divide evenly among the 2 replicas",
+        ),
         (lambda: batches(1, 4), False, "EvalSpec.input_fn makes fewer examples than the 2 replicas"),
         (
             lambda: tf.data.Dataset.zip((batches(8, 4), batches(6, 2))),
