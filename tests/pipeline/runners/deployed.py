@@ -85,6 +85,11 @@ OF_ONE_POD = OF_TFJOB[:4]
 OF_TWO_PODS = (*OF_TFJOB[:-2], "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}")
 
 
+def words(*overrides: str) -> list[str]:
+    """Returns overrides as the command line takes them."""
+    return [word for each in overrides for word in ("--set", each)]
+
+
 def as_sections(target: str) -> dict[str, Any]:
     """Returns COMMON and OF_TARGET as a declaration's file has them."""
     sections: dict[str, Any] = {}

@@ -108,6 +108,14 @@ class ApiServer:
             process.wait()
         self._processes.clear()
 
+    def patch(self, path: str, change: Any) -> None:
+        """Merges a change into what is there."""
+        self.ask("PATCH", path, change, "application/merge-patch+json")
+
+    def collect(self, path: str) -> None:
+        """Lets something go that was deleted, as the garbage collector does once nothing is its own."""
+        self.patch(path, {"metadata": {"finalizers": None}})
+
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
         """Asks the server; returns what it answers.
 
@@ -158,7 +166,6 @@ class RefusedError(Exception):
 
 @contextlib.contextmanager
 def api_server(folder: Path, *plugins: str, roles: bool = False) -> Iterator[ApiServer]:
-    """An API server for the context; see `ApiServer`."""
     server = ApiServer(folder, *plugins, roles=roles)
     try:
         server.start()
@@ -174,15 +181,11 @@ def _trusting() -> ssl.SSLContext:
 
 
 def _kubeconfig(port: int, authority: Path) -> dict[str, Any]:
+    cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(authority)}
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {
-                "name": "tests",
-                "cluster": {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(authority)},
-            }
-        ],
+        "clusters": [{"name": "tests", "cluster": cluster}],
         "users": [{"name": "tests", "user": {"token": _TOKEN}}],
         "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
         "current-context": "tests",

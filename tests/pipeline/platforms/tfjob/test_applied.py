@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ import yaml
 from tests.pipeline.platforms.tfjob.api_server import NAMESPACE
 from tests.pipeline.platforms.tfjob.operator import Operator
 from tests.pipeline.platforms.tfjob.test_submitted import SOURCE, WORKS
+from tests.pipeline.runners.deployed import words
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.platforms.tfjob.compile import PIPELINE
@@ -35,13 +35,12 @@ def start(server, tmp_path, monkeypatch, capsys) -> Callable[..., str]:
     monkeypatch.setenv("HOME", str(tmp_path))
 
     def run(*overrides: str, only_apply: bool = False) -> str:
-        said = [word for each in overrides for word in ("--set", each)]
         monkeypatch.chdir(tmp_path)
-        assert main(["compile", *SOURCE, "--output", "job.yaml", "--force", *said]) == 0
+        assert main(["compile", *SOURCE, "--output", "job.yaml", "--force", *words(*overrides)]) == 0
         found = re.search(r"start it.*?: (kubectl .*)", capsys.readouterr().out)
         assert found
         command = found[1].split(" && ")[-1] if only_apply else found[1]
-        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, env={**os.environ})
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -61,8 +60,7 @@ def test_each_time_it_is_started_anew_with_what_is_declared_now(server, start, t
         same = job_of(server)["metadata"]
         assert (same["uid"], same["generation"]) == (first["metadata"]["uid"], first["metadata"]["generation"])
         # One that goes on is ended, with its pods, before the next; also where an earlier version has made it.
-        unlabelled = {"metadata": {"labels": {PIPELINE: None}}}
-        server.ask("PATCH", f"{JOBS}/digits", unlabelled, "application/merge-patch+json")
+        server.patch(f"{JOBS}/digits", {"metadata": {"labels": {PIPELINE: None}}})
         assert 'tfjob.kubeflow.org "digits" deleted' in start()
         assert (second := job_of(server))["metadata"]["uid"] != first["metadata"]["uid"]
         wait_until(lambda: operator.started == ["digits-chief-0"] * 2, "the second chief", every=0.1)

@@ -5,84 +5,33 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any, Optional
 
 import pytest
 
+from tests.pipeline.platforms.tfjob.cluster import UID, Cluster, ended, owned, pod
 from tests.pipeline.platforms.tfjob.test_launcher import launcher
-from tests.pipeline.platforms.tfjob.test_pods import ended, pod
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
-from tfx_estimator.pipeline.platforms.follow import LostError
 from tfx_estimator.pipeline.platforms.tfjob import failures, following, watching
 from tfx_estimator.pipeline.platforms.tfjob import launcher as module
-from tfx_estimator.pipeline.platforms.tfjob.api import Kube
 from tfx_estimator.pipeline.platforms.tfjob.following import Following
 from tfx_estimator.pipeline.platforms.tfjob.watching import LISTED, LOST, POD, Notice, Watching
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
 
-UID = "of-the-job"
 KUBECTL = "kubectl --context 'arn:of/mine it'"
-VERSION = {"resourceVersion": "1"}
-CHIEF = {"type": "chief", "index": "0"}
-
-
-class Recorded:
-    """A cluster that answers as it was told to."""
-
-    context, namespace, host = "arn:of/mine it", "vision", "https://cluster.example"
-    kubectl = Kube.kubectl
-
-    def __init__(self) -> None:
-        self.there: Any = None
-        self.of_pods: Any = []
-        self.deleted: list[str] = []
-        self.goes = True
-
-    def read(self, name: str) -> Any:
-        return self.there
-
-    def create(self, manifest: Any) -> Any:
-        self.there = {**manifest, "metadata": {**manifest["metadata"], "uid": UID}}
-        return self.there
-
-    def delete(self, name: str, uid: str) -> None:
-        self.deleted.append(uid)
-        if self.goes:
-            self.there = None
-
-    def jobs(self, *arguments: Any) -> Any:
-        return {"items": [self.there] if self.there else [], "metadata": VERSION}
-
-    def pods(self, *arguments: Any) -> Any:
-        if isinstance(self.of_pods, Exception):
-            raise self.of_pods
-        return {"items": self.of_pods, "metadata": VERSION}
-
-    def watch(self, ask: Any, version: str) -> Iterator[Any]:
-        time.sleep(0.05)
-        yield from ()
-
-    def log(self, name: str, since: str, follows: bool) -> Any:
-        raise LostError(name)
 
 
 @pytest.fixture
-def kube(monkeypatch) -> Recorded:
+def kube(monkeypatch) -> Cluster:
     monkeypatch.setattr(following, "_NOTICE_SECONDS", 0.0)
     monkeypatch.setattr(following, "_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(following, "_REFUSED_SECONDS", 1.0)
     monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 0.1)
     monkeypatch.setattr(watching, "_FIRST_WAIT", 0.05)
-    return Recorded()
-
-
-def owned(found: Any, uid: str = UID) -> Any:
-    found["metadata"]["ownerReferences"] = [{"kind": "TFJob", "uid": uid}]
-    return found
+    return Cluster("arn:of/mine it")
 
 
 def test_a_training_whose_pods_may_not_be_listed_is_left_alone(kube, tmp_path):
@@ -156,9 +105,7 @@ def test_only_what_the_operator_leaves_restarting_is_given_up(
         return {**kube.there, "metadata": metadata, "status": {"conditions": conditions}}
 
     job.there, kube.there = told(last, UID), told(state, uid)
-    of_chief = pod(chief, uid="2")
-    of_chief["metadata"]["labels"] = {f"training.kubeflow.org/replica-{key}": value for key, value in CHIEF.items()}
-    job.take(Notice(POD, LISTED, [of_chief]))
+    job.take(Notice(POD, LISTED, [pod(chief, uid="2", task="chief-0")]))
     assert job.hopeless() is None
     job.take(Notice(POD, "MODIFIED", pod("Failed", state=ended(4, message="your loss is no number"))))
     error = job.hopeless()
@@ -194,8 +141,12 @@ def test_a_name_is_no_deadline(job, monkeypatch):
 
 def test_what_may_not_be_deleted_any_more_is_told_of(kube, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_GRACE_SECONDS", 0.3)
-    monkeypatch.setattr(kube, "delete", refuses)
     train = launcher(tmp_path, kube=kube)
+
+    def refuses(*_: Any) -> None:
+        raise PipelineError("your login has ended")
+
+    monkeypatch.setattr(kube, "delete", refuses)
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
     # A signal before the launcher looks for one would end the tests.
     create = kube.create
@@ -203,10 +154,6 @@ def test_what_may_not_be_deleted_any_more_is_told_of(kube, tmp_path, monkeypatch
     with pytest.raises(StoppedError, match="could not be deleted: your login has ended"):
         train.run()
     timer.join()
-
-
-def refuses(*arguments: Any) -> None:
-    raise PipelineError("your login has ended")
 
 
 def test_a_job_that_does_not_go_is_told_of(kube, tmp_path, monkeypatch):

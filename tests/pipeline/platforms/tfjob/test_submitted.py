@@ -16,8 +16,8 @@ import pytest
 
 from tests.pipeline.platforms.tfjob.api_server import NAMESPACE, RefusedError
 from tests.pipeline.platforms.tfjob.operator import Operator
-from tests.pipeline.platforms.tfjob.proxy import Proxy
-from tests.pipeline.runners.deployed import IMAGE
+from tests.pipeline.platforms.tfjob.proxy import proxied
+from tests.pipeline.runners.deployed import IMAGE, words
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.platforms import follow
@@ -27,13 +27,12 @@ from tfx_estimator.pipeline.platforms.tfjob.api import Kube
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 SOURCE = ["digits", "--target", "tfjob"]
-DECLARED = (
+SOURCE += words(
     f"deploy.image={IMAGE}",
     "deploy.pipeline_root=/mnt/work/runs",
     "deploy.volumes=[{claim: work, path: /mnt/work}]",
     f"deploy.tfjob.namespace={NAMESPACE}",
 )
-SOURCE += [each for one in DECLARED for each in ("--set", one)]
 # A chief that works until it is let go.
 WORKS = """
 import os, sys, time
@@ -54,12 +53,9 @@ def hurried(monkeypatch, tmp_path) -> None:
 def test_it_is_created_once_followed_through_a_cut_connection_and_started_again(server, tmp_path, monkeypatch, capsys):
     done = tmp_path / "done"
     with (
-        Proxy(server.port) as proxy,
+        proxied(server, tmp_path, monkeypatch) as proxy,
         Operator(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", WORKS, str(done)]) as operator,
     ):
-        text = server.kubeconfig.read_text().replace(f":{server.port}", f":{proxy.port}")
-        (tmp_path / "kubeconfig").write_text(text)
-        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
         assert main(["submit", *SOURCE, "--yes"]) == 0
         out = capsys.readouterr().out
         assert f"address: https://127.0.0.1:{proxy.port}/apis/kubeflow.org/v1/namespaces/default/tfjobs/digits" in out
@@ -132,7 +128,7 @@ def test_what_pods_wait_for_is_told_and_has_a_deadline(server, tmp_path, monkeyp
 
     def schedule() -> bool:
         with contextlib.suppress(RefusedError):
-            server.ask("PATCH", path, {"status": {"conditions": [full]}}, "application/merge-patch+json")
+            server.patch(path, {"status": {"conditions": [full]}})
             return True
         return False
 
