@@ -13,15 +13,18 @@ import pytest
 import yaml
 
 from tests.pipeline.platforms.kubeflow.kubeflow_service import TOKEN, KubeflowService
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET, words
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.ending.signals import SignalledError, handled
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, TrainingError
+from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms import follow
 from tfx_estimator.pipeline.platforms.follow import LostError
 from tfx_estimator.pipeline.platforms.kubeflow.service import TOKEN_FILE, Kubeflow, connect
 from tfx_estimator.pipeline.platforms.note import Note, with_job
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, KUBEFLOW_V2
+from tfx_estimator.pipeline.runners import compiling
 
 pytestmark = pytest.mark.unit
 
@@ -29,6 +32,7 @@ pytestmark = pytest.mark.unit
 RUNNING = {KUBEFLOW: "Running", KUBEFLOW_V2: "RUNNING"}
 SUCCEEDED = {KUBEFLOW: "Succeeded", KUBEFLOW_V2: "SUCCEEDED"}
 FAILED = {KUBEFLOW: "Failed", KUBEFLOW_V2: "FAILED"}
+DECLARED = (*COMMON, *OF_TARGET[KUBEFLOW_V2])
 both = pytest.mark.parametrize("target", [KUBEFLOW, KUBEFLOW_V2])
 
 
@@ -260,33 +264,25 @@ def test_a_page_to_sign_in_is_no_silence(tmp_path, login, said):
 
 
 def test_whoever_uploads_the_file_is_told_its_root(tmp_path):
-    from tests.pipeline.runners.deployed import COMMON, OF_TARGET
-    from tfx_estimator.pipeline.config import load
-    from tfx_estimator.pipeline.runners.compiling import Compiled, deliver
-
-    loaded = load("digits", (*COMMON, *OF_TARGET[KUBEFLOW_V2]), KUBEFLOW_V2)
-    said = deliver(Compiled("", (), "", ""), loaded, KUBEFLOW_V2, tmp_path / "file", tmp_path)
+    loaded = load("digits", DECLARED, KUBEFLOW_V2)
+    said = compiling.deliver(compiling.Compiled("", (), "", ""), loaded, KUBEFLOW_V2, tmp_path / "file", tmp_path)
     root = next(yaml.safe_load_all(compiled(KUBEFLOW_V2)))["defaultPipelineRoot"]
     assert any(line.endswith(f"give each run the pipeline root {root}") for line in said)
 
 
 def test_the_command_line_leaves_the_address(capsys, monkeypatch):
-    from tests.pipeline.runners.deployed import COMMON, OF_TARGET
-    from tfx_estimator.pipeline.runners import compiling
-
     text = compiling.Compiled(compiled(KUBEFLOW_V2), (), "", "")
     monkeypatch.setattr(compiling, "compile_declaration", lambda loaded, target: text)
-    told = [each for one in (*COMMON, *OF_TARGET[KUBEFLOW_V2]) for each in ("--set", one)]
+    submit = ["submit", "digits", "--target", KUBEFLOW_V2, *words(*DECLARED), "--yes"]
     with KubeflowService(["RUNNING", "SUCCEEDED"]) as server:
-        endpoint = ["--endpoint", server.address]
-        assert main(["submit", "digits", "--target", KUBEFLOW_V2, *told, *endpoint, "--yes"]) == 0
+        assert main([*submit, "--endpoint", server.address]) == 0
         out = capsys.readouterr().out
         assert "Trainer           8 CPUs, 30 GB    2 nvidia.com/gpu" in out
         assert json.loads(Path("submitted/digits/submission.json").read_text())["address"] in out
         assert main(["submit", "--attach", "submitted/digits"]) == 0
     with KubeflowService(["RUNNING"], profile="vision") as server:
         where = ["--endpoint", server.address, "--namespace", "vision", "--experiment", "mine"]
-        assert main(["submit", "digits", "--target", KUBEFLOW_V2, *told, *where, "--yes"]) == 0
+        assert main([*submit, *where]) == 0
         assert f"{server.address}, experiment mine in vision" in capsys.readouterr().out
         assert server.runs["run-1"]["experiment_id"] == "experiment-1"
         server.states = ["SUCCEEDED"]
