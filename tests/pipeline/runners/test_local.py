@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 
 import pytest
 
@@ -14,46 +15,45 @@ from tfx_estimator.pipeline.runners import local
 pytestmark = pytest.mark.unit
 
 
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capsys) -> Callable[[str, str], str]:
+    """Has the script end; returns what it says, of which nothing is left."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(source: str, workdir: str) -> str:
+        before = [*tmp_path.iterdir()]
+        with pytest.raises(SystemExit) as ended:
+            local.main(source, workdir)
+        assert ended.value.code == 2
+        assert [*tmp_path.iterdir()] == before
+        return capsys.readouterr().err
+
+    return run
+
+
 @pytest.mark.parametrize(
     ("workdir", "said"),
-    [
-        ("s3://bucket/runs", "only Cloud Storage"),
-        ("", "it names no folder"),
-        ("~nosuchuser/runs", "there is no user"),
-    ],
+    [("s3://bucket/runs", "only Cloud Storage"), ("", "it names no folder"), ("~nosuchuser/x", "there is no user")],
 )
-def test_an_address_that_can_keep_no_runs_is_refused(tmp_path, monkeypatch, capsys, workdir, said):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        local.main("digits", workdir)
-    assert ended.value.code == 2
-    assert f"WORKDIR {workdir}: " in (error := capsys.readouterr().err)
+def test_an_address_that_can_keep_no_runs_is_refused(refused, workdir, said):
+    assert f"WORKDIR {workdir}: " in (error := refused("digits", workdir))
     assert said in error
-    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bucket_is_no_meeting_place_of_a_cluster(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_bucket_is_no_meeting_place_of_a_cluster(refused, monkeypatch):
     cluster = {"chief": ["a:1"], "worker": ["b:1"]}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "chief", "index": 0}}))
-    with pytest.raises(SystemExit) as ended:
-        local.main("digits", "gs://bucket/runs")
-    assert ended.value.code == 2
-    assert "this is an address" in capsys.readouterr().err
+    assert "this is an address" in refused("digits", "gs://bucket/runs")
 
 
-def test_dataflow_is_refused_where_the_work_folder_is_here(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_dataflow_is_refused_where_the_work_folder_is_here(refused, tmp_path):
     where = "project: mine-12, region: europe-west4, temp_location: 'gs://mine/tmp', sdk_container_image: mine/image"
     (tmp_path / "mine.yaml").write_text(
         "name: mine\ndata: {dataset: mnist, data_dir: 'gs://mine/data'}\n"
         "trainer: {model: mnist_cnn, train_steps: 5}\n"
         f"beam: {{runner: dataflow, dataflow: {{{where}}}}}\n"
     )
-    with pytest.raises(SystemExit) as ended:
-        local.main("mine.yaml", "runs")
-    assert ended.value.code == 2
-    assert "Dataflow's workers do not see its work folder" in capsys.readouterr().err
+    assert "Dataflow's workers do not see its work folder" in refused("mine.yaml", "runs")
 
 
 def test_an_address_is_never_taken_for_a_path():
