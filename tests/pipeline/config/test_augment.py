@@ -18,11 +18,8 @@ LIST = """\
     - random_crop: {padding: 2, fill: reflect}
     - cutout:
 """
-LONG = [
-    {"random_flip": {"mode": "horizontal"}},
-    {"random_crop": {"padding": 2, "fill": "reflect"}},
-    {"cutout": {"size": 8}},
-]
+CROP = {"random_crop": {"padding": 2, "fill": "reflect"}}
+LONG = [{"random_flip": {"mode": "horizontal"}}, CROP, {"cutout": {"size": 8}}]
 
 
 def test_short_and_long_forms_are_one(write, good):
@@ -45,12 +42,8 @@ def test_none_is_the_default_and_it_decides_the_model(write, good):
 
 def test_editors_know_both_forms():
     schema = json.loads((ROOT / "tests" / "golden" / "declaration.schema.json").read_text())
-    values = {
-        "name": "x",
-        "data": {"dataset": "digits"},
-        "trainer": {"augment": ["random_flip", *LONG, {"cutout": None}]},
-    }
-    jsonschema.validate(values, schema)
+    values = {"name": "x", "data": {"dataset": "digits"}}
+    jsonschema.validate({**values, "trainer": {"augment": ["random_flip", *LONG, {"cutout": None}]}}, schema)
     for wrong in ("random_flop", {"random_flop": {}}, {"random_crop": {"padding": 0}}, {}, {**LONG[0], **LONG[1]}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**values, "trainer": {"augment": [wrong]}}, schema)
@@ -63,9 +56,7 @@ WRONG = {
     "{random_crop: {paddin: 4}}": ["trainer.augment.0.random_crop.paddin: 4", "did you mean `padding`?"],
     "{random_crop: {fill: mirror}}": ["unknown value", "one of zero, reflect"],
     "{random_crop: {padding: 0}}": ["out of range", "a whole number, at least 1"],
-    "{random_crop: {padding: 1.5}}": ["it is no whole number"],
     "{random_crop: 4}": ["trainer.augment.0.random_crop: 4", "a section with some of the keys padding, fill"],
-    "{random_zoom: {factor: 1}}": ["out of range", "a number, more than 0, less than 1"],
     "{random_rotation: {degrees: 270}}": ["a number, more than 0, at most 180"],
     "5": ["item 1: a whole number is no section"],
 }
@@ -78,15 +69,3 @@ def test_a_wrong_operation_is_told(problems, good, item):
         assert part in " ".join(problem.split())
     # An item that is none of the list is told with the list.
     assert problem.startswith("mine.yaml:8" if item == "5" else "mine.yaml:9")
-
-
-def test_all_wrong_operations_are_told_at_once(problems, good):
-    found = problems(
-        f"{good}  augment:\n    - random_flop\n    - cutout: {{size: 0}}\n    - random_crop: {{fil: zero}}\n"
-    )
-    assert [problem.split()[0] for problem in found] == ["mine.yaml:9", "mine.yaml:10", "mine.yaml:11"]
-
-
-def test_a_wrong_item_of_an_override_names_the_list(refuse, good):
-    said = refuse(good, ["trainer.augment=[{cutout: {size: 0}}]"])
-    assert "to do:    in --set trainer.augment=VALUE: choose another value" in said

@@ -15,10 +15,7 @@ TEXTS = [
     ("# only a comment\n", ["it is empty"]),
     ("just text\n", ["it holds just text, no mapping"]),
     ("name: [mine\n", ["mine.yaml:2", "flow sequence", "brackets"]),
-    (
-        "name: a\nname: b\n",
-        ["mine.yaml:2  name", "stands in line 1 already", "keep one", "data\n", "this key is missing"],
-    ),
+    ("name: a\nname: b\n", ["mine.yaml:2  name", "stands in line 1 already", "data\n", "this key is missing"]),
     ("name: a\ndata:\n\tdataset: b\n", ["mine.yaml:3", "cannot start any token", "indented by spaces"]),
     ("name: a: b\n", ["mine.yaml:1", "mapping values are not allowed", "quotes"]),
     ("name: a\n---\nname: b\n", ["mine.yaml:2", "single document"]),

@@ -52,21 +52,3 @@ def test_both_are_off_unless_declared_and_take_a_metric_s_name_for_a_section(wri
 def test_a_known_name_tells_which_way_it_is_better(metric, better):
     assert KeepBest(metric=metric).better == better
     assert KeepBest(metric=metric, mode="max").better == "max"
-
-
-@pytest.mark.parametrize(
-    ("declared", "said"),
-    [
-        ("  keep_best: {mode: max}\n", "this key is missing"),
-        ("  keep_best: {metric: 5}\n", "a whole number is no text"),
-        ("  keep_best: 5\n", "a whole number is no section"),
-        ("  keep_best: {metric: accuracy, mode: up}\n", "unknown value"),
-        ("  keep_best: {metric: accuracy, patience: 3}\n", "unknown key `patience`"),
-        ("  early_stopping: {patience: 0}\n", "the value is out of range"),
-        ("  early_stopping: {min_delta: -1}\n", "the value is out of range"),
-    ],
-)
-def test_what_is_refused(problems, good, declared, said):
-    (problem,) = problems(good + declared)
-    assert said in problem
-    assert problem.startswith(("mine.yaml:8  trainer.keep_best", "mine.yaml:8  trainer.early_stopping"))

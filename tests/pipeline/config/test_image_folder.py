@@ -10,6 +10,9 @@ from tfx_estimator.pipeline.config.image_folder import split_folders
 pytestmark = pytest.mark.unit
 
 
+THREE = ("train/cat/1.png", "val/cat/1.png", "test/cat/1.png")
+
+
 def _touch(folder, *names):
     for name in names:
         file = folder / name
@@ -48,16 +51,7 @@ def test_splits_are_known_from_names(tmp_path, files, splits):
         (("cat/1.png", "dog/1.png"), "", "set splits: {train: 'train[:90%]', eval: 'train[90%:]'}"),
         (("train/cat/1.png", "valid/cat/1.png"), "", "set splits: {train: 'train', eval: 'valid'}"),
         (("train/cat/1.png", "test/cat/1.png"), "{eval: tset}", "set splits: {train: 'train', eval: 'test'}"),
-        (
-            ("train/cat/1.png", "test/cat/1.png"),
-            "{train: 'train[:90%]', eval: 'train[90%:]', test: tset}",
-            "set splits: {train: 'train[:90%]', eval: 'train[90%:]', test: 'test'}",
-        ),
-        (
-            ("train/cat/1.png", "val/cat/1.png", "test/cat/1.png"),
-            "{eval: val, test: tset}",
-            "set splits: {train: 'train', eval: 'val', test: 'test'}",
-        ),
+        (THREE, "{eval: val, test: tset}", "set splits: {train: 'train', eval: 'val', test: 'test'}"),
     ],
 )
 def test_a_split_that_is_not_there_is_answered_with_what_to_write(

@@ -31,15 +31,10 @@ def test_every_preset_loads(name):
     assert declaration.evaluator.min_accuracy > 0.5
 
 
-def overrides_in_header(name: str) -> list[list[str]]:
-    """The overrides that a preset's header suggests, those of one line together."""
-    lines = [re.findall(r"--set (\S+)", line) for line in presets.header(name)]
-    return [[override.replace("=DIR", "=~/tfds") for override in line] for line in lines if line]
-
-
 @pytest.mark.parametrize("name", presets.names())
 def test_the_overrides_in_every_presets_header_load(name):
-    lines = overrides_in_header(name)
+    suggested = [re.findall(r"--set (\S+)", line) for line in presets.header(name)]
+    lines = [[override.replace("=DIR", "=~/tfds") for override in line] for line in suggested if line]
     assert len(lines) > 2
     for line in lines:
         # A strategy and its devices stand in two lines.
@@ -51,12 +46,9 @@ def test_the_overrides_in_every_presets_header_load(name):
 def test_origins_say_where_each_value_came_from(write, good):
     write(good)
     origins = load("mine.yaml", ["trainer.seed=7", "trainer.optimizer={name: sgd}"]).origins
-    assert origins["name"] == "mine.yaml:1"
-    assert origins["data.dataset"] == "mine.yaml:3"
     assert origins["data.splits.eval"] == "mine.yaml:4"
     assert origins["trainer.train_steps"] == "mine.yaml:7"
-    assert origins["trainer.seed"] == "--set"
-    assert origins["trainer.optimizer.name"] == "--set"
+    assert origins["trainer.seed"] == origins["trainer.optimizer.name"] == "--set"
     assert origins["trainer.global_batch_size"] == "default"
     assert origins["trainer.save_checkpoints_steps"] == "default, derived: 100"
     assert load("digits").origins["data.shards"].startswith("preset digits:")
@@ -96,14 +88,9 @@ def test_an_override_is_yaml(write, good, override, path, value):
     assert type(found) is type(value)
 
 
-def test_of_two_overrides_the_later_wins(write, good):
-    write(good)
-    assert load("mine.yaml", ["trainer.seed=1", "trainer.seed=2"]).declaration.trainer.seed == 2
-
-
-def test_an_override_repairs_a_file(write, good):
+def test_of_two_overrides_the_later_wins_and_repairs_a_file(write, good):
     write(good.replace("500", "lots"))
-    assert load("mine.yaml", ["trainer.train_steps=5"]).declaration.trainer.train_steps == 5
+    assert load("mine.yaml", ["trainer.train_steps=5", "trainer.train_steps=6"]).declaration.trainer.train_steps == 6
 
 
 def test_paths_in_a_file_are_relative_to_its_folder(tmp_path, monkeypatch, good):
@@ -130,12 +117,7 @@ def test_paths_in_overrides_and_presets_are_relative_to_the_current_folder(tmp_p
     declaration = load("mnist", ["data.data_dir=tfds", "pusher.destination=~/pushed"]).declaration
     assert declaration.data.data_dir == str(tmp_path / "tfds")
     assert declaration.pusher.destination == str(tmp_path / "somebody" / "pushed")
-
-
-def test_a_bucket_is_left_as_it_is(write, good):
-    write(good)
-    declaration = load("mine.yaml", ["data.data_dir=gs://bucket/tfds"]).declaration
-    assert declaration.data.data_dir == "gs://bucket/tfds"
+    assert load("mnist", ["data.data_dir=gs://bucket/tfds"]).declaration.data.data_dir == "gs://bucket/tfds"
 
 
 def test_anchors_and_merges(write, good):
@@ -214,12 +196,6 @@ def test_declarations_are_immutable_and_closed():
         declaration.name = "other"
     with pytest.raises(ValueError, match="unknown key"):
         Declaration(**{**declaration.dict(), "more": 1})
-
-
-def test_the_whole_declaration_can_come_from_overrides(write):
-    write("name: x\n")
-    overrides = ["data.dataset=mnist", "trainer.model=mnist_cnn", "trainer.train_steps=1"]
-    assert load("mine.yaml", overrides).declaration.data.dataset == "mnist"
 
 
 def test_the_old_name_of_the_threads_stays_valid_in_files_and_overrides(write, good):

@@ -10,6 +10,7 @@ from tfx_estimator.pipeline.config import load
 pytestmark = pytest.mark.unit
 
 _CLUSTER = "trainer.distribution.train.strategy=multi_worker_mirrored"
+_EVALUATOR = [_CLUSTER, "trainer.distribution.evaluator=true"]
 
 
 @pytest.mark.parametrize(
@@ -17,11 +18,7 @@ _CLUSTER = "trainer.distribution.train.strategy=multi_worker_mirrored"
     [
         ("trainer.steps_per_execution=20", "the Keras paths", ["trainer.path=keras"]),
         ("trainer.distribution.sharding=element", "a cluster, and there is one process", [_CLUSTER]),
-        (
-            "trainer.distribution.start_delay_secs=0",
-            "the evaluator task, and there is none",
-            [_CLUSTER, "trainer.distribution.evaluator=true"],
-        ),
+        ("trainer.distribution.start_delay_secs=0", "the evaluator task, and there is none", _EVALUATOR),
     ],
 )
 def test_what_is_of_another_path_strategy_or_task_is_told(write, good, override, whose, fitting):

@@ -27,25 +27,17 @@ BATCHES = [
 def test_a_batch_that_does_not_divide(problems, good, strategy, replicas, multiple, near):
     which = strategy.partition(":")[0]
     key, size = ("global_batch_size", 128) if which == "train" else ("eval_batch_size", 500)
-    path = f"trainer.distribution.{which}"
-    assert problems(f"{good}  {key}: {size}\n  distribution: {{{strategy}}}\n") == [
-        f"mine.yaml:8  trainer.{key}: {size}\n"
-        f"{size} examples do not divide evenly among {replicas} ({path})\n"
-        f"expected: a multiple of {multiple}\n"
-        f"to do:    set it to {near}, or change {path}"
-    ]
+    (problem,) = problems(f"{good}  {key}: {size}\n  distribution: {{{strategy}}}\n")
+    assert problem.startswith(f"mine.yaml:8  trainer.{key}: {size}\n")
+    for said in (f"among {replicas} (trainer.distribution.{which})", f"a multiple of {multiple}\n", f"to {near}, or"):
+        assert said in problem
 
 
-def test_fewer_files_than_workers(problems, refuse, write, good):
+def test_fewer_files_than_workers(problems, write, good):
     text = good.replace("dataset: mnist", "dataset: mnist\n  shards: 3")
     cluster = "  distribution: {train: {strategy: parameter_server, workers: 4}, sharding: "
-    assert problems(f"{text}{cluster}file}}\n") == [
-        "mine.yaml:4  data.shards: 3\n"
-        "3 files cannot be shared among 4 workers (trainer.distribution.sharding: file)\n"
-        "expected: at least 4, one file for each worker\n"
-        "to do:    raise it, or set trainer.distribution.sharding to element"
-    ]
-    assert "1 file cannot be shared among 4" in refuse(f"{text}{cluster}file}}\n".replace("shards: 3", "shards: 1"))
+    (problem,) = problems(f"{text}{cluster}file}}\n")
+    assert problem.startswith("mine.yaml:4  data.shards: 3\n3 files cannot be shared among 4 workers")
     write(f"{text}{cluster}element}}\n")
     assert load("mine.yaml").declaration.data.shards == 3
 
@@ -63,8 +55,5 @@ def test_a_module_file_has_its_own_batches_files_and_checkpoints(write, problems
     text += "  distribution: {train: {strategy: multi_worker_mirrored, workers: 9}, evaluator: true"
     write(f"{text}}}\n")
     assert load("mine.yaml").declaration.trainer.distribution.train.worker_count == 9
-    assert problems(f"{text}, sharding: file}}\n") == [
-        "mine.yaml:8  trainer.distribution.sharding: file\n"
-        "it is for the built-in input_fn: the batches of another one are split, or it shards by `input_context`\n"
-        "to do:    remove it; to read files of its own, let the input_fn take `input_context`"
-    ]
+    (problem,) = problems(f"{text}, sharding: file}}\n")
+    assert problem.startswith("mine.yaml:8  trainer.distribution.sharding: file\nit is for the built-in input_fn")

@@ -58,14 +58,6 @@ def test_parts_of_a_short_form_can_be_overridden():
     [
         ("trainer.train_steps=5.0", "in --set trainer.train_steps=VALUE: write 5"),
         ("data.shard=4", "in --set data.shard=VALUE: did you mean `shards`?"),
-        (
-            "trainer.optimizer=adam",
-            "in --set trainer.optimizer=VALUE: write its keys below it, indented; or as {key: value}",
-        ),
-        (
-            "trainer.shuffle_buffer=null",
-            "in --set trainer.shuffle_buffer=VALUE: write a value, or leave it out for the default",
-        ),
     ],
 )
 def test_what_to_do_about_an_override_names_the_override(override, todo):

@@ -21,6 +21,9 @@ tune:
 """
 
 
+PIECES = "optimizer: {schedule: piecewise, boundaries: [10], values: [0.1, 0.01]}"
+
+
 def ranges(*lines: str) -> str:
     return "tune:\n  ranges:\n" + "".join(f"    {line}\n" for line in lines)
 
@@ -98,11 +101,7 @@ def test_a_range_that_cannot_be_is_refused_with_what_to_do(problems, good, line,
         ("optimizer: {}", 'trainer.class_weights: [null, balanced, {"8": 2}]', (None, "balanced", {"8": 2})),
         ("optimizer: {}", "trainer.class_weights.8: {min: 1, max: 3}", (1, 3)),
         ("augment: [cutout, {random_crop: {padding: 2}}]", "trainer.augment.1.random_crop.padding: [1, 2]", (1, 2)),
-        (
-            "optimizer: {schedule: piecewise, boundaries: [10], values: [0.1, 0.01]}",
-            "trainer.optimizer.values.0: {min: 0.1, max: 1, sampling: log}",
-            (0.1, 1),
-        ),
+        (PIECES, "trainer.optimizer.values.0: {min: 0.1, max: 1, sampling: log}", (0.1, 1)),
     ],
 )
 def test_whatever_is_declared_can_be_varied(write, good, declared, line, values):

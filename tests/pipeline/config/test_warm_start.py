@@ -58,22 +58,16 @@ def test_a_path_is_relative_to_the_declarations_folder(write, good, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("section", "parts"),
+    ("section", "said"),
     [
-        (
-            "{checkpoint: nowhere}",
-            ["warm_start.checkpoint: ", "there is no such file or folder", "declaration's folder"],
-        ),
-        ("{model: .}", ["warm_start.model: ", "no weights are there", "a folder of a SavedModel"]),
-        ("{}", ["exactly one of checkpoint and model"]),
-        ("{checkpoint: a, model: b}", ["checkpoint and model are both given", "name one"]),
-        ("{checkpont: a}", ["unknown key `checkpont`", "did you mean `checkpoint`?"]),
+        ("{checkpoint: nowhere}", "there is no such file or folder"),
+        ("{model: .}", "no weights are there"),
+        ("{}", "exactly one of checkpoint and model"),
+        ("{checkpoint: a, model: b}", "checkpoint and model are both given"),
     ],
 )
-def test_bad_ones(refuse, good, section, parts):
-    message = refuse(good + f"  warm_start: {section}\n")
-    for part in parts:
-        assert part in message
+def test_bad_ones(refuse, good, section, said):
+    assert said in refuse(good + f"  warm_start: {section}\n")
 
 
 def test_a_run_fn_begins_where_it_wants(refuse, good, tmp_path):
