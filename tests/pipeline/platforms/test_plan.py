@@ -1,9 +1,11 @@
-"""What is shown before a pipeline is submitted: read from what was compiled, and from runs on this machine."""
+"""What is shown before a pipeline is submitted, and of what it came to."""
 
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +14,10 @@ from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB, read_steps, words
 from tests.root import ROOT
 from tests.stack import needs_argo
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.commands import submit
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms.follow import Look
+from tfx_estimator.pipeline.platforms.note import Note
 from tfx_estimator.pipeline.platforms.plan import Row, estimate_hours, read_plan
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TFJOB, VERTEX
 from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, make_plan
@@ -122,3 +127,23 @@ def test_the_hours_are_of_the_run_that_started_last_wherever_that_was(tmp_path):
         summary = {"started": started, "training": {"examples_per_second": pace}}
         write_run(tmp_path, time, digits.trainer.model, summary)
     assert "10,000 examples/s of" in estimate_hours(digits, str(tmp_path))
+
+
+def followed(outputs: dict[str, dict]) -> int:
+    look = Look("SUCCEEDED", True, tasks={"Trainer": "SUCCEEDED", "Resolver": "SUCCEEDED"}, outputs=outputs)
+    return submit._follow(SimpleNamespace(look=lambda job: look), Note("vertex", "it", "https://there"), "submitted/it")
+
+
+def test_of_somebody_elses_pipeline_there_is_no_table(capfd):
+    assert followed({"Train": {}}) == 0
+    assert "it: SUCCEEDED" in (said := capfd.readouterr().out)
+    assert "pushed model" not in said
+
+
+def test_results_that_cannot_be_shown_fail_nothing(capfd, monkeypatch, tmp_path):
+    with monkeypatch.context() as there:
+        there.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        assert followed({"Trainer": {}}) == 0
+    (warning,) = capfd.readouterr().err.splitlines()
+    assert warning.startswith("warning: its results cannot be shown: ")
+    assert str(tmp_path / "gone") in warning
