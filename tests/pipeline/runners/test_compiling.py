@@ -238,7 +238,8 @@ def test_where_all_properties_are_the_key_another_steps_values_are_not_the_train
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_every_declared_value_of_deploy_is_there(compiled, target):
+def test_each_step_has_its_machine_and_its_tries(compiled, target):
+    # The rest of the section is in the golden files.
     steps, text = read_steps(compiled[target], target), compiled[target]
     for name, step in steps.items():
         container = step.container
@@ -262,40 +263,23 @@ def test_every_declared_value_of_deploy_is_there(compiled, target):
     if target == KUBEFLOW:
         assert steps["Trainer"].rest["nodeSelector"] == gpus
         assert steps["Trainer"].rest["tolerations"] == tolerations
-        assert not {"nodeSelector", "tolerations"} & steps["Pusher"].rest.keys()
-        workflow = yaml.safe_load(text)
+        assert not {"nodeSelector", "tolerations", "activeDeadlineSeconds"} & steps["Pusher"].rest.keys()
+        assert steps["Trainer"].rest["activeDeadlineSeconds"] == 7200
         assert trainer["limits"] == {"cpu": "8000m", "memory": "30000M", "nvidia.com/gpu": "2"}
         assert statistics["limits"] == {"cpu": "2000m", "memory": "3750M"}
-        assert steps["Trainer"].rest["activeDeadlineSeconds"] == 7200
-        assert "activeDeadlineSeconds" not in steps["Pusher"].rest
-        mounts = {(each["name"], each["mountPath"]) for each in steps["Pusher"].container["volumeMounts"]}
-        assert mounts == {("volume-0", "/mnt/data"), ("volume-1", "/mnt/more"), ("secret-0", "/secrets/key")}
-        assert {"name": "secret-0", "secret": {"secretName": "key"}} in steps["Pusher"].rest["volumes"]
-        assert steps["Pusher"].rest["metadata"]["labels"]["team"] == "vision"
-        assert workflow["spec"]["serviceAccountName"] == "trainer"
-        given = {each["name"]: each["value"] for each in workflow["spec"]["arguments"]["parameters"]}
-        assert given["pipeline-root"] == f"{HOME}/artifacts"
         return
     kind, accelerator = "NVIDIA_TESLA_T4" if target == VERTEX else "nvidia.com/gpu", trainer["accelerator"]
     assert (accelerator["type"], int(accelerator["count"])) == (kind, 2)
     assert (trainer["cpuLimit"], trainer["memoryLimit"]) == (8.0, 30.0)
     assert statistics == {"cpuLimit": 2.0, "memoryLimit": 3.75}
-    documents = list(yaml.safe_load_all(text))
+    document, *platform = yaml.safe_load_all(text)
     if target == VERTEX:
-        assert documents[0]["labels"]["team"] == "vision"
         given = {"push_destination": f"{HOME}/serving", "pipeline_home": HOME}
-        assert documents[0]["runtimeConfig"] == {"gcsOutputDirectory": f"{HOME}/artifacts", "parameterValues": given}
+        assert document["runtimeConfig"] == {"gcsOutputDirectory": f"{HOME}/artifacts", "parameterValues": given}
         return
-    assert documents[0]["defaultPipelineRoot"] == f"{HOME}/artifacts"
-    told = documents[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    of_all = {
-        "pvcMount": [{"constant": "data", "mountPath": "/mnt/data"}, {"constant": "more", "mountPath": "/mnt/more"}],
-        "secretAsVolume": [{"secretName": "key", "mountPath": "/secrets/key"}],
-        "podMetadata": {"labels": {"team": "vision"}},
-    }
-    placed = {"nodeSelector": {"labels": gpus}, "tolerations": tolerations}
-    assert told["Trainer_executor"] == {**of_all, **placed}
-    assert told["Pusher_executor"] == of_all
+    told = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert told["Trainer_executor"].items() >= {"nodeSelector": {"labels": gpus}, "tolerations": tolerations}.items()
+    assert not {"nodeSelector", "tolerations"} & told["Pusher_executor"].keys()
     assert {*told} == {f"{name}_executor" for name in steps}
 
 

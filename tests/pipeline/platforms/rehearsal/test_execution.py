@@ -357,7 +357,7 @@ def test_a_blessing_of_another_pipeline_is_not_found(compiled):
     assert compiled.execute()[1]["Blessing"] == first["Evaluator"]
 
 
-def test_places_of_the_pipelines_own_are_in_the_root(compiled, tmp_path):
+def test_places_of_the_pipelines_own_are_in_the_root_and_parameters_are_of_their_types(compiled, tmp_path):
     compiled.step("First")
     job = read_job(compiled.write())
     parameters = {"pipeline_home": "gs://there", "push_destination": "gs://there/serving", "greeting": "hello"}
@@ -367,11 +367,7 @@ def test_places_of_the_pipelines_own_are_in_the_root(compiled, tmp_path):
     assert here == {"pipeline_home": folders.home, "push_destination": folders.serving, "greeting": "you"}
     with pytest.raises(DeclarationError, match="no runtime parameter 'greting'"):
         rebased(job, folders, {"greting": "you"})
-
-
-def test_a_parameter_is_of_its_type(compiled, tmp_path):
-    compiled.step("First")
-    job, folders = read_job(compiled.write()), PipelineFolders(str(tmp_path), "small")
+    # And each is of its type.
     kinds = {"n": "NUMBER_INTEGER", "x": "NUMBER_DOUBLE", "yes": "BOOLEAN", "s": "STRING"}
     object.__setattr__(job, "kinds", kinds)
     object.__setattr__(job, "parameters", dict.fromkeys(kinds, 0))
