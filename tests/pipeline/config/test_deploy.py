@@ -8,7 +8,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 import pytest
 import yaml
 
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, as_sections, refused
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, as_sections, refused, write_files
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TARGETS
@@ -174,7 +174,7 @@ def test_data_that_the_compiling_machine_does_not_see_are_told(tmp_path):
 
 
 def test_all_that_cannot_travel_is_listed_with_the_rest(tmp_path):
-    for name, text in {
+    files = {
         "sched.py": "def small(num_classes):\n    import fast, faster\n",
         f"fast{EXTENSION_SUFFIXES[0]}": "",
         f"faster{EXTENSION_SUFFIXES[0]}": "",
@@ -184,11 +184,9 @@ def test_all_that_cannot_travel_is_listed_with_the_rest(tmp_path):
         "networks.py": "import helpers\n\ndef small(num_classes):\n    return 1\n",
         "huge.py": f"TEXT = '{'x' * 900_000}'\n\ndef small(num_classes):\n    return 1\n",
         "b/prepare.py": "def trainer_fn(fn_args, schema):\n    pass\n",
-    }.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    source = tmp_path / "mine.yaml"
-    source.write_text(SMALL.replace("networks", "sched"))
+        "mine.yaml": SMALL.replace("networks", "sched"),
+    }
+    source = write_files(tmp_path, files) / "mine.yaml"
     load(source)
     for target in ALL_TARGETS:
         with pytest.raises(DeclarationError) as caught:

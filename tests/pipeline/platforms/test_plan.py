@@ -106,8 +106,9 @@ def test_the_hours_are_of_the_pace_that_a_run_has_measured(tmp_path):
         summary = {"training": training, "examples": {"train": 1000}, "components": parts}
         write_run(tmp_path, time, model, summary)
     (tmp_path / "digits" / "logs" / "20260103-000000").mkdir()
-    # A later one whose summary is damaged is passed over.
-    write_run(tmp_path, "20260104-000000", digits.trainer.model, {"training": None})
+    # A later one whose summary was cut short is passed over.
+    write_run(tmp_path, "20260104-000000", digits.trainer.model, {})
+    (tmp_path / "digits" / "logs" / "20260104-000000" / "summary.json").write_text('{"training"')
     told = estimate_hours(digits, str(tmp_path))
     assert told.startswith("about 2 h 00 min of training: 720,000 steps of 100 examples, at the 10,000 examples/s of ")
     assert "20260101-000000; the other steps took 1 min 30 s there; on machines as fast as that run's" in told

@@ -20,7 +20,17 @@ import pytest
 import yaml
 
 import tfx_estimator
-from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_ONE_POD, OF_TARGET, Step, read_steps, same, words
+from tests.pipeline.runners.deployed import (
+    COMMON,
+    IMAGE,
+    OF_ONE_POD,
+    OF_TARGET,
+    Step,
+    read_steps,
+    same,
+    words,
+    write_files,
+)
 from tests.stack import HERE
 from tests.stack import TARGETS as HAS_TARGETS
 from tfx_estimator.__main__ import main
@@ -72,11 +82,7 @@ MODULES["Tuner"] = MODULES["Trainer"]
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Path:
     """Of a user: a declaration, and modules of his own."""
-    folder = tmp_path_factory.mktemp("project")
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
+    return write_files(tmp_path_factory.mktemp("project"), FILES)
 
 
 @pytest.fixture(scope="module")
@@ -294,9 +300,7 @@ def test_nothing_of_this_machine_is_in_the_file(compiled, project, target):
 
 
 def test_the_same_declaration_elsewhere_is_the_same_file(compiled, project, tmp_path):
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, FILES)
     for target in HAS_TARGETS:
         loaded = load(tmp_path / "mine.yaml", (*COMMON, *OF_TARGET[target]), target)
         assert compile_declaration(loaded, target).text == compiled[target]

@@ -18,7 +18,6 @@ from tests.root import ROOT
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.ending.signals import SignalledError, handled
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, TrainingError
-from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms import follow
 from tfx_estimator.pipeline.platforms.follow import LostError
 from tfx_estimator.pipeline.platforms.kubeflow.service import TOKEN_FILE, Kubeflow, connect
@@ -261,13 +260,6 @@ def test_a_page_to_sign_in_is_no_silence(tmp_path, login, said):
         # A token that was written anew is found.
         (tmp_path / "token").write_text(TOKEN)
         assert (other if login == 302 else service_of(server, KUBEFLOW_V2)).look(run).state == "RUNNING"
-
-
-def test_whoever_uploads_the_file_is_told_its_root(tmp_path):
-    loaded = load("digits", DECLARED, KUBEFLOW_V2)
-    said = compiling.deliver(compiling.Compiled("", (), "", ""), loaded, KUBEFLOW_V2, tmp_path / "file", tmp_path)
-    root = next(yaml.safe_load_all(compiled(KUBEFLOW_V2)))["defaultPipelineRoot"]
-    assert any(line.endswith(f"give each run the pipeline root {root}") for line in said)
 
 
 def test_the_command_line_leaves_the_address(capsys, monkeypatch):

@@ -386,6 +386,9 @@ def test_another_execution_at_the_same_time_is_refused_by_the_option_of_this_ver
     assert "or name another --root" in capsys.readouterr().err
 
 
+TRIGGERED = '"cachingOptions"', '"triggerPolicy": {"condition": "false"}, "cachingOptions"'
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -393,7 +396,7 @@ def test_another_execution_at_the_same_time_is_refused_by_the_option_of_this_ver
         (lambda whole: [], "is no compiled pipeline"),
         (lambda whole: {"pipelineSpec": {}}, "KeyError: 'schemaVersion'"),
         (lambda whole: {"pipelineSpec": {**whole["pipelineSpec"], "schemaVersion": "2.0.0"}}, "version is 2.0.0"),
-        (lambda whole: json.loads(json.dumps(whole).replace("cachingOptions", "triggerPolicy")), "has a triggerPolicy"),
+        (lambda whole: json.loads(json.dumps(whole).replace(*TRIGGERED)), "the task First has a triggerPolicy"),
     ],
 )
 def test_what_is_no_compiled_pipeline_is_refused(compiled, capsys, change, said):

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.root import ROOT
@@ -31,7 +32,7 @@ NAMESPACE = "default"
 ACCOUNT, ACCOUNT_TOKEN = f"system:serviceaccount:{NAMESPACE}:trainer", "a-token-of-an-account"
 
 
-def missing() -> str:
+def _missing() -> str:
     """Says what is not there to run one; empty if all is."""
     if not shutil.which("etcd"):
         return "there is no etcd: apt-get install etcd-server"
@@ -166,6 +167,8 @@ class RefusedError(Exception):
 
 @contextlib.contextmanager
 def api_server(folder: Path, *plugins: str, roles: bool = False) -> Iterator[ApiServer]:
+    if reason := _missing():
+        pytest.skip(reason)
     server = ApiServer(folder, *plugins, roles=roles)
     try:
         server.start()

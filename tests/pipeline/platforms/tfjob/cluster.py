@@ -1,9 +1,12 @@
-"""A cluster with at most one TFJob, that answers as clusters have been seen to."""
+"""A cluster with at most one TFJob, that answers as clusters have been seen to; and what its pods find."""
 
 from __future__ import annotations
 
+import base64
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.platforms.tfjob import api
@@ -31,6 +34,19 @@ def owned(found: dict[str, Any], uid: str = UID) -> dict[str, Any]:
     """Has a pod be of a TFJob."""
     found["metadata"]["ownerReferences"] = [{"kind": "TFJob", "uid": uid}]
     return found
+
+
+def in_pods(config_map: dict[str, Any], job: dict[str, Any], mounted: Path) -> list[str]:
+    """Mounts the ConfigMap of a compiled TFJob in a folder; returns the pods' command, as this machine runs it."""
+    spec = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]
+    (items,) = (each["configMap"]["items"] for each in spec["volumes"] if "configMap" in each)
+    for item in items:
+        (place := mounted / item["path"]).parent.mkdir(parents=True, exist_ok=True)
+        text, data = config_map["data"].get(item["key"]), config_map.get("binaryData", {}).get(item["key"])
+        place.write_bytes(base64.b64decode(data) if text is None else text.encode())
+    here = {"python": sys.executable, "tfx-estimator": str(Path(sys.executable).with_name("tfx-estimator"))}
+    argv = [here.get(each, each) for each in spec["containers"][0]["command"]]
+    return [each.replace("/etc/tfx-estimator", str(mounted)) for each in argv]
 
 
 class Cluster:

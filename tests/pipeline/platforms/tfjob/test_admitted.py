@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.pipeline.platforms.tfjob.api_server import NAMESPACE, api_server, missing
+from tests.pipeline.platforms.tfjob.api_server import NAMESPACE, api_server
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, words
 from tfx_estimator.__main__ import main
 
@@ -40,8 +40,6 @@ RESTRICTED = {
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory):
     """Such a server."""
-    if reason := missing():
-        pytest.skip(reason)
     with api_server(tmp_path_factory.mktemp("kubernetes"), "PodSecurityPolicy") as server:
         server.ask("POST", "/apis/policy/v1beta1/podsecuritypolicies", RESTRICTED)
         yield server

@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 import tfx_estimator
-from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB, words
+from tests.pipeline.platforms.tfjob.cluster import in_pods
+from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB, words, write_files
 from tests.stack import HERE
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import RETRYABLE, DeclarationError
@@ -82,17 +83,13 @@ def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
         "PS": {"cpu": "8000m", "memory": "16000M"},
         "Evaluator": {"cpu": "1500m", "memory": "8000M", "nvidia.com/gpu": "1"},
     }
-    said = capsys.readouterr().out
     delete = "delete tfjob digits --ignore-not-found --cascade=foreground --wait --namespace vision"
     delete_map = "delete configmap --selector tfx-estimator/pipeline=digits --namespace vision"
-    start = "start it, in place of an earlier one: "
-    assert f"{start}kubectl {delete} && kubectl {delete_map} && kubectl apply --filename {tmp_path}/out.yaml\n" in said
-    assert "kubectl logs --follow digits-chief-0 --namespace vision" in said
     compile_it(tmp_path, "digits", *OF_TFJOB, "deploy.tfjob.context=arn:of/mine it", output="my other.yaml")
     said = capsys.readouterr().out
     mine = "kubectl --context 'arn:of/mine it'"
     applied = f"{mine} apply --filename '{tmp_path}/my other.yaml'"
-    assert f"{start}{mine} {delete} && {mine} {delete_map} && {applied}\n" in said
+    assert f"in place of an earlier one: {mine} {delete} && {mine} {delete_map} && {applied}\n" in said
     assert "kubectl --context 'arn:of/mine it' logs --follow digits-chief-0 --namespace vision" in said
 
 
@@ -108,39 +105,30 @@ def test_the_pods_read_the_same_declaration(tmp_path):
 
 
 def test_the_users_modules_travel_in_the_file(tmp_path):
-    project = tmp_path / "project"
-    (project / "own").mkdir(parents=True)
-    (project / "mine.yaml").write_text(
-        "name: mine\ndata: {dataset: mnist}\ntransform: {module_file: own/prepare.py}\n"
-        "trainer: {model: 'own_networks:small', train_steps: 9}\n"
-    )
-    (project / "own_networks.py").write_text("import layers_of_mine\n\ndef small(num_classes):\n    return 1\n")
-    (project / "layers_of_mine.py").write_text("SIDES = 4\n")
-    (project / "own" / "prepare.py").write_text("def preprocessing_fn(inputs):\n    return inputs\n")
+    files = {
+        "mine.yaml": "name: mine\ndata: {dataset: mnist}\ntransform: {module_file: own/prepare.py}\n"
+        "trainer: {model: 'own_networks:small', train_steps: 9}\n",
+        "own_networks.py": "import layers_of_mine\n\ndef small(num_classes):\n    return 1\n",
+        "layers_of_mine.py": "SIDES = 4\n",
+        "own/prepare.py": "def preprocessing_fn(inputs):\n    return inputs\n",
+    }
+    project, mounted = write_files(tmp_path / "project", files), tmp_path / "etc"
     config_map, job = compile_it(tmp_path, str(project / "mine.yaml"), *OF_TFJOB[:4])
     wheel = base64.b64decode(config_map["binaryData"]["modules.whl"])
     with zipfile.ZipFile(io.BytesIO(wheel)) as packed:
         assert {"own_networks.py", "layers_of_mine.py"} <= {*packed.namelist()}
-    assert config_map["data"]["prepare.py"] == (project / "own" / "prepare.py").read_text()
+    assert config_map["data"]["prepare.py"] == files["own/prepare.py"]
     assert yaml.safe_load(config_map["data"]["declaration.yaml"])["transform"]["module_file"] == "prepare.py"
-    command = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["containers"][0]["command"]
+    command = in_pods(config_map, job, mounted)
     assert hashlib.sha256(wheel).hexdigest() in command
     # What a container does with it, as far as the user's modules.
-    mounted, volumes = tmp_path / "etc", job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["volumes"]
-    for item in next(each["configMap"]["items"] for each in volumes if each["name"] == "declaration"):
-        (mounted / item["path"]).parent.mkdir(parents=True, exist_ok=True)
-        text = config_map["data"].get(item["key"])
-        (mounted / item["path"]).write_bytes(wheel if text is None else text.encode())
-    place = command.index("--") + 1
-    here = [each.replace("/etc/tfx-estimator", str(mounted)) for each in command[:place]]
-    here = [sys.executable if each == "python" else each for each in here]
+    here = command[: command.index("--") + 1]
     ask = [sys.executable, "-c", "import own_networks; print(own_networks.layers_of_mine.SIDES)"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     ran = subprocess.run([*here, *ask], capture_output=True, text=True, check=True, cwd=mounted, env=environment)
     assert ran.stdout.strip() == "4"
-    assert load(mounted / "declaration.yaml", ["trainer.model=mnist_cnn"]).declaration.transform.module_file == str(
-        mounted / "prepare.py"
-    )
+    found = load(mounted / "declaration.yaml", ["trainer.model=mnist_cnn"]).declaration
+    assert found.transform.module_file == str(mounted / "prepare.py")
 
 
 def test_a_module_file_travels_whatever_its_coding_is(tmp_path):

@@ -16,6 +16,7 @@ import pytest
 
 from tests.pipeline.platforms.tfjob.cluster import UID, Cluster, ended, owned, pod
 from tests.pipeline.platforms.tfjob.test_launcher import launcher
+from tests.pipeline.runners.deployed import write_files
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
 from tfx_estimator.pipeline.config import load
@@ -209,17 +210,12 @@ MODULES = {
     "own/shapes/__init__.py": "",
     "own/shapes/round.py": "CIRCLE = 3.14\n",
     "common.py": "WIDTH = 32\n",
+    "mine.yaml": "name: mine\ndata: {dataset: mnist}\ntrainer: {module_file: own/train.py, train_steps: 9}\n",
 }
 
 
 def test_what_a_module_file_imports_travels_to_the_pods(tmp_path, monkeypatch):
-    project = tmp_path / "project"
-    for name, text in MODULES.items():
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).write_text(text)
-    (project / "mine.yaml").write_text(
-        "name: mine\ndata: {dataset: mnist}\ntrainer: {module_file: own/train.py, train_steps: 9}\n"
-    )
+    project = write_files(tmp_path / "project", MODULES)
     loaded = load(project / "mine.yaml")
     # As a run does.
     monkeypatch.syspath_prepend(str(project))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import glob
 import json
 import os
@@ -19,9 +18,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.pipeline.platforms.tfjob.cluster import in_pods
 from tests.pipeline.platforms.tfjob.operator import Operator
 from tests.pipeline.platforms.tfjob.proxy import proxied
-from tests.pipeline.runners.deployed import IMAGE, words
+from tests.pipeline.runners.deployed import IMAGE, words, write_files
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
@@ -129,10 +129,7 @@ MODULES = {
 
 def write_project(folder: Path, declaration: str) -> Path:
     """Writes a user's project, whose modules are not in the image."""
-    for name, text in {**MODULES, "mine.yaml": declaration}.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
+    return write_files(folder, {**MODULES, "mine.yaml": declaration})
 
 
 class Run:
@@ -309,21 +306,13 @@ def _compile(folder: Path, declaration: str, *overrides: str) -> tuple[dict, lis
         The TFJob; and its pods' command, for which all of the ConfigMap is mounted, and the project is gone.
     """
     (folder / "work").mkdir()
-    project, mounted = write_project(folder / "project", declaration), folder / "etc"
+    project = write_project(folder / "project", declaration)
     told = (f"deploy.pipeline_root={folder / 'work'}", "deploy.tfjob.train=false", *overrides)
     command = ["compile", str(project / "mine.yaml"), "--target", "tfjob", "--output", str(folder / "out.yaml")]
     assert main([*command, *words(*told)]) == 0
     shutil.rmtree(project)
     config_map, job = yaml.safe_load_all((folder / "out.yaml").read_text())
-    spec = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]
-    (items,) = (each["configMap"]["items"] for each in spec["volumes"] if "configMap" in each)
-    for item in items:
-        (place := mounted / item["path"]).parent.mkdir(parents=True, exist_ok=True)
-        text, data = config_map["data"].get(item["key"]), config_map.get("binaryData", {}).get(item["key"])
-        place.write_bytes(base64.b64decode(data) if text is None else text.encode())
-    here = {"python": sys.executable, "tfx-estimator": str(Path(sys.executable).with_name("tfx-estimator"))}
-    argv = [here.get(each, each) for each in spec["containers"][0]["command"]]
-    return job, [each.replace("/etc/tfx-estimator", str(mounted)) for each in argv]
+    return job, in_pods(config_map, job, folder / "etc")
 
 
 def _run_compiled(operator: Operator, job: dict, folder: Path, look: Callable[[], None] = lambda: None) -> dict:
