@@ -71,8 +71,6 @@ MORE = "  params: {units: 3, depth: 2}\n  optimizer: {name: adam, learning_rate:
 
 @pytest.fixture
 def declare(write, good):
-    """Writes a module and a declaration that names it."""
-
     def text(module: str, more: str = MORE, model: str = "model: mynet:net") -> None:
         write(module, "mynet.py")
         write(good.replace(OURS, f"{model}\n{more}".rstrip()))

@@ -18,7 +18,6 @@ def _declare(**declared: object) -> TrainerSection:
 
 @pytest.fixture
 def cpus(monkeypatch: pytest.MonkeyPatch):
-    """Sets how many there are."""
     for name in ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"):
         monkeypatch.delenv(name, raising=False)
     return lambda count: monkeypatch.setattr(runtime, "available_cpus", lambda: count)

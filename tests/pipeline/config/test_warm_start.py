@@ -13,7 +13,6 @@ pytestmark = pytest.mark.unit
 
 
 def checkpoint(folder: Path, step: int, content: bytes = b"x") -> str:
-    """Writes files as those of a checkpoint."""
     folder.mkdir(parents=True, exist_ok=True)
     prefix = folder / f"model.ckpt-{step}"
     for suffix in (".index", ".data-00000-of-00001"):
@@ -23,7 +22,6 @@ def checkpoint(folder: Path, step: int, content: bytes = b"x") -> str:
 
 
 def saved_model(folder: Path) -> str:
-    """Writes files as those of a SavedModel's variables."""
     prefix = folder / "variables" / "variables"
     prefix.parent.mkdir(parents=True)
     prefix.with_suffix(".index").write_bytes(b"x")

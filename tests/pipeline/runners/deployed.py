@@ -135,7 +135,6 @@ class Step:
 
 
 def read_steps(text: str, target: str) -> dict[str, Step]:
-    """Returns the steps with containers, by the id of the node."""
     documents = list(yaml.safe_load_all(text))
     if target == KUBEFLOW:
         return _read_workflow(documents[0])

@@ -81,7 +81,6 @@ MODULES["Tuner"] = MODULES["Trainer"]
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Path:
-    """Of a user: a declaration, and modules of his own."""
     return write_files(tmp_path_factory.mktemp("project"), FILES)
 
 
@@ -98,7 +97,6 @@ def compiled(project) -> dict[str, str]:
 
 
 def local_one(loaded: Loaded, folder: Path) -> Any:
-    """The pipeline as it runs here."""
     folders = PipelineFolders(str(folder), loaded.declaration.name)
     return create_pipeline(loaded.declaration, folders, loaded.search_paths, loaded.declared)
 
@@ -180,7 +178,6 @@ def _described(node: Any) -> tuple[Any, ...]:
 
 
 def _check_steps(steps: dict[str, Step], local: Any, target: str) -> None:
-    """Nodes, edges and executors."""
     there = [node for node in local.components if node.id != "BaselineResolver"]
     assert {*steps} - {"BaselineResolver"} == {node.id for node in there}
     for node in there:

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def folders(tmp_path) -> PipelineFolders:
-    """Of a pipeline that has run."""
     (tmp_path / "word").write_text("any")
     folders = PipelineFolders(str(tmp_path / "runs"), "digits")
     making.run(folders, tmp_path / "word")

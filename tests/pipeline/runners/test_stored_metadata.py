@@ -32,7 +32,6 @@ class Machine(PipelineFolders):
 
     @property
     def local(self) -> str:
-        """A folder of its own."""
         return str(self.here)
 
 
@@ -54,7 +53,6 @@ def note(folders: Machine, word: str) -> None:
 
 
 def add(folders: Machine, word: str) -> None:
-    """Notes a word as a run does."""
     StoredMetadata(folders).fetch()
     note(folders, word)
     StoredMetadata(folders).store()

@@ -22,7 +22,6 @@ STEP = "tfx_estimator.pipeline.platforms.kubeflow.step"
 
 
 def _told(task: Task) -> dict[str, Any]:
-    """What the service tells a step."""
     inputs, outputs = (
         {
             key: {"name": str(17 + index), "uri": f"gs://there/{key}", "type": defined["artifactType"], "metadata": {}}

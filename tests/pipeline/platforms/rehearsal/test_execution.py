@@ -59,8 +59,6 @@ OF_BLESSING = (
 
 
 class Heard:
-    """What a runner tells."""
-
     def __init__(self) -> None:
         self.states: dict[str, str] = {}
 
@@ -124,11 +122,9 @@ class Compiled:
         return self.add(name, {"container": container}, title, **sources)
 
     def query(self, name: str, text: str, title: str, **sources: str) -> None:
-        """Adds a resolver."""
         self.add(name, {"resolver": {"outputArtifactQueries": {"made": {"filter": text}}}}, title, **sources)
 
     def write(self) -> str:
-        """Writes the file."""
         greeting = {"parameterType": "STRING", "defaultValue": "hello"}
         spec = {
             "schemaVersion": "2.1.0",

@@ -67,7 +67,6 @@ class ApiServer:
         self.kubeconfig.write_text(yaml.safe_dump(_kubeconfig(self.port, folder / "certs" / "apiserver.crt")))
 
     def start(self) -> None:
-        """Starts both, and creates the CRD."""
         self._run(
             "etcd",
             *("etcd", "--data-dir", self.folder / "etcd", "--unsafe-no-fsync"),
@@ -80,7 +79,6 @@ class ApiServer:
         self._wait(f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs")
 
     def start_server(self) -> None:
-        """Starts the API server alone."""
         key = self.folder / "account.key"
         self._run(
             "server",
@@ -103,14 +101,12 @@ class ApiServer:
         process.wait()
 
     def stop(self) -> None:
-        """Ends both."""
         for process in self._processes.values():
             process.kill()
             process.wait()
         self._processes.clear()
 
     def patch(self, path: str, change: Any) -> None:
-        """Merges a change into what is there."""
         self.ask("PATCH", path, change, "application/merge-patch+json")
 
     def collect(self, path: str) -> None:
@@ -158,8 +154,6 @@ class ApiServer:
 
 
 class RefusedError(Exception):
-    """The server refuses."""
-
     def __init__(self, code: int, text: str) -> None:
         super().__init__(code, text)
         self.code, self.text = code, text

@@ -16,7 +16,6 @@ UID = "uid-1"
 
 
 def pod(phase: str, uid: str = "1", status: Any = None, task: str = "worker-1", **container: Any) -> dict[str, Any]:
-    """A pod, with the status of its container."""
     kind, _, index = task.partition("-")
     labels = {"training.kubeflow.org/replica-type": kind, "training.kubeflow.org/replica-index": index}
     return {
@@ -26,12 +25,10 @@ def pod(phase: str, uid: str = "1", status: Any = None, task: str = "worker-1", 
 
 
 def ended(code: int, **rest: str) -> dict[str, Any]:
-    """The state of a container that has ended."""
     return {"terminated": {"exitCode": code, "reason": "Error", **rest}}
 
 
 def owned(found: dict[str, Any], uid: str = UID) -> dict[str, Any]:
-    """Has a pod be of a TFJob."""
     found["metadata"]["ownerReferences"] = [{"kind": "TFJob", "uid": uid}]
     return found
 
@@ -101,12 +98,10 @@ class Cluster:
         raise api.MissingError(name)
 
     def end(self, kind: str, message: str = "") -> None:
-        """Has the operator end the TFJob."""
         condition = {"type": kind, "status": "True", "reason": f"TFJob{kind}", "message": message}
         self.there["status"] = {"conditions": [condition]}
 
     def fail(self, code: int, task: str = "chief-0", uid: str = "1") -> None:
-        """Has a pod end."""
         failed = pod("Failed", uid, task=task, state=ended(code, message="the end of its log"))
         self.of_pods.append(owned(failed, self.there["metadata"]["uid"]))
 

@@ -40,8 +40,6 @@ _PREFIX = "training.kubeflow.org/"
 
 @dataclass
 class _Pod:
-    """A pod, and its process."""
-
     name: str
     process: subprocess.Popen
     log: Path
@@ -136,7 +134,6 @@ class Operator:
             _end(job.pods[kind, index].process, signal.SIGKILL)
 
     def has_ended(self, kind: str, index: int) -> bool:
-        """Is a pod of the running TFJob done."""
         with self._lock:
             (job,) = (job for job in self._jobs.values() if not job.ended)
             return job.pods[kind, index].process.poll() == 0

@@ -14,8 +14,6 @@ from tests.pipeline.platforms.tfjob.api_server import ApiServer
 
 
 class Proxy:
-    """Passes connections on to a port of this machine."""
-
     def __init__(self, port: int) -> None:
         self._to = port
         self._listener = socket.create_server(("127.0.0.1", 0))

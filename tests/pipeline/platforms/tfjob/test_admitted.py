@@ -39,7 +39,6 @@ RESTRICTED = {
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory):
-    """Such a server."""
     with api_server(tmp_path_factory.mktemp("kubernetes"), "PodSecurityPolicy") as server:
         server.ask("POST", "/apis/policy/v1beta1/podsecuritypolicies", RESTRICTED)
         yield server

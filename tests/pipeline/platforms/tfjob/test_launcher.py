@@ -55,7 +55,6 @@ LEAVES = f"echo '{json.dumps(_LEFT)}' > $TFX_ESTIMATOR_TERMINATION_LOG"
 
 
 def launcher(folder: Path, *overrides: str, kube: Optional[Kube] = None) -> Launcher:
-    """A launcher for a training in a folder."""
     volume = f"deploy.volumes=[{{claim: work, path: '{folder}'}}]"
     common = (f"deploy.image={IMAGE}", volume, "deploy.tfjob.train=true", WORKERS, "trainer.train_steps=20")
     declaration = load("digits", (*common, *overrides)).declaration
@@ -73,7 +72,6 @@ def trains(folder: Path) -> list[str]:
 
 
 def shell(text: str) -> list[str]:
-    """What a pod runs that does something else."""
     return ["sh", "-c", text]
 
 
@@ -266,6 +264,5 @@ def test_a_signal_deletes_the_job(server, tmp_path, caplog):
 
 
 def _wait_for_pods(folder: Path, logs: str, count: int = 1) -> None:
-    """Waits until so many pods have begun to write their logs."""
     there = folder / "pods"
     wait_until(lambda: len(list(there.glob(logs))) >= count, f"{count} of {there / logs}", every=0.1)

@@ -38,7 +38,6 @@ def cluster(monkeypatch) -> Cluster:
 
 @pytest.fixture
 def jobs(cluster, tmp_path) -> TfJobs:
-    """A service that has started one."""
     started = service(cluster, tmp_path)
     assert started.start(False) == ("digits", True, "")
     return started
@@ -135,7 +134,6 @@ def test_the_chiefs_exit_code_is_the_error(cluster, jobs, code, kind, ends_with)
 
 
 def followed(jobs: TfJobs, until: Callable[[Look], bool]) -> list[Look]:
-    """Looks until something is seen."""
     looks: list[Look] = []
 
     def is_seen() -> bool:

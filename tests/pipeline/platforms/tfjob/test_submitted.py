@@ -151,7 +151,6 @@ def test_what_pods_wait_for_is_told_and_has_a_deadline(server, tmp_path, monkeyp
 
 
 def wait_for_none() -> None:
-    """Waits until a TFJob that was deleted has gone."""
     wait_until(lambda: not Kube(namespace=NAMESPACE).read("digits"), "the end of the deleted TFJob", every=0.1)
 
 
@@ -240,13 +239,11 @@ def test_each_time_it_is_started_anew_with_what_is_declared_now(server, start, t
 
 
 def job_of(server) -> dict[str, Any]:
-    """The only TFJob."""
     (job,) = server.ask("GET", JOBS)["items"]
     return job
 
 
 def config_map_of(server) -> dict[str, Any]:
-    """The only ConfigMap of the pipeline's."""
     listed = server.ask("GET", CONFIG_MAPS)["items"]
     (found,) = [each for each in listed if each["metadata"]["name"].startswith("digits-")]
     return found

@@ -163,7 +163,6 @@ class Run:
         self.process.wait()
 
     def summary(self) -> dict:
-        """Waits for its end; returns what it printed."""
         text, _ = self.process.communicate(timeout=600)
         return json.loads(text)
 
@@ -173,7 +172,6 @@ class Run:
         return (self.folder / "stderr").read_text()
 
     def step(self) -> int:
-        """The last step that the chief has reported."""
         logs = self.work.glob("digits-tfjob/artifacts/Trainer/training/*/logs/chief-0.*.progress.jsonl")
         return max((step for path in logs for step in _steps(path)), default=-1)
 

@@ -104,7 +104,6 @@ class PipelineService(FakeService):
         return empty_pb2.Empty()
 
     def _go_on(self, job: Any, state: str) -> Any:
-        """Has a job come to a state, with its steps."""
         job.state = state
         failed = state == "PIPELINE_STATE_FAILED"
         done = {"task_name": "StatisticsGen", "state": "SUCCEEDED"}

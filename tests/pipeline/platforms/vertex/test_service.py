@@ -36,7 +36,6 @@ ACCOUNT = "trainer@example-project.iam.gserviceaccount.com"
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch) -> None:
-    """Waits are short."""
     for name in ("POLL_SECONDS", "_FIRST_WAIT", "_LONGEST_WAIT"):
         monkeypatch.setattr(follow, name, 0.01)
 

@@ -81,7 +81,6 @@ class Server(FakeService):
         super().__init__("google.cloud.aiplatform.v1.JobService", methods, workers=1)
 
     def service(self, project: str, region: str) -> Any:
-        """Returns the client's side."""
         from google.cloud.aiplatform_v1 import JobServiceClient
         from google.cloud.aiplatform_v1.services.job_service.transports import JobServiceGrpcTransport
 
