@@ -182,12 +182,9 @@ def test_a_step_has_of_nodes_what_it_says_and_else_that_of_default():
     [
         ("deploy.imge=x", "did you mean `image`?"),
         ("deploy.securityContext={fsGroup: 5}", "did you mean `security_context`?"),
-        ("deploy.security_context.runAsUser=1000", "did you mean `run_as_user`?"),
         ("deploy.tolerations=[]", "did you mean `deploy.nodes.default.tolerations`?"),
-        ("deploy.nodeSelector={}", "did you mean `deploy.nodes.default.node_selector`?"),
         ("deploy.nodes.Trainer.nodeSelector={}", "did you mean `node_selector`?"),
         ("deploy.tfjob.tolerations=[]", "did you mean `deploy.nodes.Trainer.tolerations`?"),
-        ("deploy.tfjob.replicas.worker.nodeSelector={}", "did you mean `node_selector`?"),
         ("deploy.nodes.Trainer.tolerations=[{key: a, operator: Exist}]", "did you mean `Exists`?"),
         ("deploy.imagePullSecrets=[{name: a}]", "of the account that the pods run as"),
         ("nodeAffinity={}", "node_selector and tolerations, under deploy.nodes, say"),

@@ -9,7 +9,6 @@ from typing import get_args
 import pytest
 
 from tests.root import ROOT
-from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution, Strategy, TrainStrategy
 from tfx_estimator.pipeline.config.strategies import TRAITS, AnyStrategy
@@ -71,20 +70,6 @@ def test_a_number_of_devices_is_that_of_logical_cpus():
     # A part of a short form can be overridden.
     loaded = load("digits", [f"{TRAIN}=multi_worker_mirrored:2", f"{TRAIN}.workers=4"])
     assert loaded.declaration.trainer.distribution.train.worker_count == 4
-
-
-@pytest.mark.parametrize(
-    ("override", "todo"),
-    [
-        ("trainer.train_steps=5.0", "in --set trainer.train_steps=VALUE: write 5"),
-        ("data.shard=4", "in --set data.shard=VALUE: did you mean `shards`?"),
-    ],
-)
-def test_what_to_do_about_an_override_names_the_override(override, todo):
-    with pytest.raises(DeclarationError) as raised:
-        load("digits", [override])
-    assert f"      to do:    {todo}" in str(raised.value)
-    assert str(raised.value).endswith("  then:     tfx-estimator validate digits --set …")
 
 
 # What is declared, and why it is no choice of devices.

@@ -81,11 +81,8 @@ def declare(write, good):
 def test_what_a_model_fn_does_not_take_is_told_at_once(declare, capsys):
     declare(WHOLE)
     (warning,) = load("mine.yaml").warnings
-    assert warning.endswith(
-        "trainer.params.depth, trainer.optimizer.learning_rate have no effect: mynet:net does not take them out of "
-        "params"
-    )
     assert warning.startswith("mine.yaml:")
+    assert "trainer.params.depth, trainer.optimizer.learning_rate have no effect: mynet:net does not take" in warning
     assert main(["validate", "mine.yaml"]) == 0
     assert f"    warning: {warning}\n" in capsys.readouterr().out
     assert main(["show", "mine.yaml"]) == 0

@@ -73,9 +73,7 @@ REFUSED = [
     ("module_file: runs.py, path: keras", "trainer.path: keras", "its own way of training"),
     ("model: 'own:whole', path: keras", "trainer.path: keras", "whole Estimator model_fn"),
     ("model: 'own:net', params: {unit: 5}", "trainer.params.unit", "did you mean `units`?"),
-    ("model: 'own:net', params: {a: 1}", "trainer.params.a", "its arguments: num_classes, units"),
     ("augment: [{random_flip: {}, cutout: {}}]", "trainer.augment.0", "random_flip and cutout"),
-    ("augment: [{}]", "trainer.augment.0", "one operation"),
     ("module_file: trains.py, augment: [random_flip]", "trainer.augment", "reads its examples itself"),
     # Course
     ("keep_best: acuracy", "trainer.keep_best.metric: acuracy", "did you mean `accuracy`?"),
@@ -114,12 +112,10 @@ REFUSED = [
     # Precision, XLA, averaged weights
     ("model: 'own:whole', precision: mixed_bfloat16", "trainer.precision", "whole Estimator model_fn"),
     (f"precision: mixed_float16, {AVERAGED}", "trainer.precision: mixed_float16", "change the scale"),
-    (f"precision: mixed_float16, {SERVERS}", "trainer.precision: mixed_float16", "change the scale"),
     (f"precision: mixed_bfloat16, {CUT % 'fixed_shards: 2'}", "trainer.precision", "a partitioner has cut"),
     ("model: 'own:whole', xla: true", "trainer.xla: true", "has a training step of its own"),
     (f"xla: true, {SERVERS}", "trainer.xla: true", "weights are in other processes"),
     (f"xla: true, {distribution('strategy: central_storage')}", "trainer.xla: true", "weights are on one device"),
-    (f"xla: true, {TPU}", "trainer.xla: true", "compiled with XLA anyway"),
     ("xla: true, deterministic: true", "trainer.xla: true", "mnist_cnn pools so"),
     (f"{SYNCHRONIZED}, distribution: {{train: mirrored:2}}", "trainer.xla: true", "by the batch of all replicas"),
     (f"xla: true, {STAGES}", "trainer.xla: true", "XLA compiles for one device"),
@@ -130,7 +126,6 @@ REFUSED = [
     # Layers and stages on devices
     (LAYERS % ('"cpu:0"', "a: 0"), ".model_parallel.devices", "one place only"),
     (LAYERS % ('"cpu:0", "cpu:0"', "a: 0"), ".model_parallel.devices", "cpu:0 is there more than once"),
-    (LAYERS % ('"tpu:0", "cpu:1"', "a: 0"), ".model_parallel.devices", "cannot be used"),
     (LAYERS % ('"cpu:0", "cpu:1"', "a: 2"), ".model_parallel.layers.a: 2", "there are 2 devices"),
     (f"{TWO}, {STAGES}", "trainer.model_parallel", "layers of each stage"),
     (f"{TWO}, distribution: {{train: mirrored:2}}", "trainer.model_parallel", "each replica of mirrored"),
@@ -144,7 +139,6 @@ REFUSED = [
     # Strategies
     (distribution("strategy: mirrored, cross_device_ops: auto"), f"{_TRAIN}.cross_device_ops: auto", "choice hangs"),
     (distribution("strategy: mirrored, devices: {cpu: 2, gpu: 2}"), f"{_TRAIN}.devices", f"--set {_TRAIN}.devices.cpu"),
-    ("distribution: {eval: {devices: {cpu: 3}}}", "trainer.distribution.eval.devices", "uses one device, not 3"),
     (distribution("strategy: parameter_server, devices: {cpu: [1]}"), f"{_TRAIN}.devices", "uses one CPU device"),
     (distribution(f"{GROUP}, devices: {{gpu: [1, 3]}}"), f"{_TRAIN}.devices.gpu: [1, 3]", "2 workers share this"),
     (distribution(f"{GROUP}, workers: 1", EVALUATES), "eval.devices.gpu: [2]", "1 worker and an evaluator share"),
@@ -183,11 +177,9 @@ TAKEN = [
     f"module_file: line.py, {WORKERS}",
     "module_file: star.py, " + distribution("strategy: mirrored"),
     "module_file: makes.py, distribution: {max_restarts: 1}",
-    f"gradient_accumulation: 32, global_batch_size: 32, {SERVERS}",
     f"gradient_accumulation: 16, global_batch_size: 32, {WORKERS}",
     f"parallel_parts: 16, global_batch_size: 32, {WORKERS}",
     "model: cifar_resnet, parallel_parts: auto, xla: true, deterministic: true",
-    "model: 'own:whole', parallel_parts: auto",
     f"precision: mixed_bfloat16, path: keras, sync_every: 2, {WORKERS}",
     f"precision: mixed_bfloat16, {SERVERS}",
     CUT % "min_bytes: 4096",
@@ -195,14 +187,12 @@ TAKEN = [
     "model: cifar_resnet9, params: {synchronized: false}, xla: true, distribution: {train: mirrored:2}",
     distribution("strategy: mirrored, cross_device_ops: hierarchical_copy, num_packs: 0"),
     distribution("strategy: mirrored, devices: {gpu: [1, 3]}, cross_device_ops: nccl"),
-    distribution("strategy: mirrored, devices: {cpu: null, gpu: 2}", ", sharding: file"),
     distribution("devices: {gpu: [63]}", ", eval: {devices: {cpu: [1]}}"),
     distribution("strategy: central_storage, devices: {cpu: 2}", ", eval: {strategy: central_storage}"),
     distribution("strategy: multi_worker_mirrored, workers: 1, devices: {gpu: [1, 3]}"),
     distribution("strategy: multi_worker_mirrored, workers: 8", ", sharding: file"),
     distribution("strategy: multi_worker_mirrored, communication: nccl, devices: {gpu: 4}, timeout_seconds: 0.5"),
     f"{EVALUATOR[:-1]}, start_delay_secs: 5, throttle_secs: 30}}",
-    distribution("strategy: one_device", ", throttle_secs: 30"),
     # A worker of parameter servers takes a whole batch: 128 need not divide by 3.
     distribution("strategy: parameter_server, workers: 3, ps: 2, devices: {cpu: [0]}", ", eval: {devices: {gpu: [1]}}"),
     distribution("strategy: parameter_server, workers: 1", ", sharding: file"),
@@ -296,16 +286,10 @@ def test_stages_are_a_number_or_lists_of_layers(write, declare, declared, count,
     assert list(operational["pipeline_parallel"]) == ["devices"]
 
 
-@pytest.mark.parametrize(
-    ("declared", "found"),
-    [
-        ("4", {"steps": 4, "outer_momentum": 0.0}),
-        ("{steps: 8, outer_momentum: 0.5}", {"steps": 8, "outer_momentum": 0.5}),
-    ],
-)
+@pytest.mark.parametrize(("declared", "found"), [("4", (4, 0.0)), ("{steps: 8, outer_momentum: 0.5}", (8, 0.5))])
 def test_weights_are_averaged_after_so_many_steps(write, declare, declared, found):
-    text = declare(f"path: keras, sync_every: {declared}, {WORKERS}")
-    assert load(write(text)).declaration.trainer.sync_every.dict() == found
+    section = load(write(declare(f"path: keras, sync_every: {declared}, {WORKERS}"))).declaration.trainer.sync_every
+    assert (section.steps, section.outer_momentum) == found
 
 
 # Text that does not tell whether it is a network or a whole model_fn.

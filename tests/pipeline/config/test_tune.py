@@ -51,13 +51,6 @@ def test_nested_sections_and_overrides_are_dotted_paths(write, good):
     assert list(tune.ranges) == [RATE, "trainer.seed", "trainer.label_smoothing"]
 
 
-def test_without_the_section_nothing_is_tuned(write, good):
-    write(good)
-    assert load("mine.yaml").declaration.tune is None
-    write(good + TUNE)
-    assert load("mine.yaml", ["tune=null"]).declaration.tune is None
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [

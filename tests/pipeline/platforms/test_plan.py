@@ -47,8 +47,7 @@ def test_every_step_is_told_with_its_machine(target, every_target):
 
 
 def test_the_machines_of_a_custom_job_are_told():
-    path = ROOT / "tests" / "golden" / "compiled" / "digits.vertex.json"
-    job = json.loads(path.read_text())
+    job = json.loads((ROOT / "tests" / "golden" / "compiled" / "digits.vertex.json").read_text())
     workers = "{machine_type: n1-standard-16, accelerator: NVIDIA_TESLA_T4, accelerators: 4}"
     machines = f"deploy.vertex={{machine: {{machine_type: n1-standard-8}}, worker: {workers}}}"
     cluster = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 3}"
@@ -99,12 +98,11 @@ def write_run(workdir: Path, time: str, model: str, summary: object) -> None:
 def test_the_hours_are_of_the_pace_that_a_run_has_measured(tmp_path):
     digits = load("digits", ["trainer.train_steps=720000", "trainer.global_batch_size=100"]).declaration
     assert estimate_hours(digits, str(tmp_path)).startswith("cannot be told: no finished run in ")
+    seconds = {"Trainer": 9.0, "Pusher": 90.0}
+    parts = [{"node": node, "state": "ran", "seconds": each} for node, each in seconds.items()]
     for time, model, pace in (("20260101-000000", digits.trainer.model, 10_000.0), ("20260102-000000", "other", 1.0)):
-        seconds = {"Trainer": 9.0, "Pusher": 90.0}
-        parts = [{"node": node, "state": "ran", "seconds": each} for node, each in seconds.items()]
         training = {"examples_per_second": pace}
-        summary = {"training": training, "examples": {"train": 1000}, "components": parts}
-        write_run(tmp_path, time, model, summary)
+        write_run(tmp_path, time, model, {"training": training, "examples": {"train": 1000}, "components": parts})
     (tmp_path / "digits" / "logs" / "20260103-000000").mkdir()
     # A later one whose summary was cut short is passed over.
     write_run(tmp_path, "20260104-000000", digits.trainer.model, {})
@@ -114,9 +112,8 @@ def test_the_hours_are_of_the_pace_that_a_run_has_measured(tmp_path):
     assert "20260101-000000; the other steps took 1 min 30 s there; on machines as fast as that run's" in told
     epochs = load("digits", ["trainer.train_epochs=60", "trainer.train_steps=null"]).declaration
     size = epochs.trainer.global_batch_size
-    assert f"about 6 s of training: {-(-60_000 // size):,} steps of {size} examples" in estimate_hours(
-        epochs, str(tmp_path)
-    )
+    told = estimate_hours(epochs, str(tmp_path))
+    assert f"about 6 s of training: {-(-60_000 // size):,} steps of {size} examples" in told
 
 
 def test_the_hours_are_of_the_run_that_started_last_wherever_that_was(tmp_path):

@@ -75,17 +75,12 @@ def test_another_machine_knows_of_what_was_stored(machine):
     assert {path.name for path in one.here.iterdir()} == {"metadata.sqlite", "metadata.sqlite.stored"}
 
 
-def test_what_a_killed_run_could_not_store_is_not_lost(machine):
+def test_what_a_killed_run_could_not_store_is_not_lost_but_what_was_removed_is_begun_anew(machine, tmp_path):
     one = machine("one")
     add(one, "a")
     note(one, "b")
     StoredMetadata(one).fetch()
     assert noted(one) == ["a", "b"]
-
-
-def test_a_folder_that_was_removed_from_the_store_is_begun_anew(machine, tmp_path):
-    one = machine("one")
-    add(one, "a")
     (tmp_path / "store" / "mine" / "metadata.sqlite").unlink()
     StoredMetadata(one).fetch()
     assert not Path(one.metadata).exists()

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.pipeline.platforms.kubeflow.kubeflow_service import TOKEN, KubeflowService
+from tests.pipeline.platforms.tfjob.cluster import write_kubeconfig
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, words
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
@@ -168,11 +169,8 @@ def test_by_way_of_the_kubernetes_api_server(target, tmp_path, monkeypatch):
     monkeypatch.delenv(TOKEN_FILE)
     prefix = "/api/v1/namespaces/mine/services/ml-pipeline:http/proxy"
     with KubeflowService([RUNNING[target]], prefix) as server:
-        cluster = {"name": "a", "cluster": {"server": server.address}}
-        context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
-        user = {"name": "a", "user": {"token": TOKEN}}
-        config = {"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "a"}
-        (tmp_path / "config").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **config}))
+        hosts = {"a": server.address, "b": "http://localhost:9"}
+        write_kubeconfig(tmp_path / "config", "a", TOKEN, **hosts)
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
         service = Kubeflow(target, namespace="mine", text=compiled(target), name="digits")
         assert service.start(False).is_new
@@ -182,9 +180,7 @@ def test_by_way_of_the_kubernetes_api_server(target, tmp_path, monkeypatch):
         # Its note holds when another context has become the current one.
         note = with_job(Note(target, ""), service, "run-1")
         assert (note.context, note.namespace) == ("a", "mine")
-        config["clusters"].append({"name": "b", "cluster": {"server": "http://localhost:9"}})
-        config["contexts"].append({"name": "b", "context": {"cluster": "b", "user": "a"}})
-        (tmp_path / "config").write_text(yaml.safe_dump({**config, "current-context": "b"}))
+        write_kubeconfig(tmp_path / "config", "b", TOKEN, **hosts)
         assert connect(note, "").look("run-1").state == RUNNING[target]
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Optional
 
+import yaml
+
 from tfx_estimator.pipeline.platforms.tfjob import api
 
 # Of the first TFJob.
@@ -31,6 +33,15 @@ def ended(code: int, **rest: str) -> dict[str, Any]:
 def owned(found: dict[str, Any], uid: str = UID) -> dict[str, Any]:
     found["metadata"]["ownerReferences"] = [{"kind": "TFJob", "uid": uid}]
     return found
+
+
+def write_kubeconfig(path: Path, current: str, token: str = "t", **hosts: str) -> None:
+    """Writes a kubeconfig with a cluster and a context for each host, and the name of the current one."""
+    clusters = [{"name": name, "cluster": {"server": host}} for name, host in hosts.items()]
+    contexts = [{"name": name, "context": {"cluster": name, "user": "me", "namespace": f"of-{name}"}} for name in hosts]
+    users = [{"name": "me", "user": {"token": token}}]
+    told = {"clusters": clusters, "contexts": contexts, "users": users, "current-context": current}
+    path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **told}))
 
 
 def in_pods(config_map: dict[str, Any], job: dict[str, Any], mounted: Path) -> list[str]:

@@ -165,7 +165,7 @@ class Operator:
                 specs = job["spec"]["tfReplicaSpecs"]
                 ports = {kind.lower(): free_ports(spec["replicas"]) for kind, spec in specs.items()}
                 self._jobs[name] = _Job(name, job["metadata"]["uid"], ports)
-                self._say(name, "Created", "TFJobCreated", "it is created")
+                self._say(name, "Created", "it is created")
             if self._jobs[name].uid == job["metadata"]["uid"] and not self._jobs[name].ended:
                 self._reconcile(name, job)
 
@@ -198,7 +198,7 @@ class Operator:
                 code = self._report(pod)
                 if code == 0:
                     if key == ("chief", 0):
-                        self._finish(name, known, spec, "Succeeded", "TFJobSucceeded", "it succeeded")
+                        self._finish(known, spec, "Succeeded", "it succeeded")
                         return
                     continue
                 # Whatever `backoffLimit` says: https://github.com/kubeflow/trainer/issues/2045.
@@ -207,9 +207,9 @@ class Operator:
                     if known.restarting:
                         continue
                     what = f"TFJob {NAMESPACE}/{name} has failed because 1 {kind} replica(s) failed."
-                    self._finish(name, known, spec, "Failed", "TFJobFailed", what)
+                    self._finish(known, spec, "Failed", what)
                     return
-                self._say(name, "Restarting", "TFJobRestarting", f"{kind} replica(s) are restarting")
+                self._say(name, "Restarting", f"{kind} replica(s) are restarting")
                 known.restarting = True
                 self._delete(f"{_PODS}/{pod.name}")
                 del known.pods[key]
@@ -218,7 +218,7 @@ class Operator:
         limit = spec["runPolicy"].get("activeDeadlineSeconds")
         if limit and time.time() - _seconds(job["metadata"]["creationTimestamp"]) > limit:
             what = f"Job {name} has failed because it was active longer than specified deadline"
-            self._finish(name, known, spec, "Failed", "TFJobFailed", what)
+            self._finish(known, spec, "Failed", what)
 
     def _start(self, name: str, job: dict[str, Any], kind: str, index: int) -> None:
         ports, low = self._jobs[name].ports, kind.lower()
@@ -286,8 +286,8 @@ class Operator:
         with contextlib.suppress(RefusedError):  # it may have been deleted
             self._server.patch(f"{_PODS}/{pod.name}/status", {"status": status})
 
-    def _finish(self, name: str, known: _Job, spec: dict[str, Any], state: str, reason: str, what: str) -> None:
-        self._say(name, state, reason, what)
+    def _finish(self, known: _Job, spec: dict[str, Any], state: str, what: str) -> None:
+        self._say(known.name, state, what)
         known.ended = True
         if spec["runPolicy"]["cleanPodPolicy"] != "None":
             for pod in known.pods.values():
@@ -296,8 +296,8 @@ class Operator:
                     pod.process.wait()
                     self._delete(f"{_PODS}/{pod.name}")
 
-    def _say(self, name: str, state: str, reason: str, what: str) -> None:
-        condition = {"type": state, "status": "True", "reason": reason, "message": what}
+    def _say(self, name: str, state: str, what: str) -> None:
+        condition = {"type": state, "status": "True", "reason": f"TFJob{state}", "message": what}
         self._server.patch(f"{_JOBS}/{name}/status", {"status": {"conditions": [condition]}})
 
     def _delete(self, path: str) -> None:

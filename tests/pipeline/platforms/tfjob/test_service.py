@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.pipeline.platforms.tfjob.cluster import Cluster
+from tests.pipeline.platforms.tfjob.cluster import Cluster, write_kubeconfig
 from tests.pipeline.runners.deployed import OF_TFJOB, words
 from tests.root import ROOT
 from tests.waiting import wait_until
@@ -22,6 +21,7 @@ from tfx_estimator.pipeline.platforms.note import Note, with_job
 from tfx_estimator.pipeline.platforms.registry import TFJOB
 from tfx_estimator.pipeline.platforms.tfjob import api, following
 from tfx_estimator.pipeline.platforms.tfjob.service import SUBMISSION, TfJobs, connect
+from tfx_estimator.pipeline.runners import compiling
 
 pytestmark = pytest.mark.unit
 
@@ -202,19 +202,11 @@ def test_the_end_of_the_chiefs_log_is_shown_whatever_was_shown_of_it_before(clus
     assert (type(look.error), look.lines) == (errors.TaskStalledError, ("the end",))
 
 
-def kubeconfig(path: Path, current: str, **hosts: str) -> None:
-    clusters = [{"name": name, "cluster": {"server": host}} for name, host in hosts.items()]
-    contexts = [{"name": name, "context": {"cluster": name, "user": "me", "namespace": f"of-{name}"}} for name in hosts]
-    users = [{"name": "me", "user": {"token": "t"}}]
-    told = {"clusters": clusters, "contexts": contexts, "users": users, "current-context": current}
-    path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **told}))
-
-
 @pytest.fixture
 def config(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
-    kubeconfig(tmp_path / "config", "a", a="http://localhost:9", b="http://localhost:10")
+    write_kubeconfig(tmp_path / "config", "a", a="http://localhost:9", b="http://localhost:10")
     return tmp_path / "config"
 
 
@@ -224,15 +216,13 @@ def test_a_note_is_of_its_cluster_whatever_is_current_later(config, monkeypatch,
     note = with_job(Note(TFJOB, ""), made, "digits")
     assert (note.context, note.namespace) == ("a", "of-a")
     Path("submission.json").write_text(json.dumps({key: value for key, value in vars(note).items() if value}))
-    kubeconfig(config, "b", a="http://localhost:9", b="http://localhost:10")
+    write_kubeconfig(config, "b", a="http://localhost:9", b="http://localhost:10")
     assert main(["submit", "--cancel", "."]) == 6
     assert "localhost:9" not in (err := capsys.readouterr().err)
     assert "of-a/digits is not there any more" in err
 
 
 def test_the_plan_says_which_cluster_and_the_option_is_in_the_manifests(config, monkeypatch, capsys):
-    from tfx_estimator.pipeline.runners import compiling
-
     compiled = []
 
     def compile_declaration(loaded: Any, target: str) -> compiling.Compiled:

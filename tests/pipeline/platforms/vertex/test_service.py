@@ -318,7 +318,6 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
     ("arguments", "said"),
     [
         (["--attach", "nowhere"], "no job that was submitted: No such file"),
-        (["--cancel", "digits.yaml"], "no job that was submitted"),
         (["digits"], "where to, is not said"),
         (["digits", "--target", "vertex", "--yes", "--endpoint", "https://a"], "has no --endpoint"),
         (["digits", "--target", "vertex", "--yes"], "the target vertex needs it"),
@@ -326,7 +325,6 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
     ],
 )
 def test_what_is_wrong_with_the_command_is_said(submit, arguments, said):
-    Path("digits.yaml").write_text("name: digits\n")
     code, _, err = submit(None, *arguments, whole=False)
     assert (code, said in err) == (2, True), err
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+from typing import Any
 
 import pytest
 from tfx.types import standard_artifacts
@@ -13,11 +14,33 @@ from tfx.types import standard_artifacts
 from tests.pipeline.platforms.vertex.vertex_ai import Server, hears, load_job, measured
 from tfx_estimator.pipeline.base.ending.signals import SignalledError
 from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TrainingError, UserCodeError
+from tfx_estimator.pipeline.platforms import follow
 from tfx_estimator.pipeline.platforms.vertex import call, executor
+from tfx_estimator.pipeline.platforms.vertex.custom_job import make_plan
+from tfx_estimator.pipeline.platforms.vertex.custom_jobs import VertexService
 
 pytestmark = pytest.mark.unit
 
 PARENT = "projects/example-project/locations/europe-west4"
+
+
+@pytest.fixture
+def launch(tmp_path, monkeypatch):
+    """Executes the step against a server; returns its artifacts."""
+    monkeypatch.setattr(executor, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(follow, "_FIRST_WAIT", 0.01)
+    plan = make_plan(load_job("deploy.vertex={}"))
+
+    def launch(server: Server) -> dict[str, Any]:
+        monkeypatch.setattr(VertexService, "of", server.service)
+        outputs = {"model": [standard_artifacts.Model()], "model_run": [standard_artifacts.ModelRun()]}
+        for key, (artifact,) in outputs.items():
+            artifact.uri = str(tmp_path / key)
+        properties = {"custom_job": plan.to_json(), "pipeline_home": "gs://bucket/digits", "train_args": "{}"}
+        executor.Executor().Do({}, outputs, properties)
+        return outputs
+
+    return launch
 
 
 @pytest.fixture

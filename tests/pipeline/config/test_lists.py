@@ -1,4 +1,4 @@
-"""`evaluator.metrics` and `evaluator.slices`: what they take, and what they say of what they do not."""
+"""Lists of operations, metrics and slices: `trainer.augment`, and `evaluator`; in short and long forms."""
 
 from __future__ import annotations
 
@@ -13,6 +13,56 @@ from tfx_estimator.pipeline.config.evaluator import Slice, parse_held, parse_sli
 
 pytestmark = pytest.mark.unit
 
+LIST = """\
+  augment:
+    - random_flip
+    - random_crop: {padding: 2, fill: reflect}
+    - cutout:
+"""
+CROP = {"random_crop": {"padding": 2, "fill": "reflect"}}
+LONG = [{"random_flip": {"mode": "horizontal"}}, CROP, {"cutout": {"size": 8}}]
+
+
+def test_short_and_long_forms_of_operations_are_one(write, good):
+    loaded = load(write(good + LIST))
+    assert [operation.dict() for operation in loaded.declaration.trainer.augment] == LONG
+    assert loaded.origins["trainer.augment"] == "mine.yaml:8"
+    again = load(write(loaded.declaration.to_yaml()))
+    assert again.declaration == loaded.declaration == Declaration.from_json(loaded.declaration.to_json())
+    overridden = load(write(good), [f"trainer.augment={json.dumps(['random_flip', *LONG[1:]])}"])
+    assert overridden.declaration == loaded.declaration
+    assert overridden.origins["trainer.augment"] == "--set"
+
+
+def test_none_is_the_default_and_it_decides_the_model(write, good):
+    assert load(write(good)).declaration.trainer.augment == ()
+    deciding, operational = load(write(good + LIST)).declaration.trainer.split()
+    assert list(deciding["augment"]) == LONG
+    assert "augment" not in operational
+
+
+WRONG_OPERATIONS = {
+    "random_flop": ["trainer.augment.0.random_flop", "did you mean `random_flip`?"],
+    "RandomFlip": ["unknown key `RandomFlip`", "did you mean `random_flip`?"],
+    "{padding: 4}": ["did you mean `trainer.augment.random_crop.padding`?"],
+    "{random_crop: {paddin: 4}}": ["trainer.augment.0.random_crop.paddin: 4", "did you mean `padding`?"],
+    "{random_crop: {fill: mirror}}": ["unknown value", "one of zero, reflect"],
+    "{random_crop: {padding: 0}}": ["out of range", "a whole number, at least 1"],
+    "{random_crop: 4}": ["trainer.augment.0.random_crop: 4", "a section with some of the keys padding, fill"],
+    "{random_rotation: {degrees: 270}}": ["a number, more than 0, at most 180"],
+    "5": ["item 1: a whole number is no section"],
+}
+
+
+@pytest.mark.parametrize("item", WRONG_OPERATIONS)
+def test_a_wrong_operation_is_told(problems, good, item):
+    (problem,) = problems(f"{good}  augment:\n    - {item}\n")
+    for part in WRONG_OPERATIONS[item]:
+        assert part in " ".join(problem.split())
+    # An item that is none of the list is told with the list.
+    assert problem.startswith("mine.yaml:8" if item == "5" else "mine.yaml:9")
+
+
 SECTION = """\
 evaluator:
   slices: [label, {label: 3}]
@@ -24,7 +74,7 @@ evaluator:
 """
 
 
-def test_short_and_long_forms_are_one(write, good):
+def test_short_and_long_forms_of_metrics_are_one(write, good):
     loaded = load(write(good + SECTION))
     section = loaded.declaration.evaluator
     assert [metric.name for metric in section.metrics] == ["AUC", "Precision", "F1Score", "Recall"]
@@ -58,13 +108,17 @@ def test_editors_know_both_forms():
     values = {"name": "x", "data": {"dataset": "digits"}, "trainer": {}}
     metrics = ["AUC", {"name": "Precision", "binarize": "all"}, {"name": "Recall", "binarize": [1, "two"]}]
     slices = ["label", ["label", "ink"], {"label": 3}]
-    jsonschema.validate({**values, "evaluator": {"metrics": metrics, "slices": slices}}, schema)
-    for wrong in ({"metrics": [{"binarize": "all"}]}, {"metrics": [{"name": "AUC", "clases": 1}]}, {"slices": [3]}):
+    right = {"evaluator": {"metrics": metrics, "slices": slices}}
+    jsonschema.validate({**values, "trainer": {"augment": ["random_flip", *LONG, {"cutout": None}]}, **right}, schema)
+    operations = ("random_flop", {"random_flop": {}}, {"random_crop": {"padding": 0}}, {}, {**LONG[0], **LONG[1]})
+    sections = ({"metrics": [{"binarize": "all"}]}, {"metrics": [{"name": "AUC", "clases": 1}]}, {"slices": [3]})
+    wrong = [*({"trainer": {"augment": [each]}} for each in operations), *({"evaluator": each} for each in sections)]
+    for each in wrong:
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate({**values, "evaluator": wrong}, schema)
+            jsonschema.validate({**values, **each}, schema)
 
 
-WRONG = {
+WRONG_METRICS = {
     "{name: Recall, top_k: [0]}": ["out of range"],
     "{name: Calibration, change_threshold: {absolute: 1}}": ["add direction: higher_is_better, or lower_is_better"],
     "{name: Recall, slices: [label]}": ["there is none"],
@@ -75,14 +129,14 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("item", WRONG)
+@pytest.mark.parametrize("item", WRONG_METRICS)
 def test_a_wrong_metric_is_told(problems, good, item):
     (problem,) = problems(f"{good}evaluator:\n  metrics:\n    - {item}\n")
-    for part in WRONG[item]:
+    for part in WRONG_METRICS[item]:
         assert part in " ".join(problem.split())
 
 
-@pytest.mark.parametrize("slices", ["[[]]", "[{}]", "[['']]"])
+@pytest.mark.parametrize("slices", ["[[]]", "[{}]"])
 def test_a_slice_of_nothing_is_told(problems, good, slices):
     (problem,) = problems(f"{good}evaluator: {{slices: {slices}}}\n")
     assert "it names no feature" in problem
