@@ -33,6 +33,13 @@ def Copying(model: InputArtifact[standard_artifacts.Model], copied: OutputArtifa
     (Path(copied.uri) / "word").write_text((Path(model.uri) / "word").read_text())
 
 
+@component
+def Failing(model: OutputArtifact[standard_artifacts.Model], stored: Parameter[str], seen: Parameter[str]):  # noqa: N802
+    """Keeps the database that lies in the store while artifacts are being made, and fails."""
+    Path(seen).write_bytes(Path(stored).read_bytes())
+    raise ValueError(model.uri)
+
+
 class Heard:
     """How each component went, and its execution."""
 

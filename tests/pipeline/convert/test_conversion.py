@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ def half(
     digits: dict[str, list[Any]],  # noqa: F811
     declaration: Callable[..., dict[str, Any]],  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
-) -> Any:
+) -> Iterator[Any]:
     """Trains to half of the steps; arguments are entries of `trainer`."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "user"))
 
@@ -104,7 +104,9 @@ def half(
         declared = declaration(**{"model": f"{NETWORKS}:small", "train_steps": END, **trainer})
         return Half(tmp_path / "estimator", digits, declared)
 
-    return make
+    yield make
+    # Of the process, which declared precisions change.
+    tf.keras.mixed_precision.set_global_policy("float32")
 
 
 @pytest.mark.equivalence

@@ -1,18 +1,26 @@
-"""What is shown before a pipeline is submitted: read from what was compiled, and from runs on this machine."""
+"""What is shown before a pipeline is submitted, and of what it came to."""
 
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB, read_steps
+from tests.pipeline.platforms.vertex.vertex_ai import load_job
+from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB, read_steps, words
 from tests.root import ROOT
 from tests.stack import needs_argo
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.commands import submit
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms.follow import Look
+from tfx_estimator.pipeline.platforms.note import Note
 from tfx_estimator.pipeline.platforms.plan import Row, estimate_hours, read_plan
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TFJOB, VERTEX
+from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, make_plan
 
 pytestmark = pytest.mark.unit
 
@@ -39,11 +47,7 @@ def test_every_step_is_told_with_its_machine(target, every_target):
 
 
 def test_the_machines_of_a_custom_job_are_told():
-    from tests.pipeline.platforms.vertex.vertex_ai import load_job
-    from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, make_plan
-
-    path = ROOT / "tests" / "golden" / "compiled" / "digits.vertex.json"
-    job = json.loads(path.read_text())
+    job = json.loads((ROOT / "tests" / "golden" / "compiled" / "digits.vertex.json").read_text())
     workers = "{machine_type: n1-standard-16, accelerator: NVIDIA_TESLA_T4, accelerators: 4}"
     machines = f"deploy.vertex={{machine: {{machine_type: n1-standard-8}}, worker: {workers}}}"
     cluster = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 3}"
@@ -68,9 +72,9 @@ def test_the_pods_of_a_tfjob_that_a_step_starts_are_told(tmp_path):
         "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 3}",
         "trainer.global_batch_size=66",
     )
-    words = [word for each in overrides for word in ("--set", each)]
-    assert main(["compile", "digits", "--target", "kubeflow", "--output", str(tmp_path / "it.yaml"), *words]) == 0
-    text = (tmp_path / "it.yaml").read_text()
+    file = tmp_path / "it.yaml"
+    assert main(["compile", "digits", "--target", "kubeflow", "--output", str(file), *words(*overrides)]) == 0
+    text = file.read_text()
     rows = read_plan(text, "kubeflow")
     place = [row.step for row in rows].index("Trainer")
     assert rows[place : place + 3] == [
@@ -84,32 +88,32 @@ def test_the_pods_of_a_tfjob_that_a_step_starts_are_told(tmp_path):
     assert "tfjob" not in steps["Trainer"].properties["tfx_estimator"]
 
 
+def write_run(workdir: Path, time: str, model: str, summary: object) -> None:
+    """Writes what a run of the pipeline digits leaves of itself."""
+    (logs := workdir / "digits" / "logs" / time).mkdir(parents=True)
+    (logs / "declaration.yaml").write_text(f'name: digits\ntrainer: {{model: "{model}"}}\n')
+    (logs / "summary.json").write_text(json.dumps(summary))
+
+
 def test_the_hours_are_of_the_pace_that_a_run_has_measured(tmp_path):
     digits = load("digits", ["trainer.train_steps=720000", "trainer.global_batch_size=100"]).declaration
     assert estimate_hours(digits, str(tmp_path)).startswith("cannot be told: no finished run in ")
+    seconds = {"Trainer": 9.0, "Pusher": 90.0}
+    parts = [{"node": node, "state": "ran", "seconds": each} for node, each in seconds.items()]
     for time, model, pace in (("20260101-000000", digits.trainer.model, 10_000.0), ("20260102-000000", "other", 1.0)):
-        logs = tmp_path / "digits" / "logs" / time
-        logs.mkdir(parents=True)
-        (logs / "declaration.yaml").write_text(f'name: digits\ntrainer: {{model: "{model}"}}\n')
-        parts = [
-            {"node": "Trainer", "state": "ran", "seconds": 9.0},
-            {"node": "Pusher", "state": "ran", "seconds": 90.0},
-        ]
-        summary = {"training": {"examples_per_second": pace}, "examples": {"train": 1000}, "components": parts}
-        (logs / "summary.json").write_text(json.dumps(summary))
+        training = {"examples_per_second": pace}
+        write_run(tmp_path, time, model, {"training": training, "examples": {"train": 1000}, "components": parts})
     (tmp_path / "digits" / "logs" / "20260103-000000").mkdir()
-    # A later one whose summary is damaged is passed over.
-    (damaged := tmp_path / "digits" / "logs" / "20260104-000000").mkdir()
-    (damaged / "declaration.yaml").write_text(f'name: digits\ntrainer: {{model: "{digits.trainer.model}"}}\n')
-    (damaged / "summary.json").write_text('{"training": null}')
+    # A later one whose summary was cut short is passed over.
+    write_run(tmp_path, "20260104-000000", digits.trainer.model, {})
+    (tmp_path / "digits" / "logs" / "20260104-000000" / "summary.json").write_text('{"training"')
     told = estimate_hours(digits, str(tmp_path))
     assert told.startswith("about 2 h 00 min of training: 720,000 steps of 100 examples, at the 10,000 examples/s of ")
     assert "20260101-000000; the other steps took 1 min 30 s there; on machines as fast as that run's" in told
     epochs = load("digits", ["trainer.train_epochs=60", "trainer.train_steps=null"]).declaration
     size = epochs.trainer.global_batch_size
-    assert f"about 6 s of training: {-(-60_000 // size):,} steps of {size} examples" in estimate_hours(
-        epochs, str(tmp_path)
-    )
+    told = estimate_hours(epochs, str(tmp_path))
+    assert f"about 6 s of training: {-(-60_000 // size):,} steps of {size} examples" in told
 
 
 def test_the_hours_are_of_the_run_that_started_last_wherever_that_was(tmp_path):
@@ -118,9 +122,26 @@ def test_the_hours_are_of_the_run_that_started_last_wherever_that_was(tmp_path):
         ("20261123-140000", "2026-11-23T14:00:00+14:00", 1.0),
         ("20261122-190000", "2026-11-22T19:00:00-11:00", 10_000.0),
     ):
-        logs = tmp_path / "digits" / "logs" / time
-        logs.mkdir(parents=True)
-        (logs / "declaration.yaml").write_text(f'name: digits\ntrainer: {{model: "{digits.trainer.model}"}}\n')
-        training = {"examples_per_second": pace}
-        (logs / "summary.json").write_text(json.dumps({"started": started, "training": training}))
+        summary = {"started": started, "training": {"examples_per_second": pace}}
+        write_run(tmp_path, time, digits.trainer.model, summary)
     assert "10,000 examples/s of" in estimate_hours(digits, str(tmp_path))
+
+
+def followed(outputs: dict[str, dict]) -> int:
+    look = Look("SUCCEEDED", True, tasks={"Trainer": "SUCCEEDED", "Resolver": "SUCCEEDED"}, outputs=outputs)
+    return submit._follow(SimpleNamespace(look=lambda job: look), Note("vertex", "it", "https://there"), "submitted/it")
+
+
+def test_of_somebody_elses_pipeline_there_is_no_table(capfd):
+    assert followed({"Train": {}}) == 0
+    assert "it: SUCCEEDED" in (said := capfd.readouterr().out)
+    assert "pushed model" not in said
+
+
+def test_results_that_cannot_be_shown_fail_nothing(capfd, monkeypatch, tmp_path):
+    with monkeypatch.context() as there:
+        there.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        assert followed({"Trainer": {}}) == 0
+    (warning,) = capfd.readouterr().err.splitlines()
+    assert warning.startswith("warning: its results cannot be shown: ")
+    assert str(tmp_path / "gone") in warning

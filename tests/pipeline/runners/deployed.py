@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,6 +87,19 @@ OF_ONE_POD = OF_TFJOB[:4]
 OF_TWO_PODS = (*OF_TFJOB[:-2], "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}")
 
 
+def words(*overrides: str) -> list[str]:
+    """Returns overrides as the command line takes them."""
+    return [word for each in overrides for word in ("--set", each)]
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> Path:
+    """Writes a user's project, by the names of its files; returns its folder."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
 def as_sections(target: str) -> dict[str, Any]:
     """Returns COMMON and OF_TARGET as a declaration's file has them."""
     sections: dict[str, Any] = {}
@@ -120,7 +135,6 @@ class Step:
 
 
 def read_steps(text: str, target: str) -> dict[str, Step]:
-    """Returns the steps with containers, by the id of the node."""
     documents = list(yaml.safe_load_all(text))
     if target == KUBEFLOW:
         return _read_workflow(documents[0])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.pipeline.runners.deployed import COMMON, CUSTOM_JOB, OF_TARGET
+from tests.pipeline.runners.deployed import COMMON, CUSTOM_JOB, OF_TARGET, words
 from tests.root import ROOT
 from tests.stack import TARGETS, needs_argo
 from tfx_estimator.__main__ import main
@@ -92,7 +92,7 @@ def compiled(tmp_path_factory) -> dict[str, Path]:
     folder, files = tmp_path_factory.mktemp("compiled"), {}
     for name, target, more in (*((each, each, ()) for each in TARGETS), (APART, VERTEX, CUSTOM_JOB)):
         files[name] = folder / f"{name}.{'json' if target == VERTEX else 'yaml'}"
-        overrides = [word for each in (*COMMON, *OF_TARGET[target], *more) for word in ("--set", each)]
+        overrides = words(*COMMON, *OF_TARGET[target], *more)
         assert main(["compile", "digits", "--target", target, "--output", str(files[name]), *overrides]) == 0
     return files
 

@@ -20,15 +20,31 @@ import pytest
 import yaml
 
 import tfx_estimator
-from tests.pipeline.runners.deployed import COMMON, IMAGE, OF_ONE_POD, OF_TARGET, Step, read_steps, same
+from tests.pipeline.runners.deployed import (
+    COMMON,
+    IMAGE,
+    OF_ONE_POD,
+    OF_TARGET,
+    Step,
+    read_steps,
+    same,
+    words,
+    write_files,
+)
 from tests.stack import HERE
 from tests.stack import TARGETS as HAS_TARGETS
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
+from tfx_estimator.components.tuner.executor import TUNE_KEY, TUNE_OPERATION_KEY, of_properties
 from tfx_estimator.pipeline import presets
-from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.build import create_pipeline
+from tfx_estimator.pipeline.config import Loaded, load
+from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TARGETS, TFJOB, VERTEX
+from tfx_estimator.pipeline.runners import buckets
+from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
+HOME = "gs://example-bucket/pipelines/taxi"
 pytestmark = pytest.mark.unit
 
 DECLARATION = """\
@@ -64,12 +80,7 @@ MODULES["Tuner"] = MODULES["Trainer"]
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Path:
-    """Of a user: a declaration, and modules of his own."""
-    folder = tmp_path_factory.mktemp("project")
-    for name, text in FILES.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
+    return write_files(tmp_path_factory.mktemp("project"), FILES)
 
 
 @pytest.fixture(scope="module")
@@ -78,27 +89,20 @@ def compiled(project) -> dict[str, str]:
     texts = {}
     for target in HAS_TARGETS:
         output = project / f"{target}.out"
-        overrides = [argument for each in (*COMMON, *OF_TARGET[target]) for argument in ("--set", each)]
-        arguments = ["compile", str(project / "mine.yaml"), "--target", target, "--output", str(output), *overrides]
-        assert main(arguments) == 0
+        arguments = ["compile", str(project / "mine.yaml"), "--target", target, "--output", str(output)]
+        assert main([*arguments, *words(*COMMON, *OF_TARGET[target])]) == 0
         texts[target] = output.read_text()
     return texts
 
 
-@pytest.fixture(scope="module")
-def local(project):
-    """The same, as it runs here."""
-    from tfx_estimator.pipeline.build import create_pipeline
-    from tfx_estimator.pipeline.folders import PipelineFolders
-
-    loaded = load(project / "mine.yaml")
-    folders = PipelineFolders(str(project / "runs"), "taxi")
+def local_one(loaded: Loaded, folder: Path) -> Any:
+    folders = PipelineFolders(str(folder), loaded.declaration.name)
     return create_pipeline(loaded.declaration, folders, loaded.search_paths, loaded.declared)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_each_step_is_the_local_one(compiled, local, target):
-    _check_steps(read_steps(compiled[target], target), local, target)
+@pytest.fixture(scope="module")
+def local(project):
+    return local_one(load(project / "mine.yaml"), project / "runs")
 
 
 # What cannot be the same elsewhere: names of functions for files, an address for a folder.
@@ -106,20 +110,18 @@ ELSEWHERE = {
     ("Transform", "preprocessing_fn"): "prepare.preprocessing_fn",
     ("Trainer", "trainer_fn"): "train.trainer_fn",
     ("Tuner", "trainer_fn"): "train.trainer_fn",
-    ("Pusher", "push_destination"): "gs://example-bucket/pipelines/taxi/serving",
+    ("Pusher", "push_destination"): f"{HOME}/serving",
 }
 FILES_OF_TFX = {"module_file", "module_path"}
 
 
 def test_data_in_a_bucket_that_is_not_there(tmp_path, monkeypatch, capsys):
-    from tfx_estimator.pipeline.runners import buckets
-
     asked = []
     monkeypatch.setattr(buckets.fileio, "exists", asked.append)
-    overrides = ("data.splits=null", "data.dataset=mnist", "data.data_dir=gs://not-there/tfds", *COMMON)
-    words = [word for each in (*overrides, *OF_TARGET[VERTEX]) for word in ("--set", each)]
+    there = ("data.splits=null", "data.dataset=mnist", "data.data_dir=gs://not-there/tfds")
+    told = ["digits", "--target", VERTEX, *words(*there, *COMMON, *OF_TARGET[VERTEX])]
     for verb in (["compile", "--output", str(tmp_path / "it.json")], ["submit", "--dry-run"]):
-        assert main([verb[0], "digits", "--target", VERTEX, *verb[1:], *words]) == 6
+        assert main([*verb, *told]) == 6
         assert "gs://not-there cannot be used: there is no such bucket" in capsys.readouterr().err
     # The pipeline root's is the service's.
     assert asked == ["gs://not-there/"] * 2
@@ -127,20 +129,18 @@ def test_data_in_a_bucket_that_is_not_there(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_each_step_reads_the_local_properties(compiled, local, target):
-    _check_properties(read_steps(compiled[target], target), local, ELSEWHERE)
+def test_each_step_is_the_local_one(compiled, local, target):
+    steps = read_steps(compiled[target], target)
+    _check_properties(steps, local, ELSEWHERE)
+    _check_steps(steps, local, target)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("preset", presets.names())
 def test_each_preset_is_the_local_one(preset, target, tmp_path):
-    from tfx_estimator.pipeline.build import create_pipeline
-    from tfx_estimator.pipeline.folders import PipelineFolders
-    from tfx_estimator.pipeline.runners.compiling import compile_declaration
-
     loaded = load(preset)
-    local = create_pipeline(loaded.declaration, PipelineFolders(str(tmp_path), loaded.declaration.name))
+    local = local_one(loaded, tmp_path)
     text = compile_declaration(load(preset, (*COMMON, *OF_TARGET[target]), target), target).text
     place = {("Pusher", "push_destination"): f"gs://example-bucket/pipelines/{loaded.declaration.name}/serving"}
     steps = read_steps(text, target)
@@ -156,18 +156,10 @@ def test_each_preset_is_the_local_one(preset, target, tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("preset", presets.names())
 def test_each_preset_is_the_local_one_in_the_pods_of_a_tfjob(preset, tmp_path):
-    from tfx_estimator.pipeline.build import create_pipeline
-    from tfx_estimator.pipeline.folders import PipelineFolders
-    from tfx_estimator.pipeline.runners.compiling import compile_declaration
-
     text = compile_declaration(load(preset, OF_ONE_POD, TFJOB), TFJOB).text
     config_map, _ = yaml.safe_load_all(text)
     (tmp_path / "declaration.yaml").write_text(config_map["data"]["declaration.yaml"])
-    here, there = load(preset), load(tmp_path / "declaration.yaml")
-    folders = PipelineFolders(str(tmp_path), here.declaration.name)
-    local, theirs = (
-        create_pipeline(each.declaration, folders, each.search_paths, each.declared) for each in (here, there)
-    )
+    local, theirs = (local_one(load(each), tmp_path) for each in (preset, tmp_path / "declaration.yaml"))
     assert len(local.components) == 9
     for node, other in zip(local.components, theirs.components, strict=True):
         assert _described(node) == _described(other)
@@ -185,7 +177,6 @@ def _described(node: Any) -> tuple[Any, ...]:
 
 
 def _check_steps(steps: dict[str, Step], local: Any, target: str) -> None:
-    """Nodes, edges and executors."""
     there = [node for node in local.components if node.id != "BaselineResolver"]
     assert {*steps} - {"BaselineResolver"} == {node.id for node in there}
     for node in there:
@@ -229,13 +220,11 @@ def test_what_trains_reads_all_that_was_declared(compiled, local, target, step):
     assert found.distribution.max_restarts == 8
     # Where a run has a folder of its own, the training folder must not lie in it.
     home = read_steps(compiled[target], target)[step].properties.get("pipeline_home")
-    assert home == ("gs://example-bucket/pipelines/taxi" if target in SPEC_TARGETS else None)
+    assert home == (HOME if target in SPEC_TARGETS else None)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_tuner_reads_what_is_to_be_tried_and_the_trainer_what_was_best(compiled, target):
-    from tfx_estimator.components.tuner.executor import TUNE_KEY, TUNE_OPERATION_KEY, of_properties
-
     steps = read_steps(compiled[target], target)
     told = steps["Tuner"].properties
     section = of_properties(told[TUNE_KEY], told[TUNE_OPERATION_KEY])
@@ -251,25 +240,22 @@ def test_where_all_properties_are_the_key_another_steps_values_are_not_the_train
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_every_declared_value_of_deploy_is_there(compiled, target):
+def test_each_step_has_its_machine_and_its_tries(compiled, target):
+    # The rest of the section is in the golden files.
     steps, text = read_steps(compiled[target], target), compiled[target]
     for name, step in steps.items():
         container = step.container
         assert container["image"] == IMAGE
-        assert {"name": "EXAMPLE", "value": "value"} in container["env"]
-        assert {
-            "name": "TFX_ESTIMATOR_COMPILED_BY",
-            "value": f"{tfx_estimator.__version__} on {HERE.name}",
-        } in container["env"]
-        retries = step.rest.get("retryPolicy", {}).get("maxRetryCount") or step.rest.get("retryStrategy", {}).get(
-            "limit"
-        )
-        assert int(retries) == 3, name
-        if target in SPEC_TARGETS:
-            # Kubeflow Pipelines 2 and Argo take what is left out for no time at all; Vertex AI has its own defaults.
-            backoff = {"backoffDuration": "0s", "backoffFactor": 2.0, "backoffMaxDuration": "31536000s"}
-            wanted = backoff if target == KUBEFLOW_V2 else {}
-            assert step.rest["retryPolicy"] == {"maxRetryCount": 3, **wanted}, name
+        by = f"{tfx_estimator.__version__} on {HERE.name}"
+        for key, value in (("EXAMPLE", "value"), ("TFX_ESTIMATOR_COMPILED_BY", by)):
+            assert {"name": key, "value": value} in container["env"]
+        if target == KUBEFLOW:
+            assert int(step.rest["retryStrategy"]["limit"]) == 3, name
+            continue
+        # Kubeflow Pipelines 2 and Argo take what is left out for no time at all; Vertex AI has its own defaults.
+        backoff = {"backoffDuration": "0s", "backoffFactor": 2.0, "backoffMaxDuration": "31536000s"}
+        wanted = backoff if target == KUBEFLOW_V2 else {}
+        assert step.rest["retryPolicy"] == {"maxRetryCount": 3, **wanted}, name
     trainer, statistics = (steps[name].container["resources"] for name in ("Trainer", "StatisticsGen"))
     gpus = {"cloud.google.com/gke-nodepool": "gpus"}
     tolerations = [
@@ -279,48 +265,23 @@ def test_every_declared_value_of_deploy_is_there(compiled, target):
     if target == KUBEFLOW:
         assert steps["Trainer"].rest["nodeSelector"] == gpus
         assert steps["Trainer"].rest["tolerations"] == tolerations
-        assert not {"nodeSelector", "tolerations"} & steps["Pusher"].rest.keys()
-        workflow = yaml.safe_load(text)
+        assert not {"nodeSelector", "tolerations", "activeDeadlineSeconds"} & steps["Pusher"].rest.keys()
+        assert steps["Trainer"].rest["activeDeadlineSeconds"] == 7200
         assert trainer["limits"] == {"cpu": "8000m", "memory": "30000M", "nvidia.com/gpu": "2"}
         assert statistics["limits"] == {"cpu": "2000m", "memory": "3750M"}
-        assert steps["Trainer"].rest["activeDeadlineSeconds"] == 7200
-        assert "activeDeadlineSeconds" not in steps["Pusher"].rest
-        mounts = {(each["name"], each["mountPath"]) for each in steps["Pusher"].container["volumeMounts"]}
-        assert mounts == {("volume-0", "/mnt/data"), ("volume-1", "/mnt/more"), ("secret-0", "/secrets/key")}
-        assert {"name": "secret-0", "secret": {"secretName": "key"}} in steps["Pusher"].rest["volumes"]
-        assert steps["Pusher"].rest["metadata"]["labels"]["team"] == "vision"
-        assert workflow["spec"]["serviceAccountName"] == "trainer"
-        given = {each["name"]: each["value"] for each in workflow["spec"]["arguments"]["parameters"]}
-        assert given["pipeline-root"] == "gs://example-bucket/pipelines/taxi/artifacts"
         return
-    kind = "NVIDIA_TESLA_T4" if target == VERTEX else "nvidia.com/gpu"
-    assert {**trainer, "accelerator": {**trainer["accelerator"], "count": int(trainer["accelerator"]["count"])}} == {
-        "cpuLimit": 8.0,
-        "memoryLimit": 30.0,
-        "accelerator": {"type": kind, "count": 2},
-    }
+    kind, accelerator = "NVIDIA_TESLA_T4" if target == VERTEX else "nvidia.com/gpu", trainer["accelerator"]
+    assert (accelerator["type"], int(accelerator["count"])) == (kind, 2)
+    assert (trainer["cpuLimit"], trainer["memoryLimit"]) == (8.0, 30.0)
     assert statistics == {"cpuLimit": 2.0, "memoryLimit": 3.75}
-    documents = list(yaml.safe_load_all(text))
+    document, *platform = yaml.safe_load_all(text)
     if target == VERTEX:
-        assert documents[0]["labels"]["team"] == "vision"
-        assert documents[0]["runtimeConfig"] == {
-            "gcsOutputDirectory": "gs://example-bucket/pipelines/taxi/artifacts",
-            "parameterValues": {
-                "push_destination": "gs://example-bucket/pipelines/taxi/serving",
-                "pipeline_home": "gs://example-bucket/pipelines/taxi",
-            },
-        }
+        given = {"push_destination": f"{HOME}/serving", "pipeline_home": HOME}
+        assert document["runtimeConfig"] == {"gcsOutputDirectory": f"{HOME}/artifacts", "parameterValues": given}
         return
-    assert documents[0]["defaultPipelineRoot"] == "gs://example-bucket/pipelines/taxi/artifacts"
-    told = documents[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    of_all = {
-        "pvcMount": [{"constant": "data", "mountPath": "/mnt/data"}, {"constant": "more", "mountPath": "/mnt/more"}],
-        "secretAsVolume": [{"secretName": "key", "mountPath": "/secrets/key"}],
-        "podMetadata": {"labels": {"team": "vision"}},
-    }
-    placed = {"nodeSelector": {"labels": gpus}, "tolerations": tolerations}
-    assert told["Trainer_executor"] == {**of_all, **placed}
-    assert told["Pusher_executor"] == of_all
+    told = platform[0]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert told["Trainer_executor"].items() >= {"nodeSelector": {"labels": gpus}, "tolerations": tolerations}.items()
+    assert not {"nodeSelector", "tolerations"} & told["Pusher_executor"].keys()
     assert {*told} == {f"{name}_executor" for name in steps}
 
 
@@ -330,6 +291,7 @@ def test_nothing_of_this_machine_is_in_the_file(compiled, project, target):
     here |= {f"/home/{getpass.getuser()}", "/tmp/", "localhost", "127.0.0.1"}
     text = compiled[target]
     if target == KUBEFLOW:
+        # One of the stacks has no Kubeflow Pipelines 1.
         from tfx_estimator.pipeline.platforms.kubeflow.workflow import UI_METADATA
 
         text = text.replace(UI_METADATA, "")
@@ -337,12 +299,8 @@ def test_nothing_of_this_machine_is_in_the_file(compiled, project, target):
 
 
 def test_the_same_declaration_elsewhere_is_the_same_file(compiled, project, tmp_path):
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, FILES)
     for target in HAS_TARGETS:
-        from tfx_estimator.pipeline.runners.compiling import compile_declaration
-
         loaded = load(tmp_path / "mine.yaml", (*COMMON, *OF_TARGET[target]), target)
         assert compile_declaration(loaded, target).text == compiled[target]
 
@@ -358,20 +316,20 @@ def test_the_users_modules_lie_beside_the_file_and_the_steps_that_want_them_fetc
     assert len(wheels) == len(set(map(tuple, MODULES.values())))
     for target in HAS_TARGETS:
         for name, step in read_steps(compiled[target], target).items():
-            words = [*step.container["command"], *step.container["args"]]
+            argv = [*step.container["command"], *step.container["args"]]
             if name not in MODULES:
                 # Another model, and not another set of examples.
-                assert "--modules" not in words
+                assert "--modules" not in argv
                 continue
             home = ["--root", "{{inputs.parameters.pipeline-root}}"]
             if target in SPEC_TARGETS:
                 home = ["--home", "{{$.inputs.parameters['pipeline_home']}}"]
-                assert step.properties["pipeline_home"] == "gs://example-bucket/pipelines/taxi"
-            assert words[:6] == ["python", "-m", "tfx_estimator.pipeline.runners.entry", *home, "--modules"]
-            assert wheels[words[6]] == MODULES[name]
+                assert step.properties["pipeline_home"] == HOME
+            assert argv[:6] == ["python", "-m", "tfx_estimator.pipeline.runners.entry", *home, "--modules"]
+            assert wheels[argv[6]] == MODULES[name]
             entry = "tfx_estimator.pipeline.platforms.kubeflow.step" if target == KUBEFLOW_V2 else "tfx.orchestration."
-            assert words[9:12] == ["--", "python", "-m"]
-            assert words[12].startswith(entry)
+            assert argv[9:12] == ["--", "python", "-m"]
+            assert argv[12].startswith(entry)
 
 
 @pytest.mark.long
@@ -415,10 +373,9 @@ def test_compiling_leaves_no_temporary_files(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     # TensorFlow Datasets makes a folder for what it asks of its bucket.
-    overrides = [argument for each in (*COMMON, *OF_TARGET[KUBEFLOW_V2]) for argument in ("--set", each)]
-    assert (
-        main(["compile", "mnist", "--target", KUBEFLOW_V2, "--output", str(tmp_path / "mnist.yaml"), *overrides]) == 0
-    )
+    overrides = words(*COMMON, *OF_TARGET[KUBEFLOW_V2])
+    file = str(tmp_path / "mnist.yaml")
+    assert main(["compile", "mnist", "--target", KUBEFLOW_V2, "--output", file, *overrides]) == 0
     assert os.listdir(tmp_path) == ["mnist.yaml"]
 
 
@@ -426,13 +383,8 @@ def test_vertex_s_own_client_takes_the_file(compiled, project):
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform
 
-    job = aiplatform.PipelineJob(
-        display_name="taxi",
-        template_path=str(project / "vertex.out"),
-        project="example-project",
-        location="europe-west4",
-        credentials=AnonymousCredentials(),
-    )
+    place = {"project": "example-project", "location": "europe-west4", "credentials": AnonymousCredentials()}
+    job = aiplatform.PipelineJob(display_name="taxi", template_path=str(project / "vertex.out"), **place)
     spec = job._gca_resource.pipeline_spec
     assert {*spec["root"]["dag"]["tasks"]} >= {"Trainer", "Pusher", "BaselineResolver-model-resolver"}
-    assert job._gca_resource.runtime_config.gcs_output_directory == "gs://example-bucket/pipelines/taxi/artifacts"
+    assert job._gca_resource.runtime_config.gcs_output_directory == f"{HOME}/artifacts"

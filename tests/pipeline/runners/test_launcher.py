@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import grpc
 import pytest
+from ml_metadata.proto import metadata_store_pb2
+from tfx.types import standard_artifacts
 
+from tests.pipeline import making
 from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.runners.launcher import with_sorted_properties
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
 def folders(tmp_path) -> PipelineFolders:
-    """Of a pipeline that has run."""
-    from tests.pipeline import making
-
     (tmp_path / "word").write_text("any")
     folders = PipelineFolders(str(tmp_path / "runs"), "digits")
     making.run(folders, tmp_path / "word")
@@ -23,8 +25,6 @@ def folders(tmp_path) -> PipelineFolders:
 
 
 def states(folders: PipelineFolders) -> dict[str, str]:
-    from tests.pipeline import making
-
     return {name: run.state for name, run in making.run(folders, Path(folders.workdir).parent / "word").runs.items()}
 
 
@@ -46,11 +46,27 @@ def test_without_the_database_nothing_of_another_execution_stays(folders):
 
 
 def test_a_component_that_runs_opens_no_port(folders, monkeypatch):
-    import grpc
-
     def server(*args, **options):
         raise AssertionError("a server without a password")
 
     monkeypatch.setattr(grpc, "server", server)
     Path(folders.metadata).unlink()
     assert states(folders) == {"Making": "ran", "Copying": "ran"}
+
+
+# As protobuf 3 writes it; its later versions have the second name before the first, and TFX's cache key would differ.
+WRITTEN = b"\x08\x01\x10\x02\x1a\x01u*\x0b\n\x05model\x12\x02\x08\x03*\x0e\n\x08model_id\x12\x02\x08\x04:\x01n"
+
+
+def test_the_bytes_of_an_artifact_are_those_of_protobuf_3():
+    artifact = standard_artifacts.Model()
+    artifact.set_mlmd_artifact(metadata_store_pb2.Artifact(id=1, type_id=2, uri="u", name="n"))
+    artifact.set_int_custom_property("model_id", 4)
+    artifact.set_int_custom_property("model", 3)
+
+    def hashed(input_artifacts, **others):
+        told = {key: [each.mlmd_artifact for each in channel] for key, channel in input_artifacts.items()}
+        return {key: [each.SerializeToString(deterministic=True) for each in channel] for key, channel in told.items()}
+
+    assert with_sorted_properties(hashed)(input_artifacts={"model": [artifact]}) == {"model": [WRITTEN]}
+    assert with_sorted_properties(hashed)() == {}

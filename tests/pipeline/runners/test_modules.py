@@ -36,13 +36,11 @@ def test_they_are_copied_unless_they_are_there(compiled, tmp_path):
     assert bring(Compiled("", (), "", ""), str(tmp_path), str(root)) == []
 
 
-def test_a_volume_that_is_not_mounted_here_is_told_with_what_to_copy(compiled, tmp_path):
+def test_a_place_that_cannot_be_written_from_here_is_told_with_what_to_copy(compiled, tmp_path):
     with pytest.raises(DeclarationError, match=r"belong in .*/root/digits/modules, and this machine has no folder"):
         bring(compiled, str(tmp_path), str(tmp_path / "root"))
     assert (tmp_path / "mine-0-py3-none-any.whl").read_bytes() == DATA
-
-
-def test_a_folder_that_cannot_be_written_is_told(compiled, tmp_path):
+    # Nor one that cannot be written.
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "digits").write_text("a file")
     with pytest.raises(PipelineError, match="cannot be written to"):

@@ -22,28 +22,21 @@ from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
 pytestmark = pytest.mark.unit
 
+_HOUSE = "tfx_estimator.pipeline"
 # How the steps of each target start, where something of this project's is imported.
+_KUBEFLOW_V2 = "--executor_class_path a.B --json_serialized_invocation_args {} --json_serialized_inputs_spec_args {}"
 STARTS = {
     "a step of Vertex AI, or Kubeflow Pipelines 1": ["-c", "import tfx_estimator.components.trainer.executor"],
-    "a step of Kubeflow Pipelines 2": [
-        *("-m", "tfx_estimator.pipeline.platforms.kubeflow.step", "--executor_class_path", "a.B"),
-        *("--json_serialized_invocation_args", "{}", "--json_serialized_inputs_spec_args", "{}"),
-    ],
-    "a step with modules": [
-        *("-m", "tfx_estimator.pipeline.runners.entry", "--home", "/nowhere", "--modules", "a.whl", "--sha256", "0"),
-        *("--", "true"),
-    ],
-    "a replica of a custom job": [
-        *("-m", "tfx_estimator.pipeline.platforms.vertex.replica", "--call", "/nowhere", "--roles", "chief"),
-    ],
+    "a step of Kubeflow Pipelines 2": f"-m {_HOUSE}.platforms.kubeflow.step {_KUBEFLOW_V2}".split(),
+    "a step with modules": f"-m {_HOUSE}.runners.entry --home /no --modules a.whl --sha256 0 -- true".split(),
+    "a replica of a custom job": f"-m {_HOUSE}.platforms.vertex.replica --call /nowhere --roles chief".split(),
     "a pod of a TFJob": ["-m", "tfx_estimator", "run", "/nowhere.yaml"],
 }
 
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
 def test_each_step_says_both_releases_before_anything_else(start):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), COMPILED_BY: "9.8.7"}
-    done = subprocess.run([sys.executable, *start], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, *start], env=_elsewhere(), capture_output=True, text=True, check=False)
     assert done.returncode != 0
     here = release_variables()[COMPILED_BY]
     assert here.startswith(tfx_estimator.__version__)
@@ -52,6 +45,10 @@ def test_each_step_says_both_releases_before_anything_else(start):
     if "import" not in start[-1] and "replica" not in start[1]:
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
+
+
+def _elsewhere() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), COMPILED_BY: "9.8.7"}
 
 
 # What a step's container imports by the path of a class, of which one may be refused and the next one not.
@@ -93,9 +90,8 @@ def test_each_step_of_this_projects_own_looks(target):
     }
     paths = [path for each in unseen.values() for path in each]
     assert paths or target == KUBEFLOW_V2
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), COMPILED_BY: "9.8.7"}
     command = [sys.executable, "-c", _IMPORTS, *paths]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=_elsewhere(), capture_output=True, text=True, check=True)
     told = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     assert set(told) == set(paths)
     assert set(told.values()) <= {"refused", "imported"}

@@ -11,10 +11,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from ml_metadata.proto import metadata_store_pb2
+from tfx.orchestration import metadata
+from tfx.orchestration.pipeline import Pipeline
 
+from tests.pipeline import making
+from tfx_estimator.components.trainer.training_claim import ClaimFile
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.runners.buckets import StoredMetadata
+from tfx_estimator.pipeline.runners.local import LocalRunner, _Silent
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +32,6 @@ class Machine(PipelineFolders):
 
     @property
     def local(self) -> str:
-        """A folder of its own."""
         return str(self.here)
 
 
@@ -48,7 +53,6 @@ def note(folders: Machine, word: str) -> None:
 
 
 def add(folders: Machine, word: str) -> None:
-    """Notes a word as a run does."""
     StoredMetadata(folders).fetch()
     note(folders, word)
     StoredMetadata(folders).store()
@@ -71,17 +75,12 @@ def test_another_machine_knows_of_what_was_stored(machine):
     assert {path.name for path in one.here.iterdir()} == {"metadata.sqlite", "metadata.sqlite.stored"}
 
 
-def test_what_a_killed_run_could_not_store_is_not_lost(machine):
+def test_what_a_killed_run_could_not_store_is_not_lost_but_what_was_removed_is_begun_anew(machine, tmp_path):
     one = machine("one")
     add(one, "a")
     note(one, "b")
     StoredMetadata(one).fetch()
     assert noted(one) == ["a", "b"]
-
-
-def test_a_folder_that_was_removed_from_the_store_is_begun_anew(machine, tmp_path):
-    one = machine("one")
-    add(one, "a")
     (tmp_path / "store" / "mine" / "metadata.sqlite").unlink()
     StoredMetadata(one).fetch()
     assert not Path(one.metadata).exists()
@@ -118,20 +117,13 @@ def test_the_journal_of_a_killed_run_is_not_played_back_into_another_database(ma
 
 
 def test_the_number_of_an_execution_is_stored_before_it_starts_and_its_failure_after(machine, tmp_path):
-    from ml_metadata.proto import metadata_store_pb2
-    from tfx.orchestration import metadata
-    from tfx.orchestration.pipeline import Pipeline
-
-    from tests.pipeline.runners.failing import Failing
-    from tfx_estimator.pipeline.runners.local import LocalRunner, _Silent
-
     def states(database: Path) -> list[int]:
         with metadata.Metadata(metadata.sqlite_metadata_connection_config(str(database))) as handle:
             return [execution.last_known_state for execution in handle.store.get_executions()]
 
     folders, stored, seen = machine("one"), tmp_path / "store" / "mine" / "metadata.sqlite", tmp_path / "seen.sqlite"
     connection = metadata.sqlite_metadata_connection_config(folders.metadata)
-    components = [Failing(stored=str(stored), seen=str(seen))]
+    components = [making.Failing(stored=str(stored), seen=str(seen))]
     runner = LocalRunner(_Silent())
     runner._kept = StoredMetadata(folders)
     with pytest.raises(ValueError, match=r"Failing/model/1"):
@@ -142,8 +134,6 @@ def test_the_number_of_an_execution_is_stored_before_it_starts_and_its_failure_a
 
 
 def test_artifacts_that_were_copied_within_the_store_are_looked_for_in_the_copy(machine, tmp_path):
-    from tests.pipeline import making
-
     (tmp_path / "word").write_text("any")
     one = machine("one")
     making.run(one, tmp_path / "word")
@@ -160,8 +150,6 @@ def test_artifacts_that_were_copied_within_the_store_are_looked_for_in_the_copy(
 
 
 def test_a_run_of_another_machine_is_not_disturbed(machine, monkeypatch):
-    from tfx_estimator.components.trainer.training_claim import ClaimFile
-
     one, other = machine("one"), machine("other")
     with StoredMetadata(one).used():
         # As of a machine that lives: it writes it anew.

@@ -26,12 +26,7 @@ class KubeflowService:
     """
 
     def __init__(
-        self,
-        states: list[Any],
-        prefix: str = "",
-        explains: bool = False,
-        failing: str = "Trainer",
-        profile: str = "",
+        self, states: list[Any], prefix: str = "", explains: bool = False, failing: str = "Trainer", profile: str = ""
     ) -> None:
         self.states, self.prefix, self.explains, self.failing = list(states), prefix, explains, failing
         # Of a Workflow of version 1, in place of its own; how many runs are told at once.

@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from tests.pipeline.platforms.kubeflow.kubeflow_service import TOKEN, KubeflowService
+from tests.pipeline.platforms.tfjob.cluster import write_kubeconfig
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET, words
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.ending.signals import SignalledError, handled
@@ -22,6 +24,7 @@ from tfx_estimator.pipeline.platforms.follow import LostError
 from tfx_estimator.pipeline.platforms.kubeflow.service import TOKEN_FILE, Kubeflow, connect
 from tfx_estimator.pipeline.platforms.note import Note, with_job
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, KUBEFLOW_V2
+from tfx_estimator.pipeline.runners import compiling
 
 pytestmark = pytest.mark.unit
 
@@ -29,6 +32,7 @@ pytestmark = pytest.mark.unit
 RUNNING = {KUBEFLOW: "Running", KUBEFLOW_V2: "RUNNING"}
 SUCCEEDED = {KUBEFLOW: "Succeeded", KUBEFLOW_V2: "SUCCEEDED"}
 FAILED = {KUBEFLOW: "Failed", KUBEFLOW_V2: "FAILED"}
+DECLARED = (*COMMON, *OF_TARGET[KUBEFLOW_V2])
 both = pytest.mark.parametrize("target", [KUBEFLOW, KUBEFLOW_V2])
 
 
@@ -165,11 +169,8 @@ def test_by_way_of_the_kubernetes_api_server(target, tmp_path, monkeypatch):
     monkeypatch.delenv(TOKEN_FILE)
     prefix = "/api/v1/namespaces/mine/services/ml-pipeline:http/proxy"
     with KubeflowService([RUNNING[target]], prefix) as server:
-        cluster = {"name": "a", "cluster": {"server": server.address}}
-        context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
-        user = {"name": "a", "user": {"token": TOKEN}}
-        config = {"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "a"}
-        (tmp_path / "config").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **config}))
+        hosts = {"a": server.address, "b": "http://localhost:9"}
+        write_kubeconfig(tmp_path / "config", "a", TOKEN, **hosts)
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
         service = Kubeflow(target, namespace="mine", text=compiled(target), name="digits")
         assert service.start(False).is_new
@@ -179,9 +180,7 @@ def test_by_way_of_the_kubernetes_api_server(target, tmp_path, monkeypatch):
         # Its note holds when another context has become the current one.
         note = with_job(Note(target, ""), service, "run-1")
         assert (note.context, note.namespace) == ("a", "mine")
-        config["clusters"].append({"name": "b", "cluster": {"server": "http://localhost:9"}})
-        config["contexts"].append({"name": "b", "context": {"cluster": "b", "user": "a"}})
-        (tmp_path / "config").write_text(yaml.safe_dump({**config, "current-context": "b"}))
+        write_kubeconfig(tmp_path / "config", "b", TOKEN, **hosts)
         assert connect(note, "").look("run-1").state == RUNNING[target]
 
 
@@ -259,34 +258,19 @@ def test_a_page_to_sign_in_is_no_silence(tmp_path, login, said):
         assert (other if login == 302 else service_of(server, KUBEFLOW_V2)).look(run).state == "RUNNING"
 
 
-def test_whoever_uploads_the_file_is_told_its_root(tmp_path):
-    from tests.pipeline.runners.deployed import COMMON, OF_TARGET
-    from tfx_estimator.pipeline.config import load
-    from tfx_estimator.pipeline.runners.compiling import Compiled, deliver
-
-    loaded = load("digits", (*COMMON, *OF_TARGET[KUBEFLOW_V2]), KUBEFLOW_V2)
-    said = deliver(Compiled("", (), "", ""), loaded, KUBEFLOW_V2, tmp_path / "file", tmp_path)
-    root = next(yaml.safe_load_all(compiled(KUBEFLOW_V2)))["defaultPipelineRoot"]
-    assert any(line.endswith(f"give each run the pipeline root {root}") for line in said)
-
-
 def test_the_command_line_leaves_the_address(capsys, monkeypatch):
-    from tests.pipeline.runners.deployed import COMMON, OF_TARGET
-    from tfx_estimator.pipeline.runners import compiling
-
     text = compiling.Compiled(compiled(KUBEFLOW_V2), (), "", "")
     monkeypatch.setattr(compiling, "compile_declaration", lambda loaded, target: text)
-    told = [each for one in (*COMMON, *OF_TARGET[KUBEFLOW_V2]) for each in ("--set", one)]
+    submit = ["submit", "digits", "--target", KUBEFLOW_V2, *words(*DECLARED), "--yes"]
     with KubeflowService(["RUNNING", "SUCCEEDED"]) as server:
-        endpoint = ["--endpoint", server.address]
-        assert main(["submit", "digits", "--target", KUBEFLOW_V2, *told, *endpoint, "--yes"]) == 0
+        assert main([*submit, "--endpoint", server.address]) == 0
         out = capsys.readouterr().out
         assert "Trainer           8 CPUs, 30 GB    2 nvidia.com/gpu" in out
         assert json.loads(Path("submitted/digits/submission.json").read_text())["address"] in out
         assert main(["submit", "--attach", "submitted/digits"]) == 0
     with KubeflowService(["RUNNING"], profile="vision") as server:
         where = ["--endpoint", server.address, "--namespace", "vision", "--experiment", "mine"]
-        assert main(["submit", "digits", "--target", KUBEFLOW_V2, *told, *where, "--yes"]) == 0
+        assert main([*submit, *where]) == 0
         assert f"{server.address}, experiment mine in vision" in capsys.readouterr().out
         assert server.runs["run-1"]["experiment_id"] == "experiment-1"
         server.states = ["SUCCEEDED"]

@@ -11,6 +11,7 @@ from tfx.dsl.components.base.base_executor import BaseExecutor
 
 from tests.root import ROOT
 from tfx_estimator.pipeline.base.errors import TrainingError
+from tfx_estimator.pipeline.platforms.kubeflow import step as kubeflow_step
 from tfx_estimator.pipeline.platforms.rehearsal import services
 from tfx_estimator.pipeline.platforms.rehearsal.job import Task, read_job
 
@@ -20,12 +21,7 @@ FILE = ROOT / "tests" / "golden" / "compiled" / "digits.kubeflow_v2.yaml"
 STEP = "tfx_estimator.pipeline.platforms.kubeflow.step"
 
 
-def _steps() -> list[Task]:
-    return [task for task in read_job(str(FILE)).tasks if task.container]
-
-
 def _told(task: Task) -> dict[str, Any]:
-    """What the service tells a step."""
     inputs, outputs = (
         {
             key: {"name": str(17 + index), "uri": f"gs://there/{key}", "type": defined["artifactType"], "metadata": {}}
@@ -35,11 +31,6 @@ def _told(task: Task) -> dict[str, Any]:
     )
     told = {"inputs": services.as_inputs(inputs), "outputs": services.as_outputs(outputs, "gs://there")}
     return {way: {"artifacts": {key: {"artifacts": [it]} for key, it in each.items()}} for way, each in told.items()}
-
-
-def _words(task: Task, told: dict[str, Any]) -> list[str]:
-    assert task.container
-    return [word.replace("{{$}}", json.dumps(told)) for word in task.container["args"]]
 
 
 def _read(text: str) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
@@ -53,13 +44,12 @@ def _read(text: str) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
 
 
 def test_each_step_reads_the_artifacts_that_its_component_declares():
-    from tfx_estimator.pipeline.platforms.kubeflow import step as kubeflow_step
-
-    for task in _steps():
+    for task in [task for task in read_job(str(FILE)).tasks if task.container]:
         assert task.container
         assert list(task.container["command"]) == ["python", "-m", STEP]
         told = _told(task)
-        args, beam = kubeflow_step.parse([STEP, *_words(task, told)])
+        words = [word.replace("{{$}}", json.dumps(told)) for word in task.container["args"]]
+        args, beam = kubeflow_step.parse([STEP, *words])
         inputs, outputs = _read(args.json_serialized_invocation_args)
         for way, read in (("input", inputs), ("output", outputs)):
             declared = task.definitions(way, "artifacts")
@@ -74,8 +64,6 @@ def test_each_step_reads_the_artifacts_that_its_component_declares():
 
 @pytest.mark.parametrize("kind", [{"schemaTitle": "system.Dataset"}, {"instanceSchema": ""}, {}])
 def test_whatever_is_said_of_an_input_it_is_what_the_component_declares(kind):
-    from tfx_estimator.pipeline.platforms.kubeflow import step as kubeflow_step
-
     declared = {"examples": {"artifactType": {"instanceSchema": "title: tfx.Examples\ntype: object\n"}}}
     artifact = {"name": "17", "uri": "gs://there/examples", "type": kind, "metadata": {"split_names": '["train"]'}}
     told = {"inputs": {"artifacts": {"examples": {"artifacts": [artifact]}}}, "outputs": {}}
@@ -92,8 +80,6 @@ class Failing(BaseExecutor):
 
 
 def test_an_error_of_ours_is_told_in_its_own_words(tmp_path, capsys):
-    from tfx_estimator.pipeline.platforms.kubeflow import step as kubeflow_step
-
     told = {"inputs": {}, "outputs": {"outputFile": str(tmp_path / "executor_output.json")}}
     words = {"executor_class_path": f"{__name__}.Failing", "json_serialized_invocation_args": json.dumps(told)}
     args = argparse.Namespace(**words, json_serialized_inputs_spec_args="{}")

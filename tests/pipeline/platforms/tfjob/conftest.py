@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.pipeline.platforms.tfjob.api_server import ApiServer, api_server, missing
+from tests.pipeline.platforms.tfjob.api_server import ApiServer, api_server
 
 
 @pytest.fixture(scope="module")
 def _one_server(tmp_path_factory) -> Iterator[ApiServer]:
-    if reason := missing():
-        pytest.skip(reason)
     with api_server(tmp_path_factory.mktemp("kubernetes")) as server:
         yield server
 
@@ -27,8 +25,6 @@ def server(_one_server, monkeypatch) -> ApiServer:
 @pytest.fixture
 def fresh_server(tmp_path, monkeypatch) -> Iterator[ApiServer]:
     """One that the test may stop and start."""
-    if reason := missing():
-        pytest.skip(reason)
     (folder := tmp_path / "kubernetes").mkdir()
     with api_server(folder) as server:
         _know(server, monkeypatch)

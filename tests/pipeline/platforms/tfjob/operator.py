@@ -10,6 +10,7 @@ Source: https://github.com/kubeflow/trainer/tree/v1.8.1/pkg/controller.v1.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import http.server
 import json
 import os
@@ -21,7 +22,7 @@ import threading
 import time
 import urllib.parse
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
@@ -32,7 +33,6 @@ from tfx_estimator.components.trainer.cluster.plan import free_ports
 _JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-_MERGE = "application/merge-patch+json"
 _NODE = "this-machine"
 _TICK_SECONDS = 0.2
 _PREFIX = "training.kubeflow.org/"
@@ -40,12 +40,7 @@ _PREFIX = "training.kubeflow.org/"
 
 @dataclass
 class _Pod:
-    """A pod, and its process."""
-
     name: str
-    uid: str
-    kind: str
-    index: int
     process: subprocess.Popen
     log: Path
     message: Path
@@ -74,8 +69,8 @@ class _Job:
     uid: str
     ports: dict[str, list[int]]
     pods: dict[tuple[str, int], _Pod] = field(default_factory=dict)
-    # Those that have no node yet: their uids.
-    unscheduled: dict[tuple[str, int], str] = field(default_factory=dict)
+    # Those that have no node yet.
+    unscheduled: set[tuple[str, int]] = field(default_factory=set)
     ended: bool = False
     # Whether a pod was started again, and not all have run since.
     restarting: bool = False
@@ -87,17 +82,12 @@ class Operator:
     Args:
         folder: For pods' logs.
         argv: What a pod of a type and an index runs in place of its command; None runs that.
-        environment: Of each pod, beside its own.
     """
 
     def __init__(
-        self,
-        server: ApiServer,
-        folder: Path,
-        argv: Optional[Callable[[str, int, int], list[str]]] = None,
-        environment: Mapping[str, str] = {},
+        self, server: ApiServer, folder: Path, argv: Optional[Callable[[str, int, int], list[str]]] = None
     ) -> None:
-        self._server, self._folder, self._argv, self._environment = server, folder, argv, environment
+        self._server, self._folder, self._argv = server, folder, argv
         folder.mkdir(parents=True, exist_ok=True)
         self._jobs: dict[str, _Job] = {}
         self._over = threading.Event()
@@ -106,19 +96,19 @@ class Operator:
         # Types of pods that no node has room for.
         self.unscheduled: set[str] = set()
         self.started: list[str] = []
-        self._kubelet = _Kubelet(server.folder / "certs", self._log_of)
+        self._kubelet = _kubelet(server.folder / "certs", self._log_of)
         self._thread = threading.Thread(target=self._work, name="operator", daemon=True)
 
     def __enter__(self) -> Operator:
-        self._kubelet.start()
+        threading.Thread(target=self._kubelet.serve_forever, name="kubelet", daemon=True).start()
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _NODE}}
         with contextlib.suppress(RefusedError):  # of a test before
             self._server.ask("POST", "/api/v1/nodes", node)
         status = {
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._kubelet.port}},
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._kubelet.server_address[1]}},
         }
-        self._server.ask("PATCH", f"/api/v1/nodes/{_NODE}/status", {"status": status}, _MERGE)
+        self._server.patch(f"/api/v1/nodes/{_NODE}/status", {"status": status})
         self._thread.start()
         return self
 
@@ -130,20 +120,20 @@ class Operator:
                 _end(pod.process, signal.SIGKILL)
         for listed in (_JOBS, _PODS):
             for each in self._server.ask("GET", listed)["items"]:
-                self._delete(f"{listed}/{each['metadata']['name']}")
+                path = f"{listed}/{each['metadata']['name']}"
+                self._delete(path)
                 if listed == _JOBS and each["metadata"].get("finalizers"):
-                    path = f"{listed}/{each['metadata']['name']}"
-                    self._server.ask("PATCH", path, {"metadata": {"finalizers": None}}, _MERGE)
-        self._kubelet.stop()
+                    self._server.collect(path)
+        self._kubelet.shutdown()
+        self._kubelet.server_close()
 
-    def kill(self, kind: str, index: int, number: int = signal.SIGKILL) -> None:
-        """Sends a signal to all of a running pod, as a node that fails would."""
+    def kill(self, kind: str, index: int) -> None:
+        """Kills all of a running pod, as a node that fails would."""
         with self._lock:
             (job,) = (job for job in self._jobs.values() if not job.ended)
-            _end(job.pods[kind, index].process, number)
+            _end(job.pods[kind, index].process, signal.SIGKILL)
 
     def has_ended(self, kind: str, index: int) -> bool:
-        """Is a pod of the running TFJob done."""
         with self._lock:
             (job,) = (job for job in self._jobs.values() if not job.ended)
             return job.pods[kind, index].process.poll() == 0
@@ -158,8 +148,7 @@ class Operator:
         for each in self._server.ask("GET", _CONFIG_MAPS)["items"]:
             # As the garbage collector does with what is deleted in the foreground: nothing is theirs.
             if "deletionTimestamp" in each["metadata"]:
-                path = f"{_CONFIG_MAPS}/{each['metadata']['name']}"
-                self._server.ask("PATCH", path, {"metadata": {"finalizers": None}}, _MERGE)
+                self._server.collect(f"{_CONFIG_MAPS}/{each['metadata']['name']}")
         there = {job["metadata"]["name"]: job for job in self._server.ask("GET", _JOBS)["items"]}
         for name, known in list(self._jobs.items()):
             gone = name not in there or there[name]["metadata"]["uid"] != known.uid
@@ -169,16 +158,14 @@ class Operator:
             if "deletionTimestamp" in job["metadata"]:
                 # As the garbage collector does: the pods first. The operator starts no more of them.
                 if name not in self._jobs or self._collect(self._jobs[name]):
-                    self._server.ask("PATCH", f"{_JOBS}/{name}", {"metadata": {"finalizers": None}}, _MERGE)
+                    self._server.collect(f"{_JOBS}/{name}")
                     self._jobs.pop(name, None)
                 continue
             if name not in self._jobs:
                 specs = job["spec"]["tfReplicaSpecs"]
-                counts = {kind.lower(): spec["replicas"] for kind, spec in specs.items()}
-                self._jobs[name] = _Job(
-                    name, job["metadata"]["uid"], {kind: free_ports(count) for kind, count in counts.items()}
-                )
-                self._say(name, "Created", "TFJobCreated", "it is created")
+                ports = {kind.lower(): free_ports(spec["replicas"]) for kind, spec in specs.items()}
+                self._jobs[name] = _Job(name, job["metadata"]["uid"], ports)
+                self._say(name, "Created", "it is created")
             if self._jobs[name].uid == job["metadata"]["uid"] and not self._jobs[name].ended:
                 self._reconcile(name, job)
 
@@ -191,8 +178,8 @@ class Operator:
             self._report(pod)
             self._delete(f"{_PODS}/{pod.name}")
             del job.pods[key]
-        for kind, index in list(job.unscheduled):
-            del job.unscheduled[kind, index]
+        while job.unscheduled:
+            kind, index = job.unscheduled.pop()
             self._delete(f"{_PODS}/{job.name}-{kind}-{index}")
         return not job.pods
 
@@ -206,14 +193,12 @@ class Operator:
                         self._start(name, job, kind, index)
                     continue
                 pod = known.pods[key]
-                code = pod.process.poll()
-                if code is None:
+                if pod.process.poll() is None:
                     continue
-                code = code if code >= 0 else 128 - code
-                self._report(pod)
+                code = self._report(pod)
                 if code == 0:
                     if key == ("chief", 0):
-                        self._finish(name, known, spec, "Succeeded", "TFJobSucceeded", "it succeeded")
+                        self._finish(known, spec, "Succeeded", "it succeeded")
                         return
                     continue
                 # Whatever `backoffLimit` says: https://github.com/kubeflow/trainer/issues/2045.
@@ -222,9 +207,9 @@ class Operator:
                     if known.restarting:
                         continue
                     what = f"TFJob {NAMESPACE}/{name} has failed because 1 {kind} replica(s) failed."
-                    self._finish(name, known, spec, "Failed", "TFJobFailed", what)
+                    self._finish(known, spec, "Failed", what)
                     return
-                self._say(name, "Restarting", "TFJobRestarting", f"{kind} replica(s) are restarting")
+                self._say(name, "Restarting", f"{kind} replica(s) are restarting")
                 known.restarting = True
                 self._delete(f"{_PODS}/{pod.name}")
                 del known.pods[key]
@@ -233,7 +218,7 @@ class Operator:
         limit = spec["runPolicy"].get("activeDeadlineSeconds")
         if limit and time.time() - _seconds(job["metadata"]["creationTimestamp"]) > limit:
             what = f"Job {name} has failed because it was active longer than specified deadline"
-            self._finish(name, known, spec, "Failed", "TFJobFailed", what)
+            self._finish(known, spec, "Failed", what)
 
     def _start(self, name: str, job: dict[str, Any], kind: str, index: int) -> None:
         ports, low = self._jobs[name].ports, kind.lower()
@@ -241,39 +226,26 @@ class Operator:
         config = {"cluster": cluster, "task": {"type": low, "index": index}, "environment": "cloud"}
         template = job["spec"]["tfReplicaSpecs"][kind]["template"]
         container, pod_name = template["spec"]["containers"][0], f"{name}-{low}-{index}"
-        # The server looks at each, and no kubelet acts on them.
-        context = {"securityContext": template["spec"].get("securityContext")}
-        own_context = {"securityContext": container.get("securityContext")}
         labels = {f"{_PREFIX}job-name": name, f"{_PREFIX}replica-type": low, f"{_PREFIX}replica-index": str(index)}
         owner = {each: job[each] for each in ("apiVersion", "kind")}
         owner |= {each: job["metadata"][each] for each in ("name", "uid")}
         owner |= {"controller": True, "blockOwnerDeletion": True}
         waiting = self._jobs[name].unscheduled
         if (low, index) not in waiting:
-            made = self._server.ask(
-                "POST",
-                _PODS,
-                {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "metadata": {"name": pod_name, "labels": labels, "ownerReferences": [owner]},
-                    # Its volumes' claims are nobody's here.
-                    "spec": {
-                        "restartPolicy": "Never",
-                        "automountServiceAccountToken": False,
-                        "containers": [{"name": container["name"], "image": container["image"], **own_context}],
-                        **context,
-                    },
-                },
-            )
-            waiting[low, index] = made["metadata"]["uid"]
+            metadata = {"name": pod_name, "labels": labels, "ownerReferences": [owner]}
+            # Its volumes' claims are nobody's here.
+            containers = [{"name": container["name"], "image": container["image"]}]
+            spec = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": containers}
+            made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+            self._server.ask("POST", _PODS, made)
+            waiting.add((low, index))
         if low in self.unscheduled:
             return
         # As the scheduler does.
         target = {"apiVersion": "v1", "kind": "Node", "name": _NODE}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod_name}, "target": target}
         self._server.ask("POST", f"{_PODS}/{pod_name}/binding", binding)
-        uid = waiting.pop((low, index))
+        waiting.remove((low, index))
         number = sum(each == pod_name for each in self.started)
         self.started.append(pod_name)
         own = {each["name"]: each["value"] for each in container.get("env", ())}
@@ -283,54 +255,39 @@ class Operator:
         ]
         stem = self._folder / f"{pod_name}.{uuid.uuid4().hex[:6]}"
         log, message = stem.with_suffix(".log"), stem.with_suffix(".message")
-        distributed = sum(map(len, ports.values())) > 1
+        environment = {**os.environ, **own, "TFX_ESTIMATOR_TERMINATION_LOG": str(message)}
+        if sum(map(len, ports.values())) > 1:
+            environment["TF_CONFIG"] = json.dumps(config)
         with log.open("wb") as file:
             process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                start_new_session=True,
-                env={
-                    **os.environ,
-                    **own,
-                    **self._environment,
-                    **({"TF_CONFIG": json.dumps(config)} if distributed else {}),
-                    "TFX_ESTIMATOR_TERMINATION_LOG": str(message),
-                },
+                argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, env=environment
             )
-        pod = _Pod(pod_name, uid, low, index, process, log, message)
+        pod = _Pod(pod_name, process, log, message)
         # First of all: the server may be down by now.
         self._jobs[name].pods[low, index] = pod
         self._set_pod(pod, "Running", {"running": {}})
 
-    def _report(self, pod: _Pod) -> None:
-        """Says how a pod's process ended."""
-        if pod.reported:
-            return
+    def _report(self, pod: _Pod) -> int:
+        """Says how a pod's process ended, once; returns its exit code, as a shell has it."""
         code = pod.process.returncode
         code = code if code >= 0 else 128 - code
+        if pod.reported:
+            return code
         # As `FallbackToLogsOnError`.
         said = pod.message.read_text() if pod.message.exists() else pod.log.read_text()[-2048:] if code else ""
         ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": said}
         self._set_pod(pod, "Failed" if code else "Succeeded", {"terminated": ended})
         pod.reported = True
+        return code
 
     def _set_pod(self, pod: _Pod, phase: str, state: dict[str, Any]) -> None:
-        container = {
-            "name": "tensorflow",
-            "image": "none",
-            "imageID": "",
-            "ready": phase == "Running",
-            "restartCount": 0,
-            "state": state,
-        }
-        status = {"phase": phase, "containerStatuses": [container]}
+        container = {"name": "tensorflow", "image": "none", "imageID": "", "restartCount": 0, "state": state}
+        status = {"phase": phase, "containerStatuses": [{**container, "ready": phase == "Running"}]}
         with contextlib.suppress(RefusedError):  # it may have been deleted
-            self._server.ask("PATCH", f"{_PODS}/{pod.name}/status", {"status": status}, _MERGE)
+            self._server.patch(f"{_PODS}/{pod.name}/status", {"status": status})
 
-    def _finish(self, name: str, known: _Job, spec: dict[str, Any], state: str, reason: str, what: str) -> None:
-        self._say(name, state, reason, what)
+    def _finish(self, known: _Job, spec: dict[str, Any], state: str, what: str) -> None:
+        self._say(known.name, state, what)
         known.ended = True
         if spec["runPolicy"]["cleanPodPolicy"] != "None":
             for pod in known.pods.values():
@@ -339,9 +296,9 @@ class Operator:
                     pod.process.wait()
                     self._delete(f"{_PODS}/{pod.name}")
 
-    def _say(self, name: str, state: str, reason: str, what: str) -> None:
-        condition = {"type": state, "status": "True", "reason": reason, "message": what}
-        self._server.ask("PATCH", f"{_JOBS}/{name}/status", {"status": {"conditions": [condition]}}, _MERGE)
+    def _say(self, name: str, state: str, what: str) -> None:
+        condition = {"type": state, "status": "True", "reason": f"TFJob{state}", "message": what}
+        self._server.patch(f"{_JOBS}/{name}/status", {"status": {"conditions": [condition]}})
 
     def _delete(self, path: str) -> None:
         with contextlib.suppress(RefusedError):
@@ -349,85 +306,61 @@ class Operator:
             self._server.ask("DELETE", path, options)
 
     def _log_of(self, pod_name: str) -> Optional[_Pod]:
-        for job in list(self._jobs.values()):
-            for pod in list(job.pods.values()):
-                if pod.name == pod_name:
-                    return pod
-        return None
+        pods = (pod for job in list(self._jobs.values()) for pod in list(job.pods.values()))
+        return next((pod for pod in pods if pod.name == pod_name), None)
 
 
-class _Kubelet:
-    """The logs of pods, over HTTPS, as an API server asks for them."""
+def _kubelet(certificates: Path, find: Callable[[str], Optional[_Pod]]) -> http.server.ThreadingHTTPServer:
+    """Tells the logs of pods, over HTTPS, as an API server asks for them."""
 
-    def __init__(self, certificates: Path, find: Callable[[str], Optional[_Pod]]) -> None:
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.0"
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path, _, query = self.path.partition("?")
+            asked = dict(urllib.parse.parse_qsl(query))
+            pod = find(path.split("/")[3])
+            self.send_response(200 if pod else 404)
+            self.end_headers()
+            if pod is None:
+                return
+            number, since = 0, asked.get("sinceTime", "").rstrip("Z")
+            with contextlib.suppress(OSError):
+                while True:
+                    ended = pod.process.poll() is not None
+                    lines = pod.lines(ended)
+                    for stamp, line in lines[number:]:
+                        if stamp >= since:
+                            self.wfile.write((f"{stamp} ".encode() if "timestamps" in asked else b"") + line)
+                    self.wfile.flush()
+                    number = len(lines)
+                    if ended or asked.get("follow") != "true":
+                        return
+                    time.sleep(0.1)
 
-            def do_GET(self) -> None:
-                path, _, query = self.path.partition("?")
-                asked = dict(urllib.parse.parse_qsl(query))
-                pod = find(path.split("/")[3])
-                self.send_response(200 if pod else 404)
-                self.end_headers()
-                if pod is None:
-                    return
-                number, since = 0, asked.get("sinceTime", "").rstrip("Z")
-                with contextlib.suppress(OSError):
-                    while True:
-                        ended = pod.process.poll() is not None
-                        lines = pod.lines(ended)
-                        for stamp, line in lines[number:]:
-                            if stamp >= since:
-                                self.wfile.write((f"{stamp} ".encode() if "timestamps" in asked else b"") + line)
-                        self.wfile.flush()
-                        number = len(lines)
-                        if ended or asked.get("follow") != "true":
-                            return
-                        time.sleep(0.1)
+        def log_message(self, *arguments: object) -> None:
+            pass
 
-            def log_message(self, *arguments: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # The API server trusts any kubelet, if it is not told which; its own will do.
-        context.load_cert_chain(certificates / "apiserver.crt", certificates / "apiserver.key")
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        self.port = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, name="kubelet", daemon=True)
-
-    def start(self) -> None:
-        """Begins to answer."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # The API server trusts any kubelet, if it is not told which; its own will do.
+    context.load_cert_chain(certificates / "apiserver.crt", certificates / "apiserver.key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    return server
 
 
 def _end(process: subprocess.Popen, number: int) -> None:
     """Signals the process; by SIGKILL all that it started, as a container's end does."""
-    with contextlib.suppress(ProcessLookupError):
-        if number == signal.SIGKILL:
-            _kill_tree(process.pid)
-        else:
-            process.send_signal(number)
-
-
-def _kill_tree(pid: int) -> None:
     import psutil
 
-    with contextlib.suppress(psutil.NoSuchProcess):
-        root = psutil.Process(pid)
+    with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+        if number != signal.SIGKILL:
+            process.send_signal(number)
+            return
+        root = psutil.Process(process.pid)
         for each in [root, *root.children(recursive=True)]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.kill()
 
 
 def _seconds(stamp: str) -> float:
-    import datetime
-
     return datetime.datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%S%z").timestamp()

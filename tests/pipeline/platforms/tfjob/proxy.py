@@ -5,17 +5,20 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.platforms.tfjob.api_server import ApiServer
 
 
 class Proxy:
-    """Passes connections on to a port of this machine."""
-
     def __init__(self, port: int) -> None:
         self._to = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._sockets: list[socket.socket] = []
-        self.cuts = 0
 
     def __enter__(self) -> Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -49,6 +52,17 @@ class Proxy:
                 self._sockets += [here, there]
                 for one, other in ((here, there), (there, here)):
                     threading.Thread(target=_copy, args=(one, other), daemon=True).start()
+
+
+@contextlib.contextmanager
+def proxied(server: ApiServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """A proxy of an API server; the kubeconfig of this process, a file of the folder, leads to it."""
+    with Proxy(server.port) as proxy:
+        (config := folder / "kubeconfig").write_text(
+            server.kubeconfig.read_text().replace(f":{server.port}", f":{proxy.port}")
+        )
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        yield proxy
 
 
 def _copy(one: socket.socket, other: socket.socket) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.pipeline.platforms.tfjob.api_server import NAMESPACE, ApiServer, api_server, missing
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB
+from tests.pipeline.platforms.tfjob.api_server import NAMESPACE, api_server
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, words
 from tfx_estimator.__main__ import main
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(240)]
@@ -40,20 +39,16 @@ RESTRICTED = {
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory):
-    """Such a server."""
-    if reason := missing():
-        pytest.skip(reason)
     with api_server(tmp_path_factory.mktemp("kubernetes"), "PodSecurityPolicy") as server:
         server.ask("POST", "/apis/policy/v1beta1/podsecuritypolicies", RESTRICTED)
         yield server
 
 
-def pods_of(tmp_path, target: str, *overrides: str) -> list[dict[str, Any]]:
+def pods_of(tmp_path, target: str) -> list[dict[str, Any]]:
     """What is compiled for a target: a pod of each kind, with what decides on its admission."""
     file = tmp_path / "compiled.yaml"
     declared = OF_TFJOB if target == "tfjob" else (*COMMON, *OF_TARGET[target])
-    said = [word for each in (*declared, *overrides) for word in ("--set", each)]
-    assert main(["compile", "digits", "--target", target, "--output", str(file), "--force", *said]) == 0
+    assert main(["compile", "digits", "--target", target, "--output", str(file), *words(*declared)]) == 0
     *_, whole = yaml.safe_load_all(file.read_text())
     if target == "tfjob":
         replicas = whole["spec"]["tfReplicaSpecs"].values()
@@ -67,19 +62,14 @@ def pods_of(tmp_path, target: str, *overrides: str) -> list[dict[str, Any]]:
     ]
 
 
-def create(server: ApiServer, spec: dict[str, Any]) -> dict[str, Any]:
-    """Has the server take a pod; returns what it made of it."""
-    spec = {**copy.deepcopy(spec), "automountServiceAccountToken": False}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "tried-"}, "spec": spec}
-    return server.ask("POST", PODS, pod)["spec"]
-
-
 @pytest.mark.parametrize("target", ["tfjob", "kubeflow"])
 def test_every_pod_is_taken_as_it_is(strict, tmp_path, target):
     pods = pods_of(tmp_path, target)
     assert pods
     for spec in pods:
-        made = create(strict, spec)
+        wanted = {**spec, "automountServiceAccountToken": False}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "tried-"}, "spec": wanted}
+        made = strict.ask("POST", PODS, pod)["spec"]
         # Nothing had to be filled in, nor was anything dropped as unknown.
         assert made["securityContext"] == spec["securityContext"]
         assert made["containers"][0]["securityContext"] == spec["containers"][0]["securityContext"]

@@ -19,6 +19,8 @@ from tfx_estimator.pipeline.platforms.tfjob.compile import make_manifest
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
+MINE = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs/mine"
+
 
 @pytest.fixture
 def kube(server) -> Kube:
@@ -32,13 +34,7 @@ def manifest(server):
     yield make_manifest("mine", declaration.deploy, declaration.trainer.distribution, ["true"], {"name": "config"})
     if there := Kube().read("mine"):
         Kube().delete("mine", there["metadata"]["uid"])
-        collect(server)
-
-
-def collect(server) -> None:
-    """What the garbage collector does with a TFJob that is deleted and has no pods."""
-    path = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs/mine"
-    server.ask("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+        server.collect(MINE)
 
 
 def test_it_is_created_once_watched_and_deleted(kube, manifest, server):
@@ -55,7 +51,7 @@ def test_it_is_created_once_watched_and_deleted(kube, manifest, server):
     kube.delete("mine", created["metadata"]["uid"])
     # It is there as long as its pods.
     assert "deletionTimestamp" in kube.read("mine")["metadata"]
-    collect(server)
+    server.collect(MINE)
     assert kube.read("mine") is None
     kube.delete("mine", created["metadata"]["uid"])
     events = []

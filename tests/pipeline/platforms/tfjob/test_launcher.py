@@ -16,19 +16,13 @@ from typing import Optional
 import pytest
 
 from tests.pipeline.platforms.tfjob.operator import Operator
-from tests.pipeline.platforms.tfjob.proxy import Proxy
+from tests.pipeline.platforms.tfjob.proxy import proxied
 from tests.pipeline.runners.deployed import IMAGE
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
-from tfx_estimator.pipeline.base.errors import (
-    PipelineError,
-    StoppedError,
-    TaskFailedError,
-    TaskStalledError,
-    UserCodeError,
-)
+from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.tfjob import failures
 from tfx_estimator.pipeline.platforms.tfjob.api import Kube
@@ -55,10 +49,12 @@ with open(path, "a") as file:
 os.makedirs(export, exist_ok=True)
 open(export + "/saved_model.pb", "w").close()
 """
+# The error that a pod leaves as its last words.
+_LEFT = {"type": "UserCodeError", "what": "your loss is no number", "expected": "a number", "todo": "mend it"}
+LEAVES = f"echo '{json.dumps(_LEFT)}' > $TFX_ESTIMATOR_TERMINATION_LOG"
 
 
 def launcher(folder: Path, *overrides: str, kube: Optional[Kube] = None) -> Launcher:
-    """A launcher for a training in a folder."""
     volume = f"deploy.volumes=[{{claim: work, path: '{folder}'}}]"
     common = (f"deploy.image={IMAGE}", volume, "deploy.tfjob.train=true", WORKERS, "trainer.train_steps=20")
     declaration = load("digits", (*common, *overrides)).declaration
@@ -71,13 +67,11 @@ def launcher(folder: Path, *overrides: str, kube: Optional[Kube] = None) -> Laun
 
 def trains(folder: Path) -> list[str]:
     """What a chief's pod runs that trains."""
-    export = folder / "training" / "exported" / "Format-Serving"
-    logs = folder / "training" / "logs"
-    return [sys.executable, "-c", TRAIN, str(logs), str(export)]
+    training = folder / "training"
+    return [sys.executable, "-c", TRAIN, str(training / "logs"), str(training / "exported" / "Format-Serving")]
 
 
 def shell(text: str) -> list[str]:
-    """What a pod runs that does something else."""
     return ["sh", "-c", text]
 
 
@@ -119,10 +113,8 @@ def test_the_servers_restart_is_survived(fresh_server, tmp_path):
 
 def test_a_cut_watch_is_survived(server, tmp_path, monkeypatch):
     wait = tmp_path / "go"
-    with Proxy(server.port) as proxy, Operator(server, tmp_path / "pods", _waits(tmp_path, wait)):
-        config = server.kubeconfig.read_text().replace(f":{server.port}", f":{proxy.port}")
-        (tmp_path / "kubeconfig").write_text(config)
-        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    operator = Operator(server, tmp_path / "pods", _waits(tmp_path, wait))
+    with proxied(server, tmp_path, monkeypatch) as proxy, operator:
         found, thread = _in_a_thread(tmp_path)
         _wait_for_pods(tmp_path, "*chief*.log")
         time.sleep(1)
@@ -149,10 +141,9 @@ def _in_a_thread(folder: Path) -> tuple[list[Outcome], threading.Thread]:
 
 
 def test_a_job_that_fails_ends_with_its_pods_own_error(server, tmp_path):
-    said = {"type": "UserCodeError", "what": "your loss is no number", "expected": "a number", "todo": "mend it"}
-    fails = shell(f"echo '{json.dumps(said)}' > $TFX_ESTIMATOR_TERMINATION_LOG; exit 4")
+    fails = shell(f"{LEAVES}; exit 4")
     with Operator(server, tmp_path / "pods", lambda kind, *_: fails if kind == "worker" else shell("sleep 60")):
-        with pytest.raises(UserCodeError, match="your loss is no number") as caught:
+        with pytest.raises(errors.UserCodeError, match="your loss is no number") as caught:
             launcher(tmp_path).run()
         assert caught.value.exit_code == 4
         assert "the log of the pod digits-" in caught.value.todo
@@ -160,18 +151,16 @@ def test_a_job_that_fails_ends_with_its_pods_own_error(server, tmp_path):
 
 def test_a_job_that_the_operator_leaves_restarting_ends_with_the_failure_that_is_final(server, tmp_path, monkeypatch):
     monkeypatch.setattr(failures, "FINAL_SECONDS", 2.0)
-    said = {"type": "UserCodeError", "what": "your loss is no number", "expected": "a number", "todo": "mend it"}
     lost = tmp_path / "lost"
-    # The chief loses the worker, and ends a moment before it.
-    fails = f"while [ ! -e {lost} ]; do sleep 0.05; done; echo '{json.dumps(said)}' > $TFX_ESTIMATOR_TERMINATION_LOG"
 
     def argv(kind: str, index: int, number: int) -> list[str]:
         if kind == "worker":
-            return shell(f"{fails}; exit 4")
+            # The chief loses the worker, and ends a moment before it.
+            return shell(f"while [ ! -e {lost} ]; do sleep 0.05; done; {LEAVES}; exit 4")
         return shell("exec sleep 60" if number else f"sleep 1; touch {lost}; exit 138")
 
     with Operator(server, tmp_path / "pods", argv) as operator:
-        with pytest.raises(UserCodeError, match="your loss is no number"):
+        with pytest.raises(errors.UserCodeError, match="your loss is no number"):
             launcher(tmp_path).run()
         assert operator.started[2:] == [operator.started[0]]
         wait_until(lambda: not Kube().jobs()["items"], "the end of the deleted TFJob", every=0.1)
@@ -180,19 +169,15 @@ def test_a_job_that_the_operator_leaves_restarting_ends_with_the_failure_that_is
 @pytest.mark.long
 def test_a_pod_that_has_no_last_words_is_told_by_its_log(server, tmp_path):
     fails = shell("echo first; echo ModuleNotFoundError: No module named networks; exit 1")
-    with (
-        Operator(server, tmp_path / "pods", lambda *_: fails),
-        pytest.raises(TaskFailedError, match="No module named networks"),
-    ):
+    operator = Operator(server, tmp_path / "pods", lambda *_: fails)
+    with operator, pytest.raises(errors.TaskFailedError, match="No module named networks"):
         launcher(tmp_path).run()
 
 
 @pytest.mark.long
 def test_a_pod_that_is_killed_again_and_again_fails_the_job(server, tmp_path):
-    with (
-        Operator(server, tmp_path / "pods", lambda *_: shell("kill -9 $$")),
-        pytest.raises(TaskFailedError, match=r"backoff_limit.*was killed by SIGKILL"),
-    ):
+    operator = Operator(server, tmp_path / "pods", lambda *_: shell("kill -9 $$"))
+    with operator, pytest.raises(errors.TaskFailedError, match=r"backoff_limit.*was killed by SIGKILL"):
         launcher(tmp_path, "deploy.tfjob.backoff_limit=1").run()
 
 
@@ -209,15 +194,12 @@ def test_a_rerun_adopts_its_own_job_and_refuses_a_foreign_one(server, tmp_path):
         # As after a driver that was killed before it published.
         assert launcher(tmp_path).run().last_step == 20
         assert len(operator.started) == started
-        there = Kube().jobs()["items"][0]
-        name = there["metadata"]["name"]
-        notes = {"metadata": {"annotations": {TRAINING: "/somewhere/else"}}}
+        name = Kube().jobs()["items"][0]["metadata"]["name"]
         path = f"/apis/kubeflow.org/v1/namespaces/default/tfjobs/{name}"
-        server.ask("PATCH", path, notes, "application/merge-patch+json")
-        with pytest.raises(PipelineError, match="does not train in"):
+        server.patch(path, {"metadata": {"annotations": {TRAINING: "/somewhere/else"}}})
+        with pytest.raises(errors.PipelineError, match="does not train in"):
             launcher(tmp_path).run()
-        notes["metadata"]["annotations"][TRAINING] = str(tmp_path / "training")
-        server.ask("PATCH", path, notes, "application/merge-patch+json")
+        server.patch(path, {"metadata": {"annotations": {TRAINING: str(tmp_path / "training")}}})
         # One that has succeeded, and whose model is no longer there, trains again.
         (tmp_path / "training/exported/Format-Serving/saved_model.pb").unlink()
         assert launcher(tmp_path).run().last_step == 20
@@ -228,7 +210,7 @@ def test_a_rerun_adopts_its_own_job_and_refuses_a_foreign_one(server, tmp_path):
 def test_pods_that_never_start_have_a_deadline(server, tmp_path):
     with Operator(server, tmp_path / "pods") as operator:
         operator.pending = True
-        with pytest.raises(TaskStalledError, match=r"does the namespace admit them.*get events"):
+        with pytest.raises(errors.TaskStalledError, match=r"does the namespace admit them.*get events"):
             launcher(tmp_path, "deploy.tfjob.pending_timeout=11").run()
         wait_until(lambda: not Kube().jobs()["items"], "the end of the deleted TFJob", every=0.1)
 
@@ -272,7 +254,7 @@ def test_a_signal_deletes_the_job(server, tmp_path, caplog):
 
         with futures.ThreadPoolExecutor(1) as beside:
             ending = beside.submit(end)
-            with pytest.raises(StoppedError, match="is deleted; no checkpoint was written yet") as caught:
+            with pytest.raises(errors.StoppedError, match="is deleted; no checkpoint was written yet") as caught:
                 launcher(tmp_path).run()
             ending.result()
         assert caught.value.exit_code == 143
@@ -282,6 +264,5 @@ def test_a_signal_deletes_the_job(server, tmp_path, caplog):
 
 
 def _wait_for_pods(folder: Path, logs: str, count: int = 1) -> None:
-    """Waits until so many pods have begun to write their logs."""
     there = folder / "pods"
     wait_until(lambda: len(list(there.glob(logs))) >= count, f"{count} of {there / logs}", every=0.1)

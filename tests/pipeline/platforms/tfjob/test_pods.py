@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.pipeline.platforms.tfjob.cluster import Cluster, ended, pod
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.supervisor.report import Report
@@ -27,30 +28,12 @@ from tfx_estimator.pipeline.platforms.tfjob.progress import Progress
 pytestmark = pytest.mark.unit
 
 
-class NoLogs:
-    """A cluster whose logs cannot be had."""
-
-    def log(self, name: str, since: str, follows: bool) -> None:
-        raise LostError(name)
-
-
 @pytest.fixture
 def pods(tmp_path: Path):
-    found = Pods(NoLogs(), str(tmp_path / "pods"))  # type: ignore[arg-type]
+    # Its logs cannot be had.
+    found = Pods(Cluster("a"), str(tmp_path / "pods"))  # type: ignore[arg-type]
     yield found
     found.end(0)
-
-
-def pod(phase: str, uid: str = "1", status: Any = None, **container: Any) -> dict[str, Any]:
-    labels = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "1"}
-    return {
-        "metadata": {"name": "mine-worker-1", "uid": uid, "labels": labels},
-        "status": {"phase": phase, **(status or {}), "containerStatuses": [{"name": "tensorflow", **container}]},
-    }
-
-
-def ended(code: int, **rest: str) -> dict[str, Any]:
-    return {"terminated": {"exitCode": code, "reason": "Error", **rest}}
 
 
 @pytest.mark.parametrize(
@@ -60,8 +43,8 @@ def ended(code: int, **rest: str) -> dict[str, Any]:
         (pod("Failed", state=ended(1, message="a\nb: no module")), "ended with exit code 1", "b: no module"),
         (pod("Failed", state=ended(137, reason="OOMKilled")), "ended: OOMKilled (exit code 137)", "worker.memory_gb"),
         (pod("Failed", status={"reason": "Evicted", "message": "disk"}), "ended: Evicted", "disk"),
-        (pod("Running", restartCount=1, lastState=ended(3)), "ended with exit code 3", "mine-worker-1"),
-        (pod("Failed", state=ended(138)), "ended with exit code 138", "mine-worker-1"),
+        (pod("Running", restartCount=1, lastState=ended(3)), "ended with exit code 3", "digits-worker-1"),
+        (pod("Failed", state=ended(138)), "ended with exit code 138", "digits-worker-1"),
     ],
 )
 def test_a_failure_is_told_once_in_words(pods, failed, cause, said):
@@ -131,7 +114,7 @@ def test_a_container_that_is_started_again_has_a_log_of_its_own(tmp_path, monkey
     failure = found.take(pod("Running", restartCount=1, lastState=ended(3)))
     found.end(30)
     assert Path(failure.log).read_text() == "line 0\n"
-    assert (tmp_path / "mine-worker-1.1.1.log").read_text() == "line 7\n"
+    assert (tmp_path / "digits-worker-1.1.1.log").read_text() == "line 7\n"
 
 
 def test_a_log_goes_on_wherever_its_connection_ends(tmp_path, monkeypatch):
@@ -150,7 +133,7 @@ def test_a_log_goes_on_wherever_its_connection_ends(tmp_path, monkeypatch):
     found.take(pod("Succeeded", state=ended(0)))
     found.end(30)
     wanted = "".join(f"line {each}\n" for each in (0, 1, 2, 3, 4, 5, 6, 8, 9))
-    assert (tmp_path / "mine-worker-1.1.log").read_text() == wanted
+    assert (tmp_path / "digits-worker-1.1.log").read_text() == wanted
     assert [since for since, _ in logs.asked[:4]] == ["", *(f"2026-11-23T00:00:0{each}Z" for each in (1, 2, 3))]
 
 
@@ -159,24 +142,24 @@ def test_a_connection_that_has_died_keeps_no_last_words(tmp_path):
     logs = Logs([printed(0), dead], [printed(0, 1)[:-1]])
     found = Pods(logs, str(tmp_path))  # type: ignore[arg-type]
     found.take(pod("Running"))
-    wait_until((tmp_path / "mine-worker-1.1.log").exists, "the pod's log", 30)
+    wait_until((tmp_path / "digits-worker-1.1.log").exists, "the pod's log", 30)
     found.take(pod("Failed", state=ended(1)))
     found.end(1.0)
-    assert (tmp_path / "mine-worker-1.1.log").read_text() == "line 0\nline 1"
+    assert (tmp_path / "digits-worker-1.1.log").read_text() == "line 0\nline 1"
     assert logs.asked == [("", True), ("2026-11-23T00:00:00Z", False)]
     dead.set()
 
 
 def test_what_another_process_has_kept_of_a_log_is_set_aside(tmp_path):
     # Of one that was rotated since.
-    (tmp_path / "mine-worker-1.1.log").write_text("line 0\nline 1\nlin")
-    (tmp_path / "mine-worker-1.1.log.earlier-1").write_text("line 0\n")
+    (tmp_path / "digits-worker-1.1.log").write_text("line 0\nline 1\nlin")
+    (tmp_path / "digits-worker-1.1.log.earlier-1").write_text("line 0\n")
     found = Pods(Logs([printed(1, 2)]), str(tmp_path))  # type: ignore[arg-type]
     found.take(pod("Succeeded", state=ended(0)))
     found.end(30)
-    assert (tmp_path / "mine-worker-1.1.log").read_text() == "line 1\nline 2\n"
-    assert (tmp_path / "mine-worker-1.1.log.earlier-2").read_text() == "line 0\nline 1\nlin"
-    assert (tmp_path / "mine-worker-1.1.log.earlier-1").read_text() == "line 0\n"
+    assert (tmp_path / "digits-worker-1.1.log").read_text() == "line 1\nline 2\n"
+    assert (tmp_path / "digits-worker-1.1.log.earlier-2").read_text() == "line 0\nline 1\nlin"
+    assert (tmp_path / "digits-worker-1.1.log.earlier-1").read_text() == "line 0\n"
 
 
 def test_pods_say_what_they_wait_for(pods):

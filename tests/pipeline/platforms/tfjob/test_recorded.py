@@ -1,88 +1,45 @@
-"""A launcher and what API servers have been seen to answer; without one."""
+"""A launcher and what API servers have been seen to answer, and what its pods are given; without one."""
 
 from __future__ import annotations
 
+import io
 import os
 import signal
+import subprocess
+import sys
 import threading
-import time
+import zipfile
 from collections.abc import Iterator
 from typing import Any, Optional
 
 import pytest
 
+from tests.pipeline.platforms.tfjob.cluster import UID, Cluster, ended, owned, pod
 from tests.pipeline.platforms.tfjob.test_launcher import launcher
-from tests.pipeline.platforms.tfjob.test_pods import ended, pod
+from tests.pipeline.runners.deployed import write_files
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
-from tfx_estimator.pipeline.platforms.follow import LostError
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.platforms.tfjob import failures, following, watching
 from tfx_estimator.pipeline.platforms.tfjob import launcher as module
-from tfx_estimator.pipeline.platforms.tfjob.api import Kube
 from tfx_estimator.pipeline.platforms.tfjob.following import Following
+from tfx_estimator.pipeline.platforms.tfjob.launcher import modules_of
 from tfx_estimator.pipeline.platforms.tfjob.watching import LISTED, LOST, POD, Notice, Watching
 
-pytestmark = [pytest.mark.unit, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.unit
 
-UID = "of-the-job"
 KUBECTL = "kubectl --context 'arn:of/mine it'"
-VERSION = {"resourceVersion": "1"}
-CHIEF = {"type": "chief", "index": "0"}
-
-
-class Recorded:
-    """A cluster that answers as it was told to."""
-
-    context, namespace, host = "arn:of/mine it", "vision", "https://cluster.example"
-    kubectl = Kube.kubectl
-
-    def __init__(self) -> None:
-        self.there: Any = None
-        self.of_pods: Any = []
-        self.deleted: list[str] = []
-        self.goes = True
-
-    def read(self, name: str) -> Any:
-        return self.there
-
-    def create(self, manifest: Any) -> Any:
-        self.there = {**manifest, "metadata": {**manifest["metadata"], "uid": UID}}
-        return self.there
-
-    def delete(self, name: str, uid: str) -> None:
-        self.deleted.append(uid)
-        if self.goes:
-            self.there = None
-
-    def jobs(self, *arguments: Any) -> Any:
-        return {"items": [self.there] if self.there else [], "metadata": VERSION}
-
-    def pods(self, *arguments: Any) -> Any:
-        if isinstance(self.of_pods, Exception):
-            raise self.of_pods
-        return {"items": self.of_pods, "metadata": VERSION}
-
-    def watch(self, ask: Any, version: str) -> Iterator[Any]:
-        time.sleep(0.05)
-        yield from ()
-
-    def log(self, name: str, since: str, follows: bool) -> Any:
-        raise LostError(name)
 
 
 @pytest.fixture
-def kube(monkeypatch) -> Recorded:
+def kube(monkeypatch) -> Cluster:
     monkeypatch.setattr(following, "_NOTICE_SECONDS", 0.0)
     monkeypatch.setattr(following, "_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(following, "_REFUSED_SECONDS", 1.0)
     monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 0.1)
     monkeypatch.setattr(watching, "_FIRST_WAIT", 0.05)
-    return Recorded()
-
-
-def owned(found: Any, uid: str = UID) -> Any:
-    found["metadata"]["ownerReferences"] = [{"kind": "TFJob", "uid": uid}]
-    return found
+    return Cluster("arn:of/mine it")
 
 
 def test_a_training_whose_pods_may_not_be_listed_is_left_alone(kube, tmp_path):
@@ -156,9 +113,7 @@ def test_only_what_the_operator_leaves_restarting_is_given_up(
         return {**kube.there, "metadata": metadata, "status": {"conditions": conditions}}
 
     job.there, kube.there = told(last, UID), told(state, uid)
-    of_chief = pod(chief, uid="2")
-    of_chief["metadata"]["labels"] = {f"training.kubeflow.org/replica-{key}": value for key, value in CHIEF.items()}
-    job.take(Notice(POD, LISTED, [of_chief]))
+    job.take(Notice(POD, LISTED, [pod(chief, uid="2", task="chief-0")]))
     assert job.hopeless() is None
     job.take(Notice(POD, "MODIFIED", pod("Failed", state=ended(4, message="your loss is no number"))))
     error = job.hopeless()
@@ -194,8 +149,12 @@ def test_a_name_is_no_deadline(job, monkeypatch):
 
 def test_what_may_not_be_deleted_any_more_is_told_of(kube, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_GRACE_SECONDS", 0.3)
-    monkeypatch.setattr(kube, "delete", refuses)
     train = launcher(tmp_path, kube=kube)
+
+    def refuses(*_: Any) -> None:
+        raise PipelineError("your login has ended")
+
+    monkeypatch.setattr(kube, "delete", refuses)
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
     # A signal before the launcher looks for one would end the tests.
     create = kube.create
@@ -203,10 +162,6 @@ def test_what_may_not_be_deleted_any_more_is_told_of(kube, tmp_path, monkeypatch
     with pytest.raises(StoppedError, match="could not be deleted: your login has ended"):
         train.run()
     timer.join()
-
-
-def refuses(*arguments: Any) -> None:
-    raise PipelineError("your login has ended")
 
 
 def test_a_job_that_does_not_go_is_told_of(kube, tmp_path, monkeypatch):
@@ -247,3 +202,42 @@ def next_of(watch: Watching, kind: str) -> Notice:
     found = wait_until(of_kind, f"a notice of the watch of {kind}", 30, every=0)
     assert found
     return found
+
+
+MODULES = {
+    "own/train.py": "import common\nfrom shapes.round import CIRCLE\n\n\ndef run_fn(fn_args):\n    pass\n",
+    "own/beside.py": "",
+    "own/shapes/__init__.py": "",
+    "own/shapes/round.py": "CIRCLE = 3.14\n",
+    "common.py": "WIDTH = 32\n",
+    "mine.yaml": "name: mine\ndata: {dataset: mnist}\ntrainer: {module_file: own/train.py, train_steps: 9}\n",
+}
+
+
+def test_what_a_module_file_imports_travels_to_the_pods(tmp_path, monkeypatch):
+    project = write_files(tmp_path / "project", MODULES)
+    loaded = load(project / "mine.yaml")
+    # As a run does.
+    monkeypatch.syspath_prepend(str(project))
+    packed = modules_of(loaded.declaration.trainer)
+    assert packed is not None
+    assert packed.modules == ("common", "shapes", "shapes.round", "train")
+    with zipfile.ZipFile(io.BytesIO(packed.data)) as wheel:
+        wheel.extractall(tmp_path / "pod")
+    code = "import train; print(train.CIRCLE, train.common.WIDTH)"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "pod", capture_output=True, text=True)
+    assert (ran.stdout.split(), ran.stderr) == (["3.14", "32"], "")
+
+
+def test_in_a_step_of_a_compiled_pipeline_a_module_file_is_what_has_travelled_there(tmp_path, monkeypatch):
+    (tmp_path / "in_the_step.py").write_text("import beside_it\n\n\ndef run_fn(fn_args):\n    pass\n")
+    (tmp_path / "beside_it.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    section = TrainerSection.parse_obj({"model": None, "module_file": "in_the_step.py", "train_steps": 9})
+    packed = modules_of(section, "in_the_step.run_fn")
+    assert packed is not None
+    assert packed.modules == ("beside_it", "in_the_step")
+
+
+def test_nothing_travels_of_what_is_built_in():
+    assert modules_of(load("mnist").declaration.trainer) is None

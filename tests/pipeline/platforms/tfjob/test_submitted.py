@@ -1,39 +1,45 @@
-"""A compiled TFJob that is submitted: by the command line, through a real API server; the pods are shells."""
+"""A compiled TFJob that is submitted, or applied by kubectl, through a real API server; the pods are shells."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent import futures
-from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.pipeline.platforms.tfjob.api_server import NAMESPACE, RefusedError
 from tests.pipeline.platforms.tfjob.operator import Operator
-from tests.pipeline.platforms.tfjob.proxy import Proxy
-from tests.pipeline.runners.deployed import IMAGE
+from tests.pipeline.platforms.tfjob.proxy import proxied
+from tests.pipeline.runners.deployed import IMAGE, words
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.platforms import follow
 from tfx_estimator.pipeline.platforms.tfjob import following
 from tfx_estimator.pipeline.platforms.tfjob.api import Kube
+from tfx_estimator.pipeline.platforms.tfjob.compile import PIPELINE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
+JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
+CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 SOURCE = ["digits", "--target", "tfjob"]
-DECLARED = (
+SOURCE += words(
     f"deploy.image={IMAGE}",
     "deploy.pipeline_root=/mnt/work/runs",
     "deploy.volumes=[{claim: work, path: /mnt/work}]",
     f"deploy.tfjob.namespace={NAMESPACE}",
 )
-SOURCE += [each for one in DECLARED for each in ("--set", one)]
 # A chief that works until it is let go.
 WORKS = """
 import os, sys, time
@@ -54,17 +60,13 @@ def hurried(monkeypatch, tmp_path) -> None:
 def test_it_is_created_once_followed_through_a_cut_connection_and_started_again(server, tmp_path, monkeypatch, capsys):
     done = tmp_path / "done"
     with (
-        Proxy(server.port) as proxy,
+        proxied(server, tmp_path, monkeypatch) as proxy,
         Operator(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", WORKS, str(done)]) as operator,
     ):
-        text = server.kubeconfig.read_text().replace(f":{server.port}", f":{proxy.port}")
-        (tmp_path / "kubeconfig").write_text(text)
-        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
         assert main(["submit", *SOURCE, "--yes"]) == 0
         out = capsys.readouterr().out
         assert f"address: https://127.0.0.1:{proxy.port}/apis/kubeflow.org/v1/namespaces/default/tfjobs/digits" in out
-        config_maps = server.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps")["items"]
-        (ours,) = [each["metadata"] for each in config_maps if each["metadata"]["name"].startswith("digits-")]
+        ours = config_map_of(server)["metadata"]
         job = Kube().read("digits")
         assert job
         assert [each["uid"] for each in ours["ownerReferences"]] == [job["metadata"]["uid"]]
@@ -92,8 +94,8 @@ def test_it_is_created_once_followed_through_a_cut_connection_and_started_again(
         assert main(["submit", *SOURCE, "--yes", "--again", "--follow"]) == 0
         assert operator.started == ["digits-chief-0"] * 2
         # A garbage collector, which is not here, leaves what has one owner left.
-        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{ours['name']}"
-        uids = [each["uid"] for each in server.ask("GET", path)["metadata"]["ownerReferences"]]
+        owned = server.ask("GET", f"{CONFIG_MAPS}/{ours['name']}")
+        uids = [each["uid"] for each in owned["metadata"]["ownerReferences"]]
         again = Kube().read("digits")
         assert again
         assert sorted(uids) == sorted([job["metadata"]["uid"], again["metadata"]["uid"]])
@@ -132,7 +134,7 @@ def test_what_pods_wait_for_is_told_and_has_a_deadline(server, tmp_path, monkeyp
 
     def schedule() -> bool:
         with contextlib.suppress(RefusedError):
-            server.ask("PATCH", path, {"status": {"conditions": [full]}}, "application/merge-patch+json")
+            server.patch(path, {"status": {"conditions": [full]}})
             return True
         return False
 
@@ -149,7 +151,6 @@ def test_what_pods_wait_for_is_told_and_has_a_deadline(server, tmp_path, monkeyp
 
 
 def wait_for_none() -> None:
-    """Waits until a TFJob that was deleted has gone."""
     wait_until(lambda: not Kube(namespace=NAMESPACE).read("digits"), "the end of the deleted TFJob", every=0.1)
 
 
@@ -167,18 +168,77 @@ def test_who_stops_watching_leaves_it_and_may_cancel_it(server, tmp_path, capsys
         assert "is not there any more" in capsys.readouterr().err
 
 
-def test_what_the_cluster_has_not_is_said(server, monkeypatch, capsys, tmp_path):
-    assert main(["submit", *SOURCE, "--yes", "--set", "deploy.tfjob.namespace=visoin"]) == 6
-    assert "visoin" in capsys.readouterr().err
-    (tmp_path / "config").write_text(server.kubeconfig.read_text().replace("a-token", "no-token"))
+def test_a_cluster_that_does_not_answer_or_is_not_known_is_said(server, monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    assert main(["submit", *SOURCE, "--yes"]) == 6
-    assert "does not know who asks" in capsys.readouterr().err
     monkeypatch.setattr(follow, "START_SECONDS", 0.3)
     (tmp_path / "config").write_text(server.kubeconfig.read_text().replace(f":{server.port}", ":9"))
     assert main(["submit", *SOURCE, "--yes"]) == 6
     err = capsys.readouterr().err
     assert "has not answered" in err
     assert "Traceback" not in err
-    monkeypatch.setenv("KUBECONFIG", str(Path(tmp_path, "nowhere")))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
     assert main(["submit", *SOURCE, "--yes"]) == 6
+
+
+@pytest.fixture
+def start(server, tmp_path, monkeypatch, capsys) -> Callable[..., str]:
+    """Compiles, and does what `compile` says; returns what kubectl says."""
+    if not shutil.which("kubectl"):
+        pytest.skip("needs kubectl")
+    # What it learns of a server it keeps below.
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def run(*overrides: str, only_apply: bool = False) -> str:
+        assert main(["compile", *SOURCE, "--output", "job.yaml", "--force", *words(*overrides)]) == 0
+        found = re.search(r"start it.*?: (kubectl .*)", capsys.readouterr().out)
+        assert found
+        command = found[1].split(" && ")[-1] if only_apply else found[1]
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_each_time_it_is_started_anew_with_what_is_declared_now(server, start, tmp_path):
+    done = tmp_path / "done"
+    others = {"name": "others", "labels": {"tfx-estimator/pipeline": "others"}}
+    server.ask("POST", CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": others})
+    with Operator(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", WORKS, str(done)]) as operator:
+        start()
+        first, config_map = job_of(server), config_map_of(server)
+        wait_until(lambda: operator.started == ["digits-chief-0"], "the first chief", every=0.1)
+        # What is applied again, and nothing else, starts nothing; what is changed would alter the one that goes on.
+        start(only_apply=True)
+        same = job_of(server)["metadata"]
+        assert (same["uid"], same["generation"]) == (first["metadata"]["uid"], first["metadata"]["generation"])
+        # One that goes on is ended, with its pods, before the next; also where an earlier version has made it.
+        server.patch(f"{JOBS}/digits", {"metadata": {"labels": {PIPELINE: None}}})
+        assert 'tfjob.kubeflow.org "digits" deleted' in start()
+        assert (second := job_of(server))["metadata"]["uid"] != first["metadata"]["uid"]
+        wait_until(lambda: operator.started == ["digits-chief-0"] * 2, "the second chief", every=0.1)
+        assert config_map_of(server)["metadata"]["name"] == config_map["metadata"]["name"]
+        done.touch()
+        wait_until(lambda: "Succeeded" in str(job_of(server).get("status")), "the second TFJob's success", every=0.1)
+        done.unlink()
+        start("trainer.train_steps=7")
+        third, changed = job_of(server), config_map_of(server)
+        assert len({each["metadata"]["uid"] for each in (first, second, third)}) == 3
+        wait_until(lambda: operator.started == ["digits-chief-0"] * 3, "the third chief", every=0.1)
+        assert changed["metadata"]["name"] != config_map["metadata"]["name"]
+        assert yaml.safe_load(changed["data"]["declaration.yaml"])["trainer"]["train_steps"] == 7
+        spec = third["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]
+        mounted = next(each["configMap"]["name"] for each in spec["volumes"] if "configMap" in each)
+        assert mounted == changed["metadata"]["name"]
+        assert server.ask("GET", f"{CONFIG_MAPS}/others")["metadata"]["labels"] == others["labels"]
+
+
+def job_of(server) -> dict[str, Any]:
+    (job,) = server.ask("GET", JOBS)["items"]
+    return job
+
+
+def config_map_of(server) -> dict[str, Any]:
+    listed = server.ask("GET", CONFIG_MAPS)["items"]
+    (found,) = [each for each in listed if each["metadata"]["name"].startswith("digits-")]
+    return found

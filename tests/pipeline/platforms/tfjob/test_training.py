@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import glob
 import json
 import os
@@ -19,9 +18,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.pipeline.platforms.tfjob.cluster import in_pods
 from tests.pipeline.platforms.tfjob.operator import Operator
-from tests.pipeline.platforms.tfjob.proxy import Proxy
-from tests.pipeline.runners.deployed import IMAGE
+from tests.pipeline.platforms.tfjob.proxy import proxied
+from tests.pipeline.runners.deployed import IMAGE, words, write_files
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
@@ -30,21 +30,26 @@ from tfx_estimator.pipeline.platforms.tfjob.api import Kube
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
 
 STEPS = 400
-DECLARATION = """\
+_DATA = """\
 name: digits-tfjob
 data: {{dataset: digits, splits: {{train: "train[:80%]", eval: "train[80%:]"}}}}
-trainer:
-  model: "{model}"
-  train_steps: {steps}
-  global_batch_size: 64
-  save_checkpoints_steps: 50
-  distribution: {{train: {{strategy: multi_worker_mirrored, workers: 2, timeout_seconds: 20}}}}
+"""
+_DEPLOYED = """\
 evaluator: {{min_accuracy: 0.8}}
 deploy:
   image: {image}
   volumes: [{{claim: work, path: "{folder}"}}]
   tfjob: {{train: true}}
 """
+_TRAINER = """\
+trainer:
+  model: "{model}"
+  train_steps: {steps}
+  global_batch_size: 64
+  save_checkpoints_steps: 50
+  distribution: {{train: {{strategy: multi_worker_mirrored, workers: 2, timeout_seconds: 20}}}}
+"""
+DECLARATION = f"{_DATA}{_TRAINER}{_DEPLOYED}"
 # A user's own, which is not in the image; it is slow enough to be interrupted.
 NETWORK = """\
 import shapes_of_mine
@@ -107,19 +112,13 @@ def run_fn(fn_args):
 
     model.save(fn_args.serving_model_dir, save_format="tf", signatures={"serving_default": serve})
 """
-RUN_FN_DECLARATION = """\
-name: digits-tfjob
-data: {{dataset: digits, splits: {{train: "train[:80%]", eval: "train[80%:]"}}}}
+_RUNS = """\
 trainer:
   module_file: own/trains_of_mine.py
   train_steps: {steps}
   distribution: {{train: {{strategy: multi_worker_mirrored, workers: 2}}}}
-evaluator: {{min_accuracy: 0.8}}
-deploy:
-  image: {image}
-  volumes: [{{claim: work, path: "{folder}"}}]
-  tfjob: {{train: true}}
 """
+RUN_FN_DECLARATION = f"{_DATA}{_RUNS}{_DEPLOYED}"
 MODULES = {
     "networks_of_mine.py": NETWORK,
     # TFX's own wheel of the module file would not hold it.
@@ -130,10 +129,7 @@ MODULES = {
 
 def write_project(folder: Path, declaration: str) -> Path:
     """Writes a user's project, whose modules are not in the image."""
-    for name, text in {**MODULES, "mine.yaml": declaration}.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
+    return write_files(folder, {**MODULES, "mine.yaml": declaration})
 
 
 class Run:
@@ -142,16 +138,12 @@ class Run:
     Args:
         folder: For the declaration, the modules and the work folder.
         kubeconfig: Of the API server.
+        declaration: With the model, the number of steps, the image and the work folder to be filled in.
         model: A function of the user's module.
-        declaration: With that, the number of steps, the image and the work folder to be filled in.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        kubeconfig: Path,
-        model: str = "networks_of_mine:small",
-        declaration: str = DECLARATION,
+        self, folder: Path, kubeconfig: Path, declaration: str = DECLARATION, model: str = "networks_of_mine:small"
     ) -> None:
         self.folder, self.work = folder, folder / "work"
         self.work.mkdir(exist_ok=True)
@@ -159,18 +151,18 @@ class Run:
         home = write_project(folder / "project", text)
         command = [sys.executable, "-m", "tfx_estimator", "run", "mine.yaml", "--workdir", str(self.work)]
         command += ["--json", "--no-report", "--no-dry-run"]
+        env = {**os.environ, "KUBECONFIG": str(kubeconfig)}
         with (folder / "stderr").open("wb") as said:
-            self.process = subprocess.Popen(
-                command,
-                cwd=home,
-                stdout=subprocess.PIPE,
-                stderr=said,
-                text=True,
-                env={**os.environ, "KUBECONFIG": str(kubeconfig)},
-            )
+            self.process = subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, stderr=said, text=True, env=env)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.wait()
 
     def summary(self) -> dict:
-        """Waits for its end; returns what it printed."""
         text, _ = self.process.communicate(timeout=600)
         return json.loads(text)
 
@@ -180,7 +172,6 @@ class Run:
         return (self.folder / "stderr").read_text()
 
     def step(self) -> int:
-        """The last step that the chief has reported."""
         logs = self.work.glob("digits-tfjob/artifacts/Trainer/training/*/logs/chief-0.*.progress.jsonl")
         return max((step for path in logs for step in _steps(path)), default=-1)
 
@@ -197,7 +188,6 @@ class Run:
 
 
 def _steps(path: Path) -> list[int]:
-    """The steps that a task has reported."""
     return [each["step"] for each in ProgressReader(str(path)).read() if each["event"] is Event.STEP]
 
 
@@ -211,26 +201,22 @@ def _check(results: dict, run: Run) -> None:
     assert "Traceback" not in run.said
 
 
-def test_a_killed_worker_a_cut_watch_and_a_restarted_server(fresh_server, tmp_path):
+def test_a_killed_worker_a_cut_watch_and_a_restarted_server(fresh_server, tmp_path, monkeypatch):
     server = fresh_server
-    with Proxy(server.port) as proxy, Operator(server, tmp_path / "pods") as operator:
-        (config := tmp_path / "kubeconfig").write_text(
-            server.kubeconfig.read_text().replace(f":{server.port}", f":{proxy.port}")
-        )
-        run = Run(tmp_path, config)
-        try:
-            run.until(lambda: run.step() >= 60, "step 60")
-            assert proxy.cut() >= 2
-            operator.kill("worker", 0)
-            run.until(lambda: len(operator.started) > 2, "a third pod")
-            time.sleep(2)
-            server.stop_server()
-            time.sleep(3)
-            server.start_server()
-            results = run.summary()
-        finally:
-            run.process.kill()
-            run.process.wait()
+    with (
+        proxied(server, tmp_path, monkeypatch) as proxy,
+        Operator(server, tmp_path / "pods") as operator,
+        Run(tmp_path, tmp_path / "kubeconfig") as run,
+    ):
+        run.until(lambda: run.step() >= 60, "step 60")
+        assert proxy.cut() >= 2
+        operator.kill("worker", 0)
+        run.until(lambda: len(operator.started) > 2, "a third pod")
+        time.sleep(2)
+        server.stop_server()
+        time.sleep(3)
+        server.start_server()
+        results = run.summary()
     _check(results, run)
     training = results["training"]
     assert training["restarts"] == 1
@@ -246,29 +232,20 @@ def test_a_killed_worker_a_cut_watch_and_a_restarted_server(fresh_server, tmp_pa
 
 def test_a_stopped_run_goes_on_and_a_killed_one_adopts(server, tmp_path):
     with Operator(server, tmp_path / "pods") as operator:
-        run = Run(tmp_path, server.kubeconfig)
-        try:
+        with Run(tmp_path, server.kubeconfig) as run:
             run.until(lambda: run.step() >= 60, "step 60")
             run.process.send_signal(signal.SIGTERM)
             run.process.communicate(timeout=200)
-        finally:
-            run.process.kill()
-            run.process.wait()
         assert run.process.returncode == 143
         assert "is deleted; the last checkpoint is of step" in run.said
         assert not Kube().jobs()["items"]
-        run = Run(tmp_path, server.kubeconfig)
-        try:
+        with Run(tmp_path, server.kubeconfig) as run:
             before = run.step()
             run.until(lambda: run.step() > before, f"a step after {before}")
-            run.process.kill()
-            run.process.wait()
-            started = len(operator.started)
-            run = Run(tmp_path, server.kubeconfig)
+        # That was killed by leaving it.
+        started = len(operator.started)
+        with Run(tmp_path, server.kubeconfig) as run:
             results = run.summary()
-        finally:
-            run.process.kill()
-            run.process.wait()
     assert run.process.returncode == 0, run.said
     assert len(operator.started) == started
     assert results["training"]["first_step"] >= 50
@@ -276,18 +253,13 @@ def test_a_stopped_run_goes_on_and_a_killed_one_adopts(server, tmp_path):
 
 
 def test_a_chief_that_is_killed_when_its_workers_are_done(server, tmp_path):
-    with Operator(server, tmp_path / "pods") as operator:
-        run = Run(tmp_path, server.kubeconfig)
-        try:
-            logs = f"{run.work}/digits-tfjob/artifacts/Trainer/training/*/logs/"
-            exports = "an exporter, and the end of the worker"
-            run.until(lambda: bool(glob.glob(f"{logs}/exporter-0.*")) and operator.has_ended("worker", 0), exports)
-            operator.kill("chief", 0)
-            began = time.monotonic()
-            results = run.summary()
-        finally:
-            run.process.kill()
-            run.process.wait()
+    with Operator(server, tmp_path / "pods") as operator, Run(tmp_path, server.kubeconfig) as run:
+        logs = f"{run.work}/digits-tfjob/artifacts/Trainer/training/*/logs/"
+        exports = "an exporter, and the end of the worker"
+        run.until(lambda: bool(glob.glob(f"{logs}/exporter-0.*")) and operator.has_ended("worker", 0), exports)
+        operator.kill("chief", 0)
+        began = time.monotonic()
+        results = run.summary()
     _check(results, run)
     assert results["training"]["restarts"] == 1
     # It does not wait for them.
@@ -295,13 +267,9 @@ def test_a_chief_that_is_killed_when_its_workers_are_done(server, tmp_path):
 
 
 def test_the_users_error_is_on_the_terminal(server, tmp_path):
-    with Operator(server, tmp_path / "pods"):
-        run = Run(tmp_path, server.kubeconfig, "networks_of_mine:broken")
-        try:
-            results = run.summary()
-        finally:
-            run.process.kill()
-            run.process.wait()
+    broken = Run(tmp_path, server.kubeconfig, model="networks_of_mine:broken")
+    with Operator(server, tmp_path / "pods"), broken as run:
+        results = run.summary()
     assert run.process.returncode in (4, 5)
     assert "no such layer in my network" in run.said
     assert "networks_of_mine.py" in run.said
@@ -310,13 +278,8 @@ def test_the_users_error_is_on_the_terminal(server, tmp_path):
 
 
 def test_a_run_fn_of_the_users_is_trained_in_the_pods_and_its_model_pushed(server, tmp_path):
-    with Operator(server, tmp_path / "pods") as operator:
-        run = Run(tmp_path, server.kubeconfig, declaration=RUN_FN_DECLARATION)
-        try:
-            results = run.summary()
-        finally:
-            run.process.kill()
-            run.process.wait()
+    with Operator(server, tmp_path / "pods") as operator, Run(tmp_path, server.kubeconfig, RUN_FN_DECLARATION) as run:
+        results = run.summary()
     assert run.process.returncode == 0, run.said
     assert len(operator.started) == 2
     _check_run_fn(results, run.work)
@@ -341,21 +304,13 @@ def _compile(folder: Path, declaration: str, *overrides: str) -> tuple[dict, lis
         The TFJob; and its pods' command, for which all of the ConfigMap is mounted, and the project is gone.
     """
     (folder / "work").mkdir()
-    project, mounted = write_project(folder / "project", declaration), folder / "etc"
+    project = write_project(folder / "project", declaration)
     told = (f"deploy.pipeline_root={folder / 'work'}", "deploy.tfjob.train=false", *overrides)
     command = ["compile", str(project / "mine.yaml"), "--target", "tfjob", "--output", str(folder / "out.yaml")]
-    assert main([*command, *(word for each in told for word in ("--set", each))]) == 0
+    assert main([*command, *words(*told)]) == 0
     shutil.rmtree(project)
     config_map, job = yaml.safe_load_all((folder / "out.yaml").read_text())
-    spec = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]
-    (items,) = (each["configMap"]["items"] for each in spec["volumes"] if "configMap" in each)
-    for item in items:
-        (place := mounted / item["path"]).parent.mkdir(parents=True, exist_ok=True)
-        text, data = config_map["data"].get(item["key"]), config_map.get("binaryData", {}).get(item["key"])
-        place.write_bytes(base64.b64decode(data) if text is None else text.encode())
-    here = {"python": sys.executable, "tfx-estimator": str(Path(sys.executable).with_name("tfx-estimator"))}
-    words = [here.get(each, each) for each in spec["containers"][0]["command"]]
-    return job, [each.replace("/etc/tfx-estimator", str(mounted)) for each in words]
+    return job, in_pods(config_map, job, folder / "etc")
 
 
 def _run_compiled(operator: Operator, job: dict, folder: Path, look: Callable[[], None] = lambda: None) -> dict:

@@ -33,8 +33,7 @@ class PipelineService(FakeService):
         tls: Any = None,
     ) -> None:
         self.creating: Callable[[], None] = lambda: None
-        self.states, self.loses, self.heard, self.failing = list(states), loses, heard, failing
-        self.details = details
+        self.states, self.loses, self.heard, self.failing, self.details = list(states), loses, heard, failing, details
         self.jobs: dict[str, Any] = {}
         self.created = 0
         self.cancelled: list[str] = []
@@ -104,7 +103,6 @@ class PipelineService(FakeService):
         return empty_pb2.Empty()
 
     def _go_on(self, job: Any, state: str) -> Any:
-        """Has a job come to a state, with its steps."""
         job.state = state
         failed = state == "PIPELINE_STATE_FAILED"
         done = {"task_name": "StatisticsGen", "state": "SUCCEEDED"}

@@ -7,8 +7,6 @@ import pytest
 from tests.pipeline.platforms.vertex.vertex_ai import load_job
 from tests.pipeline.runners.deployed import IMAGE
 from tfx_estimator.pipeline.base.environment import release_variables
-from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.platforms.registry import VERTEX
 from tfx_estimator.pipeline.platforms.vertex.custom_job import REPLICA, Plan, make_plan
 from tfx_estimator.pipeline.platforms.vertex.custom_jobs import variables
 from tfx_estimator.pipeline.platforms.vertex.replica import tf_config
@@ -29,12 +27,9 @@ def test_each_process_of_the_distribution_is_a_replica_on_its_machine():
     plan = Plan.from_json(make_plan(load_job(CLUSTER, MACHINES)).to_json())
     job = CustomJob(plan.to_job("gs://bucket/step/custom_job", "gs://bucket/digits"))
     pools = job.job_spec.worker_pool_specs
-    assert [(pool.replica_count, pool.machine_spec.machine_type) for pool in pools] == [
-        (1, "n1-standard-8"),
-        (2, "n1-standard-16"),
-        (2, "n1-highmem-4"),
-        (1, "n1-standard-8"),
-    ]
+    machines = [(pool.replica_count, pool.machine_spec.machine_type) for pool in pools]
+    small = (1, "n1-standard-8")
+    assert machines == [small, (2, "n1-standard-16"), (2, "n1-highmem-4"), small]
     assert [pool.machine_spec.accelerator_count for pool in pools] == [0, 1, 0, 0]
     assert pools[1].machine_spec.accelerator_type.name == "NVIDIA_TESLA_T4"
     assert [pool.disk_spec.boot_disk_size_gb for pool in pools] == [0, 0, 200, 0]
@@ -56,19 +51,16 @@ def test_each_process_of_the_distribution_is_a_replica_on_its_machine():
 @pytest.mark.parametrize(
     ("distribution", "roles"),
     [
-        ("trainer.distribution={}", ("chief",)),
-        (
-            "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 1}, evaluator: true}",
-            ("chief", "evaluator"),
-        ),
-        ("trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 2}}", ("chief", "worker")),
-        ("trainer.distribution={train: {strategy: parameter_server, workers: 1, ps: 1}}", ("chief", "ps")),
+        ("{}", ("chief",)),
+        ("{train: {strategy: multi_worker_mirrored, workers: 1}, evaluator: true}", ("chief", "evaluator")),
+        ("{train: {strategy: multi_worker_mirrored, workers: 2}}", ("chief", "worker")),
+        ("{train: {strategy: parameter_server, workers: 1, ps: 1}}", ("chief", "ps")),
     ],
 )
 def test_there_is_no_empty_pool_and_each_replica_finds_its_place(distribution, roles):
     from tfx_estimator.components.trainer.cluster.tf_config import resolve
 
-    plan = make_plan(load_job(distribution, "deploy.vertex={}"))
+    plan = make_plan(load_job(f"trainer.distribution={distribution}", "deploy.vertex={}"))
     assert tuple(plan.pools) == roles
     counts = {role: pool["replica_count"] for role, pool in plan.pools.items()}
     addresses = [[f"host-{role}-{index}:2222" for index in range(count)] for role, count in counts.items()]
@@ -107,15 +99,3 @@ def test_the_step_that_only_waits_has_no_machine_of_the_default():
     assert (waits.cpu, waits.accelerator, waits.retries) == (None, None, 3)
     assert load_job(*common, "deploy.vertex={}").deploy.step("Transform").cpu == 16
     assert load_job(*common, "deploy.vertex={}", "deploy.nodes.Trainer={cpu: 1}").deploy.step("Trainer").cpu == 1
-
-
-@pytest.mark.parametrize(
-    ("override", "target", "said"),
-    [
-        ("deploy.vertex={chief: {accelerators: 2}}", VERTEX, "the type of accelerator is missing"),
-        ("deploy.vertex={scheduling: spots}", VERTEX, "did you mean `spot`"),
-    ],
-)
-def test_what_is_wrong_is_refused_before_it_is_compiled(override, target, said):
-    with pytest.raises(DeclarationError, match=said):
-        load_job(override, target=target)

@@ -8,7 +8,6 @@ import signal
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -17,7 +16,7 @@ from google.auth.exceptions import RefreshError
 from google.protobuf import json_format
 
 from tests.pipeline.platforms.vertex.pipeline_service import PipelineService
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET, words
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import PipelineError, TrainingError
@@ -31,12 +30,12 @@ pytestmark = pytest.mark.unit
 COMPILED = ROOT / "tests" / "golden" / "compiled" / "digits.vertex.json"
 RUNNING, SUCCEEDED, FAILED = (f"PIPELINE_STATE_{state}" for state in ("RUNNING", "SUCCEEDED", "FAILED"))
 PARENT = "projects/example-project/locations/europe-west4"
+CONSOLE = "https://console.cloud.google.com/vertex-ai/locations/europe-west4/pipelines/runs/digits-"
 ACCOUNT = "trainer@example-project.iam.gserviceaccount.com"
 
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch) -> None:
-    """Waits are short."""
     for name in ("POLL_SECONDS", "_FIRST_WAIT", "_LONGEST_WAIT"):
         monkeypatch.setattr(follow, name, 0.01)
 
@@ -159,12 +158,8 @@ def test_a_mistake_of_ours_is_not_taken_for_a_service_that_does_not_answer():
         service = vertex.Vertex(server.client(), "example-project", "europe-west4", text, "digits", "0123456789")
         with pytest.raises(json_format.ParseError, match="noSuchField"):
             follow.patiently(lambda: service.start(False), lambda line, warns: None, 0.05)
-
-        class Client:
-            def get_pipeline_job(self, **request: Any) -> Any:
-                return {}["state"]
-
-        service = vertex.Vertex(Client(), "example-project", "europe-west4")
+        broken = SimpleNamespace(get_pipeline_job=Mock(side_effect=KeyError("state")))
+        service = vertex.Vertex(broken, "example-project", "europe-west4")  # type: ignore[arg-type]
         with pytest.raises(KeyError, match="state"):
             follow.patiently(lambda: service.look("digits-1"), lambda line, warns: None, 0.05)
 
@@ -182,8 +177,8 @@ def submit(tmp_path, monkeypatch, capsys):
     def submit(server: PipelineService | None, *arguments: str, whole: bool = True) -> tuple[int, str, str]:
         if server is not None:
             monkeypatch.setattr(vertex, "client_of", server.client)
-        told = [each for one in (*COMMON, *OF_TARGET[VERTEX]) for each in ("--set", one)]
-        code = main(["submit", *(["digits", "--target", "vertex", *told] if whole else []), *arguments])
+        told = ["digits", "--target", VERTEX, *words(*COMMON, *OF_TARGET[VERTEX])] if whole else []
+        code = main(["submit", *told, *arguments])
         return code, *capsys.readouterr()
 
     return submit
@@ -196,10 +191,9 @@ def test_it_is_submitted_followed_and_found_again(submit):
         assert "Trainer           8 CPUs, 30 GB" in out
         assert "2 NVIDIA_TESLA_T4" in out
         assert "time     cannot be told: no finished run in runs/digits" in out
-        address = "https://console.cloud.google.com/vertex-ai/locations/europe-west4/pipelines/runs/digits-"
-        assert f"address: {address}" in out
+        assert f"address: {CONSOLE}" in out
         note = json.loads(Path("submitted/digits/submission.json").read_text())
-        assert note["address"].startswith(address)
+        assert note["address"].startswith(CONSOLE)
         assert note["job"] in server.jobs
         assert Path("submitted/digits/pipeline.json").read_text() == COMPILED.read_text()
         code, out, _ = submit(server, "--yes")
@@ -225,7 +219,8 @@ def test_another_account_is_another_job_and_the_former_one_is_not_forgotten(subm
     with PipelineService([RUNNING]) as server:
         assert submit(server, "--yes")[0] == 0
         first = json.loads(Path("submitted/digits/submission.json").read_text())["job"]
-        code, out, _ = submit(server, "--yes", "--set", "deploy.service_account=another@a.iam.gserviceaccount.com")
+        another = words("deploy.service_account=another@a.iam.gserviceaccount.com")
+        code, out, _ = submit(server, "--yes", *another)
         assert (code, server.created) == (0, 2)
         kept = f"submitted/digits/submission-{first.rpartition('/')[2]}.json"
         assert f"if {first}, of before, still goes on, end it: tfx-estimator submit --cancel {kept}" in out
@@ -234,15 +229,9 @@ def test_another_account_is_another_job_and_the_former_one_is_not_forgotten(subm
         # The same once more is no former one.
         server.states = [RUNNING]
         for _ in range(2):
-            assert (
-                "of before"
-                not in submit(server, "--yes", "--set", "deploy.service_account=another@a.iam.gserviceaccount.com")[1]
-            )
-        assert sorted(path.name for path in Path("submitted/digits").glob("*.json")) == [
-            "pipeline.json",
-            Path(kept).name,
-            "submission.json",
-        ]
+            assert "of before" not in submit(server, "--yes", *another)[1]
+        names = {path.name for path in Path("submitted/digits").glob("*.json")}
+        assert names == {"pipeline.json", Path(kept).name, "submission.json"}
 
 
 def test_a_service_that_was_long_asked_is_tried_again(monkeypatch):
@@ -259,12 +248,15 @@ def test_a_service_that_was_long_asked_is_tried_again(monkeypatch):
     assert said == ["the service does not answer: cut; trying again", "the service answers again"]
 
 
-def test_a_training_that_fails_is_the_exit_code(submit):
+def test_a_training_that_fails_is_the_exit_code_and_has_an_address_by_its_name_as_well(submit):
     with PipelineService([FAILED]) as server:
         code, _, err = submit(server, "--yes", "--follow")
-    assert code == 5
+        (job,) = server.jobs
+        named, _, told = submit(server, "--attach", job, whole=False)
+    assert code == named == 5
     assert "Trainer: exit code 5: NaN loss" in err
     assert "Traceback" not in err
+    assert f"    address: {CONSOLE}" in told
 
 
 def test_who_stops_watching_is_told_how_to_go_on(submit):
@@ -299,16 +291,6 @@ def test_who_stops_while_it_is_started_is_told_that_it_may_go_on(submit, monkeyp
         code, _, err = submit(server, "--yes")
         assert (code, server.created) == (1, 1)
         assert f"was started, and is not noted: {told}" in err
-
-
-def test_a_job_that_was_named_has_an_address(submit):
-    with PipelineService([FAILED]) as server:
-        submit(server, "--yes")
-        (job,) = server.jobs
-        code, _, err = submit(server, "--attach", job, whole=False)
-    assert code == 5
-    address = "https://console.cloud.google.com/vertex-ai/locations/europe-west4/pipelines/runs/digits-"
-    assert f"    address: {address}" in err
 
 
 def test_a_dry_run_asks_nobody(submit, monkeypatch):
@@ -349,7 +331,6 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
     ],
 )
 def test_what_is_wrong_with_the_command_is_said(submit, arguments, said):
-    Path("digits.yaml").write_text("name: digits\n")
     code, _, err = submit(None, *arguments, whole=False)
     assert (code, said in err) == (2, True), err
 

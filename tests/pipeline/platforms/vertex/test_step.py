@@ -9,32 +9,58 @@ import signal
 from typing import Any
 
 import pytest
+from tfx.types import standard_artifacts
 
 from tests.pipeline.platforms.vertex.vertex_ai import Server, hears, load_job, measured
+from tfx_estimator.pipeline.base.ending.signals import SignalledError
 from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TrainingError, UserCodeError
+from tfx_estimator.pipeline.platforms import follow
+from tfx_estimator.pipeline.platforms.vertex import call, executor
+from tfx_estimator.pipeline.platforms.vertex.custom_job import make_plan
+from tfx_estimator.pipeline.platforms.vertex.custom_jobs import VertexService
 
 pytestmark = pytest.mark.unit
 
+PARENT = "projects/example-project/locations/europe-west4"
 
-def test_the_step_creates_the_job_follows_it_and_takes_over_what_was_measured(launch, tmp_path):
-    from tfx.types import standard_artifacts
 
-    from tfx_estimator.pipeline.platforms.vertex import call
+@pytest.fixture
+def launch(tmp_path, monkeypatch):
+    """Executes the step against a server; returns its artifacts."""
+    monkeypatch.setattr(executor, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(follow, "_FIRST_WAIT", 0.01)
+    plan = make_plan(load_job("deploy.vertex={}"))
 
+    def launch(server: Server) -> dict[str, Any]:
+        monkeypatch.setattr(VertexService, "of", server.service)
+        outputs = {"model": [standard_artifacts.Model()], "model_run": [standard_artifacts.ModelRun()]}
+        for key, (artifact,) in outputs.items():
+            artifact.uri = str(tmp_path / key)
+        properties = {"custom_job": plan.to_json(), "pipeline_home": "gs://bucket/digits", "train_args": "{}"}
+        executor.Executor().Do({}, outputs, properties)
+        return outputs
+
+    return launch
+
+
+@pytest.fixture
+def folder(tmp_path) -> str:
+    """What the step tells, and is told, lies there."""
+    return str(tmp_path / "custom_job")
+
+
+def test_the_step_creates_the_job_follows_it_and_takes_over_what_was_measured(launch, folder):
     # The service may be gone for a while.
     with Server(["JOB_STATE_PENDING", "UNAVAILABLE", "JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]) as server:
-        create = server.created.append
 
-        def measure(request: Any) -> None:
-            create(request)
-            folder = str(tmp_path / "custom_job")
+        def measure() -> None:
             _, outputs, properties = call.read_call(folder)
             assert properties == {"pipeline_home": "gs://bucket/digits", "train_args": "{}"}
             outputs["model_run"][0].set_float_custom_property("last_step", 600.0)
             outputs["model"][0].set_string_custom_property("comparable", "{}")
             call.write_measured(folder, outputs)
 
-        server.created = type("Created", (list,), {"append": lambda self, request: measure(request)})()
+        hears(server, measure)
         outputs = launch(server)
     assert outputs["model_run"][0].get_float_custom_property("last_step") == 600
     assert outputs["model"][0].get_string_custom_property("comparable") == "{}"
@@ -42,23 +68,18 @@ def test_the_step_creates_the_job_follows_it_and_takes_over_what_was_measured(la
 
 
 def test_a_job_that_failed_is_told_in_the_services_words(launch):
-
     with Server(["JOB_STATE_RUNNING", "JOB_STATE_FAILED"]) as server:
         with pytest.raises(TrainingError, match="JOB_STATE_FAILED: out of quota"):
             launch(server)
         (request,) = server.created
-        assert request.parent == "projects/example-project/locations/europe-west4"
+        assert request.parent == PARENT
         # Another try makes another job.
         with pytest.raises(TrainingError):
             launch(server)
         assert len(server.created) == 2
 
 
-def test_another_job_follows_on_one_that_lost_a_replica(launch, tmp_path):
-    from tfx_estimator.pipeline.platforms.vertex import call
-
-    folder = str(tmp_path / "custom_job")
-
+def test_another_job_follows_on_one_that_lost_a_replica(launch, folder):
     def lose() -> None:
         with contextlib.suppress(StoppedError), call.told(folder, "chief-0"):
             raise StoppedError("it was ended, as a worker has gone")
@@ -82,11 +103,7 @@ def test_another_job_follows_on_one_that_lost_a_replica(launch, tmp_path):
     assert len(server.created) == 1 + load_job().trainer.distribution.max_restarts
 
 
-def test_a_replicas_own_error_is_the_steps(launch, tmp_path):
-    from tfx_estimator.pipeline.platforms.vertex import call
-
-    folder = str(tmp_path / "custom_job")
-
+def test_a_replicas_own_error_is_the_steps(launch, folder):
     def fail() -> None:
         lost = TrainingError("the chief has gone")
         lost.retryable = True
@@ -102,55 +119,46 @@ def test_a_replicas_own_error_is_the_steps(launch, tmp_path):
     assert ended.value.todo.startswith("mend it; it is of a replica of the custom job projects/example-project")
 
 
-def test_a_step_that_is_tried_again_follows_the_job_that_goes_on(launch, tmp_path):
-    from tfx_estimator.pipeline.platforms.vertex import call
-
-    (tmp_path / "custom_job").mkdir()
-    call.write_job(str(tmp_path / "custom_job"), "projects/example-project/locations/europe-west4/customJobs/7")
+def test_a_step_that_is_tried_again_follows_the_job_that_goes_on(launch, folder):
+    os.mkdir(folder)
+    call.write_job(folder, f"{PARENT}/customJobs/7")
     with Server(["JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]) as server:
         with pytest.raises(TrainingError, match="its chief wrote nothing"):
             launch(server)
-        call.write_measured(str(tmp_path / "custom_job"), {"model_run": [measured()]})
+        call.write_measured(folder, {"model_run": [measured()]})
         outputs = launch(server)
     assert server.created == []
     assert outputs["model_run"][0].get_float_custom_property("last_step") == 600
 
 
 @pytest.mark.parametrize("noted", [["JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED"], ["UNAVAILABLE", "NOT_FOUND"]])
-def test_a_job_that_was_cancelled_or_removed_is_waited_for_and_made_anew(launch, tmp_path, noted):
-    from tfx_estimator.pipeline.platforms.vertex import call
-
-    (tmp_path / "custom_job").mkdir()
-    call.write_job(str(tmp_path / "custom_job"), "projects/example-project/locations/europe-west4/customJobs/7")
+def test_a_job_that_was_cancelled_or_removed_is_waited_for_and_made_anew(launch, folder, noted):
+    os.mkdir(folder)
+    call.write_job(folder, f"{PARENT}/customJobs/7")
     with Server([*noted, "JOB_STATE_FAILED"]) as server, pytest.raises(TrainingError, match="JOB_STATE_FAILED"):
         launch(server)
     assert len(server.created) == 1
 
 
 def test_a_service_that_refuses_is_not_asked_again(launch):
-
     with Server(["PERMISSION_DENIED"]) as server, pytest.raises(TrainingError, match="Vertex AI refuses: 403 no"):
         launch(server)
 
 
-def test_a_job_whose_creation_was_not_answered_is_found(launch, tmp_path):
-    from tfx_estimator.pipeline.platforms.vertex import call
-
+def test_a_job_whose_creation_was_not_answered_is_found(launch, folder):
     with Server(["JOB_STATE_RUNNING", "JOB_STATE_RUNNING", "JOB_STATE_FAILED"], loses=True) as server:
         with pytest.raises(TrainingError, match="customJobs/1 ended with JOB_STATE_FAILED"):
             launch(server)
         assert len(server.created) == 1
         # Of a step that was killed before it could note the job.
-        (tmp_path / "custom_job" / "job.json").unlink()
+        os.remove(f"{folder}/job.json")
         server.states = ["JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]
-        call.write_measured(str(tmp_path / "custom_job"), {"model_run": [measured()]})
+        call.write_measured(folder, {"model_run": [measured()]})
         launch(server)
         assert len(server.created) == 1
 
 
-def test_a_job_that_cannot_be_created_just_now_is_created_later(launch, tmp_path, monkeypatch):
-    from tfx_estimator.pipeline.platforms.vertex import executor
-
+def test_a_job_that_cannot_be_created_just_now_is_created_later(launch, folder, monkeypatch):
     busy = ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL"]
     with Server(["JOB_STATE_FAILED"], busy=busy) as server:
         with pytest.raises(TrainingError, match="customJobs/1 ended with JOB_STATE_FAILED"):
@@ -165,17 +173,7 @@ def test_a_job_that_cannot_be_created_just_now_is_created_later(launch, tmp_path
     assert "quotas" in caught.value.expected
 
 
-def test_a_mistake_of_ours_is_not_taken_for_a_service_that_does_not_answer(launch, monkeypatch):
-    from tfx_estimator.pipeline.platforms.vertex.custom_jobs import VertexService
-
-    monkeypatch.setattr(VertexService, "look", lambda self, job: {}["state"])
-    with Server(["JOB_STATE_RUNNING"]) as server, pytest.raises(KeyError, match="state"):
-        launch(server)
-
-
 def test_a_step_that_is_ended_cancels_its_job(launch):
-    from tfx_estimator.pipeline.base.ending.signals import SignalledError
-
     sent: list[int] = []
 
     def terminate() -> None:
@@ -186,4 +184,4 @@ def test_a_step_that_is_ended_cancels_its_job(launch):
     with Server(["JOB_STATE_RUNNING"], heard=terminate) as server:
         with pytest.raises(SignalledError):
             launch(server)
-        assert server.cancelled == ["projects/example-project/locations/europe-west4/customJobs/1"]
+        assert server.cancelled == [f"{PARENT}/customJobs/1"]

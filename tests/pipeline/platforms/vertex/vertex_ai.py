@@ -12,8 +12,8 @@ from tfx_estimator.pipeline.platforms.registry import VERTEX
 from tfx_estimator.pipeline.platforms.vertex.custom_job import STEP_LABEL
 
 
-def load_job(*overrides: str, target: str = VERTEX) -> Any:
-    return load("digits", (*COMMON, *OF_TARGET[target], *overrides), target).declaration
+def load_job(*overrides: str) -> Any:
+    return load("digits", (*COMMON, *OF_TARGET[VERTEX], *overrides), VERTEX).declaration
 
 
 def measured() -> Any:
@@ -37,10 +37,7 @@ class Server(FakeService):
     def __init__(
         self, states: list[str], loses: bool = False, heard: Any = lambda: None, busy: Sequence[str] = ()
     ) -> None:
-        self.states = list(states)
-        self.loses = loses
-        self.busy = list(busy)
-        self.heard = heard
+        self.states, self.loses, self.busy, self.heard = list(states), loses, list(busy), heard
         self.created: list[Any] = []
         self.cancelled: list[str] = []
 
@@ -84,7 +81,6 @@ class Server(FakeService):
         super().__init__("google.cloud.aiplatform.v1.JobService", methods, workers=1)
 
     def service(self, project: str, region: str) -> Any:
-        """Returns the client's side."""
         from google.cloud.aiplatform_v1 import JobServiceClient
         from google.cloud.aiplatform_v1.services.job_service.transports import JobServiceGrpcTransport
 

@@ -1,0 +1,136 @@
+"""The scripts for TFX's own command line: for this machine, and for services."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.pipeline.runners.deployed import as_sections
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.folders import PipelineFolders
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, VERTEX
+from tfx_estimator.pipeline.runners import local, service_runner
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capsys) -> Callable[[str, str], str]:
+    """Has the script end; returns what it says."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(source: str, workdir: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            local.main(source, workdir)
+        assert ended.value.code == 2
+        return capsys.readouterr().err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("workdir", "said"),
+    [("s3://bucket/runs", "only Cloud Storage"), ("", "it names no folder"), ("~nosuchuser/x", "there is no user")],
+)
+def test_an_address_that_can_keep_no_runs_is_refused(refused, tmp_path, workdir, said):
+    assert f"WORKDIR {workdir}: " in (error := refused("digits", workdir))
+    assert said in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bucket_is_no_meeting_place_of_a_cluster(refused, monkeypatch):
+    cluster = {"chief": ["a:1"], "worker": ["b:1"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "chief", "index": 0}}))
+    assert "this is an address" in refused("digits", "gs://bucket/runs")
+
+
+def test_dataflow_is_refused_where_the_work_folder_is_here(refused, tmp_path):
+    where = "project: mine-12, region: europe-west4, temp_location: 'gs://mine/tmp', sdk_container_image: mine/image"
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\ndata: {dataset: mnist, data_dir: 'gs://mine/data'}\n"
+        "trainer: {model: mnist_cnn, train_steps: 5}\n"
+        f"beam: {{runner: dataflow, dataflow: {{{where}}}}}\n"
+    )
+    assert "Dataflow's workers do not see its work folder" in refused("mine.yaml", "runs")
+
+
+def test_an_address_is_never_taken_for_a_path():
+    folders = PipelineFolders("gs://bucket/runs", "digits")
+    assert (folders.home, folders.serving) == ("gs://bucket/runs/digits", "gs://bucket/runs/digits/serving")
+
+
+def test_what_a_bucket_cannot_hold_stays_in_the_users_state(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    stored, here = PipelineFolders("gs://bucket/all/runs/", "digits"), PipelineFolders("runs", "digits")
+    assert stored.metadata == str(tmp_path / "tfx-estimator/gs/bucket/all/runs/digits/metadata.sqlite")
+    assert (here.local, os.path.dirname(here.logs)) == (here.home, here.home)
+
+
+def test_a_folder_that_was_moved_is_told_to_ml_metadata_before_a_run(tmp_path):
+    from tests.pipeline import making
+
+    (tmp_path / "word").write_text("any")
+    making.run(PipelineFolders(str(tmp_path / "runs"), "digits"), tmp_path / "word")
+    (tmp_path / "runs").rename(tmp_path / "old")
+    folders = PipelineFolders(str(tmp_path / "old"), "digits")
+    local.prepare(load("digits", [f"data.data_dir={tmp_path / 'data'}"]), folders)
+    made = [each.uri for each in making.artifacts(folders.metadata)]
+    assert made == [f"{folders.root}/Making/model/1", f"{folders.root}/Copying/copied/2"]
+
+
+DATA = {"dataset": "digits", "splits": {"train": "train[:80%]", "eval": "train[80%:]"}}
+
+
+@pytest.fixture(params=[VERTEX, KUBEFLOW])
+def script(request, tmp_path, monkeypatch, capsys) -> tuple[str, str]:
+    """A target and its script, with a declaration beside it, in the current folder; and what `compile` makes of it."""
+    target = request.param
+    monkeypatch.chdir(tmp_path)
+    Path("networks.py").write_text("def small(num_classes):\n    raise AssertionError\n")
+    trainer = {"model": "networks:small", "train_steps": 10}
+    declaration = {"name": "digits", "data": DATA, "trainer": trainer, **as_sections(target)}
+    Path("mine.yaml").write_text(yaml.safe_dump(declaration))
+    assert load("mine.yaml", target=target)
+    assert main(["copy", f"{target}_runner", "runner.py"]) == 0
+    assert f"tfx pipeline compile --engine {target} --pipeline_path runner.py" in capsys.readouterr().out
+    assert main(["compile", "mine.yaml", "--target", target, "--output", "wanted"]) == 0
+    assert "note: deploy.image: steps have accelerators" in capsys.readouterr().err
+    return target, Path("wanted").read_text()
+
+
+def test_the_script_compiles_what_compile_does(script, capsys):
+    from tfx.tools.cli import labels
+
+    target, wanted = script
+    module = importlib.import_module(f"tfx.tools.cli.handler.{target}_handler")
+    handler = getattr(module, f"{target.capitalize()}Handler")
+    handler({labels.ENGINE_FLAG: target, labels.PIPELINE_DSL_PATH: "runner.py"}).compile_pipeline()
+    assert Path("digits.json" if target == VERTEX else "digits.workflow.yaml").read_text() == wanted
+    assert len(list(Path().glob("*.whl"))) == 1
+    # And says as much.
+    said, remarks = capsys.readouterr()
+    assert "note: deploy.image: steps have accelerators" in remarks
+    assert "your own modules, networks" in said
+    assert "submit it to project example-project, region europe-west4" in said or target == KUBEFLOW
+
+
+def test_what_is_wrong_is_said_and_ends_the_script(script, capsys):
+    target, _ = script
+    (wheel,) = Path().glob("*.whl")
+    wheel.unlink()
+    wheel.mkdir()
+    declared = yaml.safe_load(Path("mine.yaml").read_text())
+    for code, said in ((1, f"{wheel} cannot be written: Is a directory"), (2, "deploy.image")):
+        with pytest.raises(SystemExit) as ended:
+            service_runner.main("mine.yaml", target)
+        assert ended.value.code == code
+        assert said in capsys.readouterr().err
+        declared["deploy"].pop("image", None)
+        Path("mine.yaml").write_text(yaml.safe_dump(declared))
