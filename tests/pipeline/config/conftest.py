@@ -29,7 +29,6 @@ def checked(every_target: None) -> None:
 
 @pytest.fixture
 def good() -> str:
-    """A declaration without a fault."""
     return GOOD
 
 
@@ -48,8 +47,6 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pa
 
 @pytest.fixture
 def refuse(write: Callable[[str], Path]) -> Callable[..., str]:
-    """Loads a declaration that must be refused, and returns the message."""
-
     def message(text: str, overrides: Sequence[str] = ()) -> str:
         write(text)
         with pytest.raises(DeclarationError) as caught:

@@ -36,7 +36,6 @@ def test_a_folder_that_can_be_made_passes_and_is_not_made(folders, name):
     [
         ("file", "this is no folder"),
         ("file/in/it", "file is no folder"),
-        ("link", "this is no folder"),
         ("link/new", "link is no folder"),
         ("a" * 300, "the path cannot be used: File name too long"),
     ],
@@ -66,11 +65,7 @@ def test_a_workdir_that_is_a_file_pattern_is_refused(folders, monkeypatch, chara
 
 @pytest.mark.parametrize(
     ("destination", "reason"),
-    [
-        ("file", "this is no folder"),
-        ("file/serving", "file is no folder"),
-        ('""', "it is empty"),
-    ],
+    [("file", "this is no folder"), ("file/serving", "file is no folder"), ('""', "it is empty")],
 )
 def test_a_push_destination_is_checked(folders, refuse, good, destination, reason):
     message = refuse(good + f"pusher: {{destination: {destination}}}\n")
@@ -84,10 +79,8 @@ def test_a_push_destination_is_checked(folders, refuse, good, destination, reaso
     ("value", "reason"),
     [
         ("s3://bucket/x.csv", "TensorFlow reads and writes only Cloud Storage"),
-        ("https://x/y", "reads and writes only Cloud Storage"),
         ("$HOME/x", "variables of the environment are not replaced"),
         ("~nosuchuser/x", "there is no user 'nosuchuser'"),
-        ("${X}/y", "variables of the environment are not replaced"),
         ("/models/${USER}/mnist.csv", "variables of the environment are not replaced"),
         ("gs://bucket/of-${DAY}/x.csv", "variables of the environment are not replaced"),
     ],
@@ -109,9 +102,3 @@ def test_a_folder_may_have_a_name_like_a_variable(tmp_path, monkeypatch, good):
     (tmp_path / "$HOME").mkdir()
     (tmp_path / "$HOME" / "mine.yaml").write_text(good + "pusher: {destination: served}\n")
     assert load(tmp_path / "$HOME" / "mine.yaml").declaration.pusher.destination == f"{tmp_path}/$HOME/served"
-
-
-@pytest.mark.parametrize(("workdir", "reason"), [("", "it names no folder"), ("~nosuchuser/x", "there is no user")])
-def test_a_workdir_that_names_no_folder_is_refused(workdir, reason):
-    with pytest.raises(DeclarationError, match=reason):
-        check_workdir(workdir)

@@ -32,7 +32,6 @@ values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.di
 
 @st.composite
 def declarations(draw) -> Declaration:
-    """Any declaration that is well typed."""
     optimizer = {
         "name": draw(st.sampled_from(["sgd", "momentum", "adam"])),
         "learning_rate": draw(st.floats(1e-12, 1000)),

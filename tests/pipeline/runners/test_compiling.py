@@ -44,9 +44,9 @@ from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, KUBEFLOW_V2, SPE
 from tfx_estimator.pipeline.runners import buckets
 from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
-HOME = "gs://example-bucket/pipelines/taxi"
 pytestmark = pytest.mark.unit
 
+HOME = "gs://example-bucket/pipelines/taxi"
 DECLARATION = """\
 name: taxi
 data: {dataset: digits, splits: {train: "train[:80%]", eval: "train[80%:]"}, shards: 3}

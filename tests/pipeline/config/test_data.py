@@ -1,13 +1,55 @@
-"""Folders of images by class, and tables of paths: what `validate` says of them, from names alone."""
+"""Splits, folders of images by class and tables of paths: what `validate` says of them, from names alone."""
 
 from __future__ import annotations
 
 import pytest
 
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.config.data import find_overlap
 from tfx_estimator.pipeline.config.image_folder import split_folders
 
 pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shared"),
+    [
+        ("train[:80%]", "train[70%:]", True),
+        ("train[:80%]", "train[80%:]", False),
+        ("train[-20%:]", "train[:90%]", True),
+        ("train[:80%]", "test[70%:]", False),
+        ("train[:5%]+train[95%:]", "test+train[90%:]", True),
+        ("train[:10_000]", "train[9000:]", True),
+        ("train[0:50%]", "train[40%:]", True),
+        ("train", "train[-1000:]", True),
+        ("train[3shard]", "train[0%:]", True),
+        ("all", "test[:10]", True),
+        # These show when it is known how many there are.
+        ("train[:80%]", "train[5000:]", False),
+        ("train[:-1000]", "train[2000:]", False),
+    ],
+)
+def test_overlaps_that_the_text_tells(one, other, shared):
+    assert bool(find_overlap(one, other)) == shared
+
+
+@pytest.mark.parametrize(
+    ("splits", "instead"),
+    [
+        ("{train: 'train[:80%]', eval: 'train[70%:]'}", "{train: 'train[:90%]', eval: 'train[90%:]'}"),
+        (
+            "{train: 'train[:80%]', eval: 'train[80%:]', test: 'train[90%:]'}",
+            "{train: 'train[:80%]', eval: 'train[80%:90%]', test: 'train[90%:]'}",
+        ),
+    ],
+)
+def test_overlaps_are_refused_before_anything_runs(problems, good, splits, instead):
+    (problem,) = problems(good.replace('{train: "train[:90%]", eval: test}', splits))
+    assert "both hold a part of" in problem
+    assert f"set splits: {instead}" in problem
+
+
+THREE = ("train/cat/1.png", "val/cat/1.png", "test/cat/1.png")
 
 
 def _touch(folder, *names):
@@ -48,16 +90,7 @@ def test_splits_are_known_from_names(tmp_path, files, splits):
         (("cat/1.png", "dog/1.png"), "", "set splits: {train: 'train[:90%]', eval: 'train[90%:]'}"),
         (("train/cat/1.png", "valid/cat/1.png"), "", "set splits: {train: 'train', eval: 'valid'}"),
         (("train/cat/1.png", "test/cat/1.png"), "{eval: tset}", "set splits: {train: 'train', eval: 'test'}"),
-        (
-            ("train/cat/1.png", "test/cat/1.png"),
-            "{train: 'train[:90%]', eval: 'train[90%:]', test: tset}",
-            "set splits: {train: 'train[:90%]', eval: 'train[90%:]', test: 'test'}",
-        ),
-        (
-            ("train/cat/1.png", "val/cat/1.png", "test/cat/1.png"),
-            "{eval: val, test: tset}",
-            "set splits: {train: 'train', eval: 'val', test: 'test'}",
-        ),
+        (THREE, "{eval: val, test: tset}", "set splits: {train: 'train', eval: 'val', test: 'test'}"),
     ],
 )
 def test_a_split_that_is_not_there_is_answered_with_what_to_write(

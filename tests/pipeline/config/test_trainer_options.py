@@ -1,0 +1,237 @@
+"""Options of `trainer`: what they take, and what they say of what they do not."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.root import ROOT
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.config import Declaration, load
+from tfx_estimator.pipeline.config.best import EarlyStopping, KeepBest
+from tfx_estimator.pipeline.config.class_weights import weights_by_label
+from tfx_estimator.pipeline.config.image_folder import find_label, in_order
+from tfx_estimator.pipeline.config.warm_start import WarmStart
+
+pytestmark = pytest.mark.unit
+
+
+def test_both_are_off_unless_declared_and_take_a_metric_s_name_for_a_section(write, good):
+    write(good)
+    trainer = load("mine.yaml").declaration.trainer
+    assert trainer.keep_best is trainer.early_stopping is None
+    write(f"{good}  keep_best: accuracy\n  early_stopping:\n")
+    loaded = load("mine.yaml", ["trainer.early_stopping.patience=5"])
+    assert loaded.declaration.trainer.keep_best == KeepBest(metric="accuracy")
+    assert loaded.declaration.trainer.early_stopping == EarlyStopping(metric="average_loss", patience=5)
+    assert loaded.origins["trainer.keep_best.metric"] == "mine.yaml:8"
+    assert load("mine.yaml", ["trainer.keep_best=null"]).declaration.trainer.keep_best is None
+    # An empty section is none, as null is.
+    assert load("mine.yaml").declaration.trainer.early_stopping is None
+    assert type(loaded.declaration).from_json(loaded.declaration.to_json()) == loaded.declaration
+
+
+@pytest.mark.parametrize(
+    ("metric", "better"),
+    [
+        ("loss", "min"),
+        ("mean_squared_error", "min"),
+        ("perplexity", "min"),
+        ("top_5_acc", "max"),
+        ("auc_precision_recall", "max"),
+        ("f1", "max"),
+        ("my_metric", None),
+        ("accuracy_loss", None),
+        ("horseshoe", None),
+        # Classes of TFMA and Keras.
+        ("AUC", "max"),
+        ("F1Score", "max"),
+        ("RootMeanSquaredError", "min"),
+        ("ThresholdAtRecall", None),
+    ],
+)
+def test_a_known_name_tells_which_way_it_is_better(metric, better):
+    assert KeepBest(metric=metric).better == better
+    assert KeepBest(metric=metric, mode="max").better == "max"
+
+
+def checkpoint(folder: Path, step: int, content: bytes = b"x") -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    prefix = folder / f"model.ckpt-{step}"
+    for suffix in (".index", ".data-00000-of-00001"):
+        prefix.with_name(prefix.name + suffix).write_bytes(content)
+    (folder / "checkpoint").write_text(f'model_checkpoint_path: "{prefix.name}"\nall_model_checkpoint_paths: "a"\n')
+    return str(prefix)
+
+
+def saved_model(folder: Path) -> str:
+    prefix = folder / "variables" / "variables"
+    prefix.parent.mkdir(parents=True)
+    prefix.with_suffix(".index").write_bytes(b"x")
+    return str(prefix)
+
+
+def test_weights_are_found_in_whatever_a_training_leaves(tmp_path):
+    first, last = checkpoint(tmp_path / "run", 20), checkpoint(tmp_path / "run", 60)
+    assert WarmStart(checkpoint=str(tmp_path / "run")).prefix == last
+    assert WarmStart(checkpoint=first).prefix == first
+    plain = saved_model(tmp_path / "plain")
+    assert WarmStart(model=str(tmp_path / "plain")).prefix == plain
+    artifact = saved_model(tmp_path / "artifact" / "Format-Serving")
+    assert WarmStart(model=str(tmp_path / "artifact")).prefix == artifact
+    saved_model(tmp_path / "pushed" / "9")
+    newest = saved_model(tmp_path / "pushed" / "10")
+    assert WarmStart(model=str(tmp_path / "pushed")).prefix == newest
+
+
+def test_the_fingerprint_is_of_the_weights_and_not_of_their_place(tmp_path):
+    one = WarmStart(checkpoint=checkpoint(tmp_path / "one", 20)).fingerprint()
+    assert WarmStart(checkpoint=checkpoint(tmp_path / "two", 60)).fingerprint() == one
+    assert WarmStart(checkpoint=checkpoint(tmp_path / "one", 20, b"y")).fingerprint() != one
+
+
+def test_a_path_is_relative_to_the_declarations_folder(write, good, tmp_path):
+    checkpoint(tmp_path / "run", 20)
+    loaded = load(write(good + "  warm_start: {checkpoint: run, exclude: ['logits/*']}\n"))
+    section = loaded.declaration.trainer.warm_start
+    assert section == WarmStart(checkpoint=str(tmp_path / "run"), exclude=("logits/*",))
+    assert loaded.origins["trainer.warm_start.checkpoint"] == "mine.yaml:8, made absolute"
+
+
+def test_a_run_fn_begins_where_it_wants(refuse, good, tmp_path):
+    (tmp_path / "own.py").write_text("def run_fn(fn_args): ...\n")
+    checkpoint(tmp_path / "run", 20)
+    text = good.replace("model: mnist_cnn", "module_file: own.py") + "  warm_start: {checkpoint: run}\n"
+    assert "a run_fn makes its own model" in refuse(text)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("", ""),
+        ("train_steps: 20", "the checkpoint is of the last step to train"),
+        ("exclude", "a training that goes on keeps all of its variables"),
+        ("tune", "trials begin at step 0"),
+        ("module_file", "where a module file keeps its checkpoints is its own affair"),
+    ],
+)
+def test_what_goes_on_from_a_checkpoint(write, good, tmp_path, more, said):
+    (tmp_path / "own.py").write_text("def trainer_fn(fn_args, schema): ...\n")
+    checkpoint(tmp_path / "run", 20)
+    text = re.sub("train_steps: .*", "train_steps: 40", good)
+    excluded = ", exclude: ['logits/*']" if more == "exclude" else ""
+    text += f"  warm_start: {{checkpoint: run, resume: true{excluded}}}\n"
+    if more == "tune":
+        text += "tune: {max_trials: 2, ranges: {trainer.optimizer.learning_rate: {values: [0.1, 0.2]}}}\n"
+    elif more == "module_file":
+        text = text.replace("model: mnist_cnn", "module_file: own.py")
+    elif more.startswith("train_steps"):
+        text = text.replace("train_steps: 40", more)
+    if not said:
+        assert load(write(text)).declaration.trainer.warm_start.step == 20
+        return
+    with pytest.raises(DeclarationError, match=said):
+        load(write(text))
+
+
+SCHEMA = json.loads((ROOT / "tests" / "golden" / "declaration.schema.json").read_text())
+
+
+def weights_of(declaration: Declaration, *names: str):
+    section = Settings(declaration=declaration.dict(), label_names=names).trainer
+    assert section is not None
+    return section.class_weights
+
+
+@pytest.mark.parametrize(
+    ("declared", "by_label"),
+    [("[1, 2, 0.5]", (1.0, 2.0, 0.5)), ("{bird: 3}", (1.0, 3.0, 1.0)), ("{cat: 0, dog: 2.5}", (0.0, 1.0, 2.5))],
+)
+def test_weights_are_by_label_or_by_name(write, good, declared, by_label):
+    # Of a data set whose classes are not known yet.
+    good = good.replace("dataset: mnist", "dataset: pets")
+    loaded = load(write(good + f"  class_weights: {declared}\n  label_smoothing: 0.1\n"))
+    assert weights_of(loaded.declaration, "cat", "bird", "dog") == by_label
+    assert load(write(loaded.declaration.to_yaml())).declaration == loaded.declaration
+    assert Declaration.from_json(loaded.declaration.to_json()) == loaded.declaration
+    jsonschema.validate(json.loads(loaded.declaration.to_json()), SCHEMA)
+
+
+def test_weights_that_do_not_fit_the_classes_are_refused_once_these_are_known(write, good):
+    good = good.replace("dataset: mnist", "dataset: pets")
+    three = load(write(good + "  class_weights: [1, 2, 3]\n")).declaration
+    with pytest.raises(DeclarationError, match=r"trainer.class_weights: 3 weights for 2 classes"):
+        weights_of(three, "cat", "dog")
+    named = load(write(good + "  class_weights: {dug: 2}\n")).declaration
+    with pytest.raises(DeclarationError, match=r"no class `dug`[\s\S]*did you mean `dog`"):
+        weights_of(named, "cat", "dog")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("label_smoothing: 1", "out of range"),
+        ("class_weights: 2", "a whole number is no list and a whole number is no mapping"),
+        ("class_weights: [1, x]", "item 2: text is no number"),
+        ("class_weights: [1, -1]", "-1.0 is no weight"),
+        (f"class_weights: {json.dumps(dict.fromkeys('0123456789', 0))}", "no example would count"),
+        ("class_weights: {'33': 2}", "did you mean `3`?"),
+        ("warm_start: {checkpoint: nowhere}", "there is no such file or folder"),
+        ("warm_start: {model: .}", "no weights are there"),
+        ("warm_start: {}", "exactly one of checkpoint and model"),
+        ("warm_start: {checkpoint: a, model: b}", "checkpoint and model are both given"),
+    ],
+)
+def test_what_cannot_be(refuse, good, line, said):
+    message = refuse(good.replace("dataset: mnist", "dataset: digits") + f"  {line}\n")
+    assert "mine.yaml:8  trainer." in message
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("dataset", "weights", "said"),
+    [
+        ("mnist", "{'10': 2}", "no class `10`"),
+        ("mnist", "{'9': 2}", ""),
+        ("cifar10", "{frg: 2}", "did you mean `frog`?"),
+        ("cifar10", "[1, 2]", "one for each label, in this order: airplane, automobile"),
+        ("cifar10", "{frog: 2, ship: 3}", ""),
+        # As TFDS names them where its file of names is missing.
+        ("cifar10", "{'6': 2}", ""),
+        ("cifar10", "{frog: 2, '6': 2}", "no class `6`"),
+        ("fashion_mnist", "{any: 2}", ""),
+    ],
+)
+def test_the_classes_of_known_data_sets_are_known(refuse, write, good, dataset, weights, said):
+    text = good.replace("dataset: mnist", f"dataset: {dataset}") + f"  class_weights: {weights}\n"
+    if said:
+        assert said in refuse(text)
+    else:
+        assert load(write(text)).declaration.trainer.class_weights
+
+
+def test_the_classes_of_an_image_folder_are_known(refuse, good, tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        (tmp_path / "photos" / name / "1.png").touch()
+    text = good.replace("dataset: mnist", "dataset: ./photos")
+    assert "no class `dg`" in refuse(text + "  class_weights: {dg: 2}\n")
+    splits = ["data.splits.train=train[:50%]", "data.splits.eval=train[50%:]"]
+    loaded = load("mine.yaml", ["trainer.class_weights={dog: 2}", *splits])
+    assert loaded.declaration.trainer.class_weights == {"dog": 2.0}
+
+
+def test_numbers_are_in_their_order_and_names_in_that_of_the_alphabet():
+    assert in_order(["10", "2", "1", "02", "9" * 5000, "2"]) == ["1", "02", "2", "10", "9" * 5000]
+    assert in_order(["10", "2", "a"]) == ["10", "2", "a"]
+
+
+def test_a_class_is_meant_by_each_form_of_its_name():
+    names = in_order(["cafe\u0301", "dog"])
+    assert find_label("caf\u00e9", names) == find_label("cafe\u0301", names) == find_label(0, names) == 0
+    assert weights_by_label({"cafe\u0301": 2.0}, names) == (2.0, 1.0)
