@@ -103,7 +103,7 @@ def check_ours(arguments: list[str], folder: Path) -> None:
         here = HERE.has_argo or getattr(args, "target", None) != KUBEFLOW
         assert main(arguments) == (0 if here else 2)
         return
-    if args.verb in ("report", "doctor"):
+    if args.verb in ("report", "convert", "doctor"):
         return
     if args.verb == "execute":
         # Written by a command before it.

@@ -106,8 +106,9 @@ def read(text: str) -> Optional[TfConfig]:
     """Reads a TF_CONFIG in any dialect.
 
     The chief may be called `chief` or `master`, or be worker 0 if there is neither; the other workers then count
-    from 0 again, as they do beside an explicit chief. Evaluators may be in the cluster. An index may be a string.
-    Everything else (`job`, `environment`, `task.trial`, `rpc_layer`, …) is passed over.
+    from 0 again, as they do beside an explicit chief. Evaluators may be in the cluster. An index may be a string, and
+    the addresses of a type a list or, as `tf.train.ClusterSpec` allows, a mapping of index to address. Everything else
+    (`job`, `environment`, `task.trial`, `rpc_layer`, …) is passed over.
 
     Returns:
         The cluster. None for a single process: there is no cluster, or this is the only task in it. (A lone chief
@@ -190,6 +191,9 @@ def _listed(kind: str, value: Any) -> tuple[str, ...]:
     """The addresses of one type in the order of their indices."""
     if kind not in (*_TYPES, _MASTER):
         raise _wrong(f"there is no task type {reprlib.repr(kind)}", f"one of {', '.join((*_TYPES, _MASTER))}")
+    if isinstance(value, dict) and sorted(value) == sorted(map(str, range(len(value)))):
+        # A task that knows only some of the others cannot tell who is the chief, and how many train.
+        value = [value[str(index)] for index in range(len(value))]
     if not isinstance(value, list) or not all(isinstance(address, str) for address in value):
         raise _wrong(f"cluster.{kind} is {reprlib.repr(value)}", 'a list of addresses, as in ["localhost:2222"]')
     return tuple(value)
