@@ -66,7 +66,7 @@ def leave_note(folder: str, note: Note) -> Optional[tuple[str, str]]:
             # A namespace has only one TFJob of a name, so the former one was replaced.
             if dataclasses.replace(former, address=note.address, uid=note.uid) != note:
                 kept = former.job, os.path.join(folder, f"submission-{former.job.rpartition('/')[2]}.json")
-                os.replace(file, kept[1])
+                os.rename(file, kept[1])
         told = {key: value for key, value in dataclasses.asdict(note).items() if value}
         write_whole(file, json.dumps(told, indent=2))
     return kept

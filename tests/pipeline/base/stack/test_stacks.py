@@ -141,7 +141,7 @@ def test_a_target_that_the_stack_has_not_is_refused_by_name(monkeypatch, capsys,
     more = ["--dry-run"] if verb == "submit" else []
     assert main([verb, "digits", "--target", "kubeflow", *more]) == 2
     said = capsys.readouterr().err
-    assert "--target kubeflow: TFX 1.21.0 has no Kubeflow Pipelines 1" in said
+    assert "--target kubeflow: TFX 1.21.0 does not compile for Kubeflow Pipelines 1" in said
     assert "expected: another target: vertex, kubeflow_v2, tfjob" in said
-    assert "compile for kubeflow_v2; or install the stack tfx1.15: make install STACK=tfx1.15" in said
+    assert "or install the other stack: make install STACK=tfx1.15" in said
     assert not list(Path().iterdir())
