@@ -47,7 +47,7 @@ def print_table(console: Console, results: Summary, logs: str, asynchronous: boo
     }
     console.print()
     for title, told in facts.items():
-        for index, line in enumerate([told] if isinstance(told, str) else told or ()):
+        for index, line in enumerate(filter(None, [told] if isinstance(told, str) else told or ())):
             console.print(f"{'' if index else title:<{COLUMN}} {one_line(line)}")
 
 

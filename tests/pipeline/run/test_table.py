@@ -66,6 +66,10 @@ def test_each_fact_has_a_line_where_there_is_one(fields, line):
     assert line not in shown(Summary("own.yaml"))
 
 
+def test_what_is_empty_has_no_line():
+    assert not [line for line in shown(Summary("own.yaml")).splitlines() if line and not line[14:].strip()]
+
+
 def test_all_metrics_are_shown_and_each_once():
     metrics = {
         "sparse_categorical_accuracy": 0.5,
