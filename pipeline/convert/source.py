@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +16,15 @@ from tfx_estimator.components.files import TRAINING, read_json
 from tfx_estimator.components.trainer.best.keeper import is_declared
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import ESTIMATOR, OPERATION_KEY, SETTINGS_KEY, Settings
-from tfx_estimator.components.trainer.settling import with_counts, with_hyperparameters
+from tfx_estimator.components.trainer.settling import with_counts
 from tfx_estimator.components.trainer.training_folder import FOLDER
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.folders import uris_here
 from tfx_estimator.pipeline.report.source import Run, find_runs
 
 _TRAINER = "Trainer"
+# As the executor writes it beside the checkpoints.
+DECLARATION = "declaration.json"
 _DATABASE = "metadata.sqlite"
 
 
@@ -70,9 +73,9 @@ def find(named: str) -> Source:
             expected=f"a run whose declaration has trainer.model, and trainer.path: {ESTIMATOR}",
             todo="name the run of one",
         )
-    tuned = inputs.get(standard_component_specs.HYPERPARAMETERS_KEY, [])
-    settings, properties = with_hyperparameters(settings, properties, tuned)
-    folder = _folder(run, outputs.get("model_run", ""), settings)
+    folder = _folder(run, outputs.get("model_run", ""))
+    # With tuned values put in.
+    settings = dataclasses.replace(settings, declaration=read_json(os.path.join(folder, DECLARATION)))
     settings, _ = with_counts(settings, properties, inputs[standard_component_specs.EXAMPLES_KEY])
     step = checkpoints.last_step(folder)
     if step is None:
@@ -135,13 +138,13 @@ def _values(properties: Any) -> dict[str, Any]:
     return {name: getattr(value, kind) for name, value, kind in found if kind}
 
 
-def _folder(run: Run, model_run: str, settings: Settings) -> str:
+def _folder(run: Run, model_run: str) -> str:
     """The `model_run` artifact; of a training that has not ended, the training folder that was written to last."""
     if model_run and os.path.isdir(model_run):
         return model_run
     root = os.path.join(run.home, "artifacts", _TRAINER, FOLDER)
     found = [os.path.join(root, name) for name in (os.listdir(root) if os.path.isdir(root) else ())]
-    found = [each for each in found if read_json(os.path.join(each, TRAINING)) and _is_of(each, settings)]
+    found = [each for each in found if read_json(os.path.join(each, TRAINING)) and _is_of_estimator(each)]
     if not found:
         raise PipelineError(
             f"the training of {run.name} has left neither a model_run nor a training folder",
@@ -151,10 +154,7 @@ def _folder(run: Run, model_run: str, settings: Settings) -> str:
     return max(found, key=lambda each: os.path.getmtime(os.path.join(each, TRAINING)))
 
 
-def _is_of(folder: str, settings: Settings) -> bool:
-    """Was a folder written by the same declaration."""
-    declared = read_json(os.path.join(folder, "declaration.json"))
-    if not declared:
-        return False
-    deciding, _ = Settings(declaration=declared).split()
-    return bool(deciding["declaration"] == Settings(declaration=settings.declaration).split()[0]["declaration"])
+def _is_of_estimator(folder: str) -> bool:
+    """Was a training folder written by a declaration of this path, which it holds whole."""
+    declared = read_json(os.path.join(folder, DECLARATION))
+    return bool(declared) and Settings(declaration=declared).section.path == ESTIMATOR

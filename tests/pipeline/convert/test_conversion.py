@@ -99,6 +99,8 @@ def half(
 ) -> Iterator[Any]:
     """Trains to half of the steps; arguments are entries of `trainer`."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "user"))
+    # Other tests may have left another one.
+    tf.keras.mixed_precision.set_global_policy("float32")
 
     def make(**trainer: Any) -> Half:
         declared = declaration(**{"model": f"{NETWORKS}:small", "train_steps": END, **trainer})
