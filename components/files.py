@@ -19,6 +19,8 @@ from tfx_estimator.pipeline.config.paths import is_address
 
 # Notes which training a folder is of.
 TRAINING = "training.json"
+# The declaration of a training, beside its checkpoints.
+DECLARATION = "declaration.json"
 # Between tries to read a file in a store. TensorFlow's client of a bucket believes in the old size for 5 s.
 RETRY_SECONDS = (0.25, 0.5, 1.0, 2.0, 4.0)
 # Between two looks at what others write to a store: each is a request, and is paid for.

@@ -16,7 +16,7 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 
 from tfx_estimator.components.execution import Artifacts, unkeyed_property
-from tfx_estimator.components.files import write_whole
+from tfx_estimator.components.files import DECLARATION, write_whole
 from tfx_estimator.components.trainer.arguments import Contract, check_function
 from tfx_estimator.components.trainer.cluster.plan import resolve_distribution
 from tfx_estimator.components.trainer.cluster.tf_config import resolve
@@ -91,7 +91,7 @@ def write_declaration(training_dir: str, settings: Settings) -> None:
     """Stores the declaration beside the checkpoints."""
     if settings.declaration is not None:
         text = json.dumps(settings.declaration, indent=2, sort_keys=True) + "\n"
-        write_whole(os.path.join(training_dir, "declaration.json"), text)
+        write_whole(os.path.join(training_dir, DECLARATION), text)
 
 
 @contextlib.contextmanager

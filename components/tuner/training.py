@@ -16,7 +16,7 @@ from tfx.dsl.io import fileio
 from tfx.types import standard_artifacts, standard_component_specs
 from tfx.utils import io_utils
 
-from tfx_estimator.components.files import write_whole
+from tfx_estimator.components.files import DECLARATION, write_whole
 from tfx_estimator.components.in_python import TUNER, reword
 from tfx_estimator.components.trainer.jobs import logs_folder, make_job, supervise, write_declaration
 from tfx_estimator.components.trainer.settings import Settings
@@ -40,7 +40,7 @@ _TRAINING, _HYPERPARAMETERS = "training", "hyperparameters"
 # Says that all that a trial goes on from is in its training's folder.
 _COPIED = "copied"
 # What is kept of the training of a trial: TensorBoard's curves, logs, and what was declared.
-_EVENTS, _LOGS, _KEPT = "events.out.tfevents", "logs", ("declaration.json", "evaluations.json")
+_EVENTS, _LOGS, _KEPT = "events.out.tfevents", "logs", (DECLARATION, "evaluations.json")
 
 logger = get_logger("tuner")
 

@@ -7,12 +7,11 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from ml_metadata import metadata_store
 from ml_metadata.proto import metadata_store_pb2
 from tfx.types import artifact_utils, standard_component_specs
 
 from tfx_estimator.components.execution import Artifacts
-from tfx_estimator.components.files import TRAINING, read_json
+from tfx_estimator.components.files import DECLARATION, TRAINING, read_json
 from tfx_estimator.components.trainer.best.keeper import is_declared
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.settings import ESTIMATOR, OPERATION_KEY, SETTINGS_KEY, Settings
@@ -20,11 +19,10 @@ from tfx_estimator.components.trainer.settling import with_counts
 from tfx_estimator.components.trainer.training_folder import FOLDER
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.folders import uris_here
+from tfx_estimator.pipeline.report.artifacts import open_store, properties_of
 from tfx_estimator.pipeline.report.source import Run, find_runs
 
 _TRAINER = "Trainer"
-# As the executor writes it beside the checkpoints.
-DECLARATION = "declaration.json"
 _DATABASE = "metadata.sqlite"
 
 
@@ -92,7 +90,13 @@ def find(named: str) -> Source:
 def _last_training(run: Run) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:
     """The properties of the Trainer's execution, what it read, and the URIs of what it wrote, by name."""
     database = os.path.join(run.home, _DATABASE)
-    store = _open(database)
+    if not os.path.exists(database):
+        raise PipelineError(
+            f"there is no {database}, which knows what a run read and wrote",
+            expected="the pipeline's whole folder",
+            todo="copy it with all that is in it",
+        )
+    store = open_store(database)
     context = store.get_context_by_type_and_name("node", f"{run.name}.{_TRAINER}")
     executions = store.get_executions_by_context(context.id) if context else []
     known = {each["execution_id"] for each in run.summary.get("components", ()) if each.get("execution_id")}
@@ -117,25 +121,7 @@ def _last_training(run: Run) -> tuple[dict[str, Any], Artifacts, dict[str, str]]
             wrote[name] = artifact.uri
         else:
             read.setdefault(name, []).append(artifact_utils.deserialize_artifact(types[artifact.type_id], artifact))
-    return {**_values(last.properties), **_values(last.custom_properties)}, read, wrote
-
-
-def _open(database: str) -> metadata_store.MetadataStore:
-    if not os.path.exists(database):
-        raise PipelineError(
-            f"there is no {database}, which knows what a run read and wrote",
-            expected="the pipeline's whole folder",
-            todo="copy it with all that is in it",
-        )
-    config = metadata_store_pb2.ConnectionConfig()
-    config.sqlite.filename_uri = database
-    config.sqlite.connection_mode = metadata_store_pb2.SqliteMetadataSourceConfig.READWRITE
-    return metadata_store.MetadataStore(config)
-
-
-def _values(properties: Any) -> dict[str, Any]:
-    found = ((name, value, value.WhichOneof("value")) for name, value in properties.items())
-    return {name: getattr(value, kind) for name, value, kind in found if kind}
+    return properties_of(last), read, wrote
 
 
 def _folder(run: Run, model_run: str) -> str:

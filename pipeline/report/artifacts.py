@@ -58,7 +58,7 @@ def read_outputs(database: str, nodes: Mapping[int, str]) -> Outputs:
         raise LeftOutError(f"{database}, which knows where the components keep what they make: {error}.") from error
     return {
         (nodes[event.execution_id], event.path.steps[0].key): Output(
-            moved.get(uri := artifacts[event.artifact_id].uri, uri), _properties(artifacts[event.artifact_id])
+            moved.get(uri := artifacts[event.artifact_id].uri, uri), properties_of(artifacts[event.artifact_id])
         )
         for event in written
     }
@@ -102,7 +102,8 @@ def _moved(database: str) -> dict[str, str]:
     return {uri: here for uri, here in moved.items() if not is_address(uri)}
 
 
-def _properties(artifact: metadata_store_pb2.Artifact) -> dict[str, Any]:
+def properties_of(artifact: metadata_store_pb2.Artifact | metadata_store_pb2.Execution) -> dict[str, Any]:
+    """Returns what an artifact, or an execution, says of itself: numbers and text by name."""
     found = {}
     for properties in (artifact.properties, artifact.custom_properties):
         for name, value in properties.items():
