@@ -10,6 +10,8 @@ from typing import Optional
 
 from tfx_estimator.pipeline.config.section import Field, Section
 
+# What `convert` measured: beside the folder of its checkpoints, and in the training that goes on from them.
+PROOF = "proof.json"
 # Names of TFX and SavedModel for the parts of a model.
 _SERVING = "Format-Serving"
 _VARIABLES = os.path.join("variables", "variables")

@@ -24,6 +24,7 @@ from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.step.precision import use
 from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.config.warm_start import PROOF
 from tfx_estimator.pipeline.convert import tensors
 from tfx_estimator.pipeline.convert.placing import Placed, Places, fill, place
 from tfx_estimator.pipeline.convert.proof import MOST, Proof, ask, prove
@@ -96,7 +97,7 @@ def convert(source: Source, output: str) -> Converted:
             restore_weights(evaluated, checkpoint)
             use(section.precision, trains=True)
             proof = prove(answers, model, evaluated, placed, declared, source.model)
-            write_json(os.path.join(draft, "proof.json"), proof.to_dict())
+            write_json(os.path.join(draft, PROOF), proof.to_dict())
             if not proof.holds:
                 raise _not_equal(proof)
             os.chmod(draft, 0o755)

@@ -14,7 +14,13 @@ from tfx_estimator.pipeline.report.artifacts import Outputs, read_outputs
 from tfx_estimator.pipeline.report.metrics import chart_tuning, tell_metrics, tell_slices
 from tfx_estimator.pipeline.report.page import LeftOutError, attempt, render
 from tfx_estimator.pipeline.report.source import Run, read_versions
-from tfx_estimator.pipeline.report.training import chart_training, find_training, read_training, tell_time
+from tfx_estimator.pipeline.report.training import (
+    chart_training,
+    find_training,
+    read_training,
+    tell_conversion,
+    tell_time,
+)
 
 # Lengths in pixels of the page. The style sheet contains the height of a row as well.
 _ROW = 44
@@ -27,7 +33,8 @@ _LINE = re.compile(r"(.*?)(  +# .*)?$")
 def write_report(run: Run, path: str) -> None:
     """Writes the report of a run: with what there is, and one sentence in place of what there is not."""
     outputs = attempt(read_run_outputs, run)
-    training = attempt(read_training, attempt(find_training, run, outputs))
+    folder = attempt(find_training, run, outputs)
+    training = attempt(read_training, folder)
     data = attempt(_open_data, outputs)
     values = {
         "run": run,
@@ -35,6 +42,7 @@ def write_report(run: Run, path: str) -> None:
         "graph": lay_out(run.summary.get("components", ())),
         "tuning": attempt(chart_tuning, run.summary["tuning"]) if run.summary.get("tuning") else None,
         "charts": attempt(chart_training, training),
+        "converted": attempt(tell_conversion, folder),
         "timeline": attempt(lambda found: tell_time(found, training), outputs),
         "evaluation": attempt(_evaluate, outputs, data, run.summary.get("evaluated_split") or "eval"),
         "measured": tell_metrics(run.summary.get("metrics") or {}, run.summary.get("label_names") or ()),

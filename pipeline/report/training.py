@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.config.warm_start import PROOF
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.page import LeftOutError, Missing, attempt, show_number, show_seconds
 from tfx_estimator.pipeline.report.plots import draw_curves, draw_progress
@@ -167,6 +168,20 @@ def _left_by(run: Run) -> str | None:
     if not os.path.isdir(folder):
         raise LeftOutError("A later run has gone on with this training, or it has been deleted.")
     return folder
+
+
+def tell_conversion(folder: str) -> list[tuple[str, list[str]]] | None:
+    """Returns what `tfx-estimator convert` measured of the Estimator that a training began with: a table's rows."""
+    path = os.path.join(folder, PROOF)
+    if not is_address(path) and not os.path.isfile(path):
+        return None
+    from tfx_estimator.components.files import read_json
+
+    if (proof := read_json(path)) is None:
+        return None
+    rows = [(f"logits, {name}", [show_number(value)]) for name, value in proof["logits"].items()]
+    rows += [(f"{name} after the next step", [show_number(value)]) for name, value in proof["next_step"].items()]
+    return [*rows, ("examples with another class", [f"{proof['classes']:,} of {proof['examples']:,}"])]
 
 
 def chart_training(training: Training) -> list[Chart]:

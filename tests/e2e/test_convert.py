@@ -28,6 +28,10 @@ def test_a_run_of_epochs_goes_on_in_keras_from_its_last_step(digits_run, forks, 
     workdir.run("digits", "--set", "trainer.path=keras", "--set", f"trainer.warm_start={begins}", *_steps(step + 40))
     training = workdir.summary("digits")["training"]
     assert (training["first_step"], training["last_step"]) == (step, step + 40)
+    page = tmp_path / "report.html"
+    pid = forks.start(["report", str(workdir.path / "digits"), "--output", str(page)])
+    assert forks.wait(pid) == 0, forks.said
+    assert 'id="conversion"' in page.read_text()
     assert "raise trainer.train_steps" in workdir.run(
         "digits", "--set", "trainer.path=keras", "--set", f"trainer.warm_start={begins}", *_steps(step), code=2
     )

@@ -15,6 +15,7 @@ from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer.checkpoint import damage, step_of
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.config.warm_start import PROOF
 
 _WORKERS = "tmp_worker_*"
 _DRAFTS = "model.ckpt-*_temp*"
@@ -48,6 +49,9 @@ def adopt(checkpoint: str, training_dir: str) -> None:
         checkpoint: Without its `.index`; its name ends with its step.
     """
     own = os.path.join(training_dir, f"model.ckpt-{step_of(checkpoint)}")
+    proof = os.path.join(os.path.dirname(os.path.dirname(checkpoint)), PROOF)
+    if tf.io.gfile.exists(proof):  # a conversion's, which the report of this training shows
+        tf.io.gfile.copy(proof, os.path.join(training_dir, PROOF), overwrite=True)
     # The index last: by that a checkpoint is found.
     for path in sorted(tf.io.gfile.glob(f"{checkpoint}.*"), key=lambda each: each.endswith(".index")):
         draft = os.path.join(training_dir, f"adopted{path[len(checkpoint) :]}")

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 from tfx.types import standard_artifacts
 
 from tests.components.conftest import until_it_lives
@@ -269,6 +270,32 @@ def test_no_task_of_a_cluster_begins_without_the_checkpoint_that_training_goes_o
     prepare_and_tell(folder, str(tmp_path / "Trainer" / "model_run" / "1"), job, settings)
     assert found == [(begins["checkpoint"], folder.uri)]
     training_folder.wait(folder, 0)
+
+
+@pytest.mark.parametrize("whole", [0, 1])
+def test_a_checkpoint_that_was_not_adopted_wholly_is_none(tmp_path, monkeypatch, whole):
+    before, folder = tmp_path / "before" / "checkpoints", tmp_path / "training"
+    before.mkdir(parents=True)
+    folder.mkdir()
+    _train(before, 10)
+    (before.parent / "proof.json").write_text("{}")
+    rename, renamed = tf.io.gfile.rename, []
+
+    def killed(source: str, target: str, overwrite: bool) -> None:
+        if len(renamed) == whole:
+            raise KeyboardInterrupt
+        renamed.append(target)
+        rename(source, target, overwrite)
+
+    monkeypatch.setattr(tf.io.gfile, "rename", killed)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.adopt(str(before / "model.ckpt-10"), str(folder))
+    assert checkpoints.last_step(str(folder)) is None
+    monkeypatch.undo()
+    checkpoints.adopt(str(before / "model.ckpt-10"), str(folder))
+    assert checkpoints.last_step(str(folder)) == 10
+    names = {"checkpoint", "model.ckpt-10.data-00000-of-00001", "model.ckpt-10.index", "proof.json"}
+    assert {path.name for path in folder.iterdir()} == names
 
 
 @pytest.mark.parametrize(

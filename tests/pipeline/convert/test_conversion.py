@@ -207,3 +207,5 @@ def test_the_trainer_goes_on_from_there(half: Any, training: Training, declarati
     for place, value in trained.keras(Path(run.uri), END).items():
         name = place if place in end else f"Adam/{place}"
         np.testing.assert_allclose(value, end[name], rtol=0, atol=1e-5, err_msg=place)
+    # For the training's report.
+    assert (Path(run.uri) / "proof.json").read_text() == (output / "proof.json").read_text()

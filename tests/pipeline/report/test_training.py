@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tfx_estimator.pipeline.report.page import LeftOutError, Missing
 from tfx_estimator.pipeline.report.source import read_run
-from tfx_estimator.pipeline.report.training import Series, chart_training, find_training, read_training
+from tfx_estimator.pipeline.report.training import Series, chart_training, find_training, read_training, tell_conversion
 
 pytestmark = pytest.mark.unit
 
@@ -79,6 +80,17 @@ def test_scalars_of_tensorflow_2_are_read_and_texts_are_not(tmp_path):
         tf.summary.text("words", "not a number", step=3)
     writer.close()
     assert read_training(str(tmp_path)).curves == {"loss": {"validation": Series([3], [0.5])}}
+
+
+def test_what_a_conversion_measured_is_shown(tmp_path):
+    assert tell_conversion(str(tmp_path)) is None
+    proof = {"logits": {"estimator": 2e-7}, "next_step": {"slot": 0.0}, "classes": 1, "examples": 1359}
+    (tmp_path / "proof.json").write_text(json.dumps(proof))
+    assert tell_conversion(str(tmp_path)) == [
+        ("logits, estimator", ["2e-07"]),
+        ("slot after the next step", ["0"]),
+        ("examples with another class", ["1 of 1,359"]),
+    ]
 
 
 TRAINER = {"node": "Trainer", "state": "failed", "seconds": 1.0, "execution_id": None, "upstream": []}
