@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import os
 import shutil
@@ -27,7 +28,7 @@ from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.config.warm_start import PROOF
 from tfx_estimator.pipeline.convert import tensors
 from tfx_estimator.pipeline.convert.placing import Placed, Places, fill, place
-from tfx_estimator.pipeline.convert.proof import MOST, Proof, ask, prove
+from tfx_estimator.pipeline.convert.proof import MOST, Proof, ask, compare_answers, compare_step
 from tfx_estimator.pipeline.convert.source import Source
 
 CHECKPOINTS = "checkpoints"
@@ -82,8 +83,9 @@ def convert(source: Source, output: str) -> Converted:
         maker = ModelMaker(section, len(source.settings.label_names), declared.transformed_spec)
         # Before the Estimator is asked, which would name one tensor of those that do not fit.
         place(found, Places(maker.make_compiled(steps_per_execution=1)))
+        gc.collect()  # Keras's models are cycles; of large ones there is room for one.
         names = [each.name for each in found]
-        answers = ask(trainer_fn(fn_args, None)["estimator"], source.checkpoint, names, declared)
+        answers = ask(trainer_fn(fn_args, None)["estimator"], source.checkpoint, names, declared, scratch)
         # Another one: the Estimator's graph has spoilt the first.
         model = maker.make_compiled(steps_per_execution=1)
         assert isinstance(model, KerasClassifier)
@@ -92,11 +94,10 @@ def convert(source: Source, output: str) -> Converted:
         draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
         try:
             checkpoint = _write(draft, model, placed, source)
-            # In float32, as evaluations and what is served.
-            evaluated = dataclasses.replace(maker, trains=False).make()
-            restore_weights(evaluated, checkpoint)
+            proof = compare_answers(answers, _evaluated(maker, checkpoint), declared, source.model)
+            gc.collect()
             use(section.precision, trains=True)
-            proof = prove(answers, model, evaluated, placed, declared, source.model)
+            proof = compare_step(proof, answers, model, placed)
             write_json(os.path.join(draft, PROOF), proof.to_dict())
             if not proof.holds:
                 raise _not_equal(proof)
@@ -105,6 +106,13 @@ def convert(source: Source, output: str) -> Converted:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
     return Converted(placed, proof)
+
+
+def _evaluated(maker: ModelMaker, checkpoint: str) -> KerasClassifier:
+    """The model in float32, as evaluations and what is served."""
+    model = dataclasses.replace(maker, trains=False).make()
+    restore_weights(model, checkpoint)
+    return model
 
 
 def _write(folder: str, model: KerasClassifier, placed: list[Placed], source: Source) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
@@ -28,7 +29,8 @@ class Proof:
 
     Args:
         examples: How many of the evaluation examples were answered by both.
-        logits: Largest difference between the two; against the exported model too, where there is one.
+        logits: Largest difference between the two, of logits beyond 1 as a part of the largest; against the exported
+            model too, where there is one.
         classes: Examples whose predicted class differs.
         next_step: Largest difference after one step more, by the kind of tensor; empty where layers draw by chance.
         chance: Those layers, of which each side draws otherwise, by name.
@@ -52,25 +54,28 @@ class Proof:
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What the Estimator says, in memory.
+    """What the Estimator says.
 
     Args:
         batches: Evaluation examples: features, and the Estimator's logits.
         batch: The next of training.
-        after: The tensors of the checkpoint that this leads to.
+        after: Files with the tensors of the checkpoint that this leads to, which are not held in memory.
     """
 
     batches: list[tuple[Features, np.ndarray]]
     batch: tuple[Features, np.ndarray]
-    after: dict[str, np.ndarray]
+    after: dict[str, str]
 
 
-def ask(estimator: tf.estimator.Estimator, checkpoint: str, names: Sequence[str], declared: DeclaredInput) -> Answers:
+def ask(
+    estimator: tf.estimator.Estimator, checkpoint: str, names: Sequence[str], declared: DeclaredInput, folder: str
+) -> Answers:
     """Asks the Estimator. Before there is a Keras model: one that is made in a graph spoils those that were not.
 
     Args:
         names: Of the checkpoint's tensors.
         declared: Its reader begins at the checkpoint's step.
+        folder: For files.
     """
     reader = declared.reader
     evaluated = [features for features, _ in reader.input_fn(ModeKeys.EVAL).as_numpy_iterator()]
@@ -78,22 +83,16 @@ def ask(estimator: tf.estimator.Estimator, checkpoint: str, names: Sequence[str]
     run = functools.partial(_run, estimator, checkpoint)
     batches = [(each, run(ModeKeys.PREDICT, each, None, lambda spec: spec.predictions[LOGITS])) for each in evaluated]
     features, labels = batch
-    return Answers(batches, batch, run(ModeKeys.TRAIN, features, labels, lambda spec: spec.train_op, names))
+    after = {name: os.path.join(folder, f"{index}.npy") for index, name in enumerate(names)}
+    run(ModeKeys.TRAIN, features, labels, lambda spec: spec.train_op, after)
+    return Answers(batches, batch, after)
 
 
-def prove(
-    answers: Answers,
-    model: KerasClassifier,
-    evaluated: KerasClassifier,
-    placed: Sequence[Placed],
-    declared: DeclaredInput,
-    exported: str,
-) -> Proof:
-    """Compares the Keras model with the Estimator.
+def compare_answers(answers: Answers, evaluated: KerasClassifier, declared: DeclaredInput, exported: str) -> Proof:
+    """Compares what the Keras model answers with the Estimator.
 
     Args:
-        model: Is trained, and one step further after it.
-        evaluated: The same for evaluation.
+        evaluated: The model as evaluations and serving have it.
         exported: Folder of the SavedModel of that checkpoint; empty if there is none.
     """
     worst: dict[str, float] = collections.defaultdict(float)
@@ -112,17 +111,23 @@ def prove(
             new = evaluated(features, training=False).numpy()
             old = served(examples=serialized)[LOGITS].numpy()
             worst["exported model"] = max(worst["exported model"], _difference(old, new))
+    return Proof(examples, dict(worst), classes, {})
+
+
+def compare_step(proof: Proof, answers: Answers, model: KerasClassifier, placed: Sequence[Placed]) -> Proof:
+    """Adds the next step of training: the model, as it is trained, is one further after it."""
     # Keras's layers draw by other operations in an Estimator's graph; StatelessDropout does not.
     layers = model.network._flatten_layers()
     chance = sorted({each.name for each in layers if getattr(each, "_random_generator", None) is not None})
-    moved: dict[str, float] = collections.defaultdict(float)
     if chance:
-        return Proof(examples, dict(worst), classes, {}, chance)
+        return dataclasses.replace(proof, chance=chance)
+    moved: dict[str, float] = collections.defaultdict(float)
     tf.function(model.train_step)(answers.batch)
     for each in placed:
         kind = each.tensor.kind
-        moved[kind] = max(moved[kind], _difference(answers.after[each.tensor.name], each.variable.numpy()))
-    return Proof(examples, dict(worst), classes, dict(moved))
+        old = np.load(answers.after[each.tensor.name])
+        moved[kind] = max(moved[kind], _difference(old, each.variable.numpy()))
+    return dataclasses.replace(proof, next_step=dict(moved))
 
 
 def _run(
@@ -132,9 +137,9 @@ def _run(
     features: Features,
     labels: Optional[np.ndarray],
     wanted: Callable[[tf.estimator.EstimatorSpec], Any],
-    names: Optional[Sequence[str]] = None,
+    after: Optional[dict[str, str]] = None,
 ) -> Any:
-    """Returns what a model_fn answers to a batch; with names, the variables after it."""
+    """Returns what a model_fn answers to a batch; writes variables as they are after it to files, by their names."""
     with tf.Graph().as_default():
         tf.compat.v1.train.create_global_step()
         given = {name: tf.constant(each) for name, each in features.items()}
@@ -144,12 +149,13 @@ def _run(
             session.run(tf.compat.v1.local_variables_initializer())
             tf.compat.v1.train.Saver().restore(session, checkpoint)
             answer = session.run(asked)
-            if names is None:
-                return answer
             found = {each.name.partition(":")[0]: each for each in tf.compat.v1.global_variables()}
-            return session.run({name: found[name] for name in names})
+            for name, path in (after or {}).items():
+                np.save(path, session.run(found[name]))
+            return answer
 
 
-def _difference(one: np.ndarray, other: np.ndarray) -> float:
-    difference = np.abs(np.asarray(one, np.float64) - np.asarray(other, np.float64))
-    return float(difference.max(initial=0.0))
+def _difference(old: np.ndarray, new: np.ndarray) -> float:
+    """The largest one; of numbers beyond 1, whose rounding grows with them, as a part of the largest."""
+    difference = np.abs(np.subtract(new, old, dtype=np.float64)).max(initial=0.0)
+    return float(difference / max(1.0, np.abs(old).max(initial=0.0)))
