@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 
 from tests.e2e.conftest import ForkedWorkdir
+from tests.equivalence.conftest import read_weights
+from tests.root import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -35,6 +41,77 @@ def test_a_run_of_epochs_goes_on_in_keras_from_its_last_step(digits_run, forks, 
     assert "raise trainer.train_steps" in workdir.run(
         "digits", "--set", "trainer.path=keras", "--set", f"trainer.warm_start={begins}", *_steps(step), code=2
     )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("optimizer", "rate"),
+    [("sgd", 0.05), ("momentum", 0.02), ("adam", 0.001), ("rmsprop", 0.001), ("adagrad", 0.05), ("ftrl", 0.05)],
+)
+def test_real_mnist_ends_in_keras_as_in_the_estimator(forks, tmp_path, real_data_dir, optimizer, rate):
+    workdir, converted = ForkedWorkdir(tmp_path / "runs", forks), tmp_path / "converted"
+    chosen = f"{{name: {optimizer}, learning_rate: {rate}, schedule: constant}}"
+
+    def run(*args: str) -> None:
+        sets = ("--set", f"data.data_dir={real_data_dir}", "--set", f"trainer.optimizer={chosen}")
+        workdir.run("mnist", *sets, "--set", "evaluator.min_accuracy=0.3", *args)
+
+    run(*_steps(100))
+    pid = forks.start(["convert", str(workdir.path / "mnist"), "--output", str(converted)])
+    assert forks.wait(pid) == 0, forks.said
+    run(*_steps(200))
+    stayed = workdir.summary("mnist")
+    assert stayed["training"]["first_step"] == 100
+    before = read_weights(stayed["model_run"])
+    begins = f"{{checkpoint: {converted}/checkpoints, resume: true}}"
+    run("--set", "trainer.path=keras", "--set", f"trainer.warm_start={begins}", *_steps(200))
+    moved = workdir.summary("mnist")
+    assert (moved["training"]["first_step"], moved["training"]["last_step"]) == (100, 200)
+    after = read_weights(moved["model_run"])
+    mapping = json.loads((converted / "mapping.json").read_text())["tensors"]
+    weights = {each["tensor"]: each["place"] for each in mapping if each["kind"] == "weight"}
+    apart = max(float(np.abs(before[name] - after[place]).max()) for name, place in weights.items())
+    print(
+        f"{optimizer}: {len(weights)} weights {apart:.1e} apart, accuracy {stayed['accuracy']} and {moved['accuracy']}"
+    )
+    assert apart <= 1e-5
+    assert moved["accuracy"] == pytest.approx(stayed["accuracy"], abs=1e-4)
+    assert moved["blessed"]
+    assert moved["metrics"]["sparse_categorical_accuracy_diff"] == pytest.approx(0, abs=1e-4)
+
+
+WIDE = """\
+import tensorflow as tf
+
+layers = tf.keras.layers
+
+
+def network(num_classes):
+    hidden = [layers.Dense(3050, activation="relu", name=f"hidden{index}") for index in range(10)]
+    return tf.keras.Sequential([layers.Flatten(), *hidden, layers.Dense(num_classes, name="logits")])
+"""
+
+
+@pytest.mark.long
+def test_a_checkpoint_of_a_gigabyte_needs_two_and_a_half_of_memory(tmp_path):
+    (tmp_path / "wide.py").write_text(WIDE)
+    declared = "name: wide\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}, shards: 2}\n"
+    declared += "trainer: {model: 'wide:network', train_steps: 3, global_batch_size: 16, optimizer: {name: adam}}\n"
+    (tmp_path / "wide.yaml").write_text(declared)
+    ours = [sys.executable, "-m", "tfx_estimator"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    run = [*ours, "run", "wide.yaml", "--no-report", "--no-dry-run", "--workdir", "runs"]
+    subprocess.run(run, check=True, cwd=tmp_path, env=environment, capture_output=True)
+    (data,) = (tmp_path / "runs").glob("wide/artifacts/Trainer/model_run/*/model.ckpt-3.data-*")
+    converts = [*ours, "convert", "runs/wide", "--output", "converted"]
+    with subprocess.Popen(converts, cwd=tmp_path, env=environment) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    size = data.stat().st_size
+    print(f"{size:,} bytes; {used.ru_maxrss * 1024 / size:.2f} times as many at most, {used.ru_utime:.0f} s")
+    assert size > 1e9
+    assert used.ru_maxrss * 1024 <= 2.5 * size
 
 
 def _steps(count: int) -> tuple[str, str]:
