@@ -28,6 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--declaration", metavar="FILE", help="what was run, where the modules that it names are not in this folder"
     )
+    parser.add_argument(
+        "--checkpoint",
+        metavar="PATH",
+        default="",
+        help="another one of the same model, or a folder of them, such as the model_dir of an Estimator that no "
+        "pipeline trained",
+    )
     parser.epilog = EPILOG
 
 
@@ -47,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.source import find
 
-        source = find(args.source)
+        source = find(args.source, os.path.expanduser(args.checkpoint))
     say(f"converts step {source.step} of {source.run.name}, and trains a step of both: about half a minute")
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.conversion import convert

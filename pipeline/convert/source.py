@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+import tensorflow as tf
 from ml_metadata.proto import metadata_store_pb2
 from tfx.types import artifact_utils, standard_component_specs
 
@@ -18,6 +19,8 @@ from tfx_estimator.components.trainer.settings import ESTIMATOR, OPERATION_KEY, 
 from tfx_estimator.components.trainer.settling import with_counts
 from tfx_estimator.components.trainer.training_folder import FOLDER
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
+from tfx_estimator.pipeline.config.warm_start import WarmStart
+from tfx_estimator.pipeline.convert.tensors import GLOBAL_STEP
 from tfx_estimator.pipeline.folders import uris_here
 from tfx_estimator.pipeline.report.artifacts import open_store, properties_of
 from tfx_estimator.pipeline.report.source import Run, find_runs
@@ -51,11 +54,13 @@ class Source:
         return str(artifact_utils.get_single_uri(self.inputs[name]))
 
 
-def find(named: str) -> Source:
+def find(named: str, checkpoint: str = "") -> Source:
     """Finds the Estimator's training of a run, ended or not.
 
     Args:
         named: A pipeline's folder, whose last run is taken, or a run's log folder.
+        checkpoint: Another one of the same model: without its `.index`, or a folder, of whose checkpoints the last is
+            taken, such as the model_dir of an Estimator that no pipeline trained.
 
     Raises:
         DeclarationError: There is no run, or its training was no Estimator's of a declared network.
@@ -75,6 +80,8 @@ def find(named: str) -> Source:
     # With tuned values put in.
     settings = dataclasses.replace(settings, declaration=read_json(os.path.join(folder, DECLARATION)))
     settings, _ = with_counts(settings, properties, inputs[standard_component_specs.EXAMPLES_KEY])
+    if checkpoint:
+        return _other(run, settings, inputs, checkpoint)
     step = checkpoints.last_step(folder)
     if step is None:
         raise PipelineError(
@@ -85,6 +92,17 @@ def find(named: str) -> Source:
     # One that goes on after it was published has another folder, and the best checkpoint may be an earlier one.
     is_of_last = folder == outputs.get("model_run") and not is_declared(settings.section)
     return Source(run, prefix, step, settings, inputs, exported if is_of_last and os.path.isdir(exported) else "")
+
+
+def _other(run: Run, settings: Settings, inputs: Artifacts, checkpoint: str) -> Source:
+    """A training of the same model elsewhere, with what this run read as its examples."""
+    prefix = WarmStart(checkpoint=checkpoint).prefix
+    if not prefix:
+        raise PipelineError(
+            f"there is no checkpoint {checkpoint}", expected="one without its .index, or a folder", todo="name another"
+        )
+    step = int(tf.train.load_checkpoint(prefix).get_tensor(GLOBAL_STEP))
+    return Source(run, prefix, step, settings, inputs, "")
 
 
 def _last_training(run: Run) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:

@@ -43,6 +43,17 @@ def test_a_run_of_epochs_goes_on_in_keras_from_its_last_step(digits_run, forks, 
     )
 
 
+def test_a_model_dir_of_elsewhere_is_read_with_what_a_run_has_read(digits_run, tmp_path):
+    from tfx_estimator.pipeline.convert.source import find
+
+    home = str(digits_run.workdir.path / "digits")
+    shutil.copytree(digits_run.summary["model_run"], tmp_path / "model_dir")
+    own, other = find(home), find(home, str(tmp_path / "model_dir"))
+    assert other.checkpoint == str(tmp_path / "model_dir" / "model.ckpt-600")
+    assert (other.step, other.inputs.keys()) == (own.step, own.inputs.keys())
+    assert not other.model
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("optimizer", "rate"),
