@@ -55,6 +55,7 @@ def test_a_model_dir_of_elsewhere_is_read_with_what_a_run_has_read(digits_run, t
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("optimizer", "rate"),
     [("sgd", 0.05), ("momentum", 0.02), ("adam", 0.001), ("rmsprop", 0.001), ("adagrad", 0.05), ("ftrl", 0.05)],
@@ -104,6 +105,7 @@ def network(num_classes):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_a_checkpoint_of_a_gigabyte_needs_two_and_a_half_of_memory(tmp_path):
     (tmp_path / "wide.py").write_text(WIDE)
     declared = "name: wide\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}, shards: 2}\n"
