@@ -124,7 +124,7 @@ def _lines(converted: Converted) -> list[str]:
         f"placed        {found}",
         f"compared      {proof.examples} evaluation examples: {proof.classes} with another class",
         *(
-            f"{'largest difference' if not index else '':20}{name:36}{value:.3g}"
+            f"{'largest difference' if not index else '':20}{name:40}{value:.3g}"
             for index, (name, value) in enumerate(rows)
         ),
         *([chance] if proof.chance else []),

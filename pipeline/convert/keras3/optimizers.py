@@ -74,16 +74,25 @@ class Momentum(keras.optimizers.Optimizer):
     def get_config(self):
         return {{**super().get_config(), "momentum": self.momentum}}
 '''
-_DENSE = '''\
+_DERIVED = '''\
 @keras.saving.register_keras_serializable("training")
-class Dense{kind}(keras.optimizers.{kind}):
-    """Adds up the rows of an embedding's gradient first: of a row that is named twice Keras makes two updates."""
-{apply}'''
+class {kind}(keras.optimizers.{kind}):
+    """{doc}"""
+{methods}'''
+_DENSE = "Adds up the rows of an embedding's gradient first: of a row that is named twice Keras makes two updates."
 _APPLY = """
     def apply(self, grads, trainable_variables=None):
         grads = [None if each is None else tf.convert_to_tensor(each) for each in grads]
         super().apply(grads, trainable_variables)
 """
+_ENDS = "Leaves all as it is where the rate has come to 0, by which Keras divides."
+_UPDATE = """
+    def update_step(self, gradient, variable, learning_rate):
+        update = super().update_step
+        tf.cond(learning_rate > 0.0, lambda: update(gradient, variable, learning_rate), lambda: None)
+"""
+# Schedules that come to 0 unless they end at another rate.
+_FALLING = ("cosine", "linear", "polynomial")
 
 
 def refuse_unknown(options: Mapping[str, Any]) -> None:
@@ -128,14 +137,26 @@ def optimizer_of(options: Mapping[str, Any], rate: str, sparse: bool) -> tuple[s
     if options["decoupled_weight_decay"] or name == "adamw":
         given["weight_decay"] = repr(options["decoupled_weight_decay"])
     given |= {theirs: repr(options[ours]) for ours, theirs in _CLIPPING.items() if options[ours] is not None}
-    definition, made, apply = "", f"keras.optimizers.{kind}", _APPLY if sparse else ""
+    apply = _APPLY if sparse else ""
     if name == _OWN:
         nesterov = given.pop("nesterov") == "True"
         doc = ", by the gradient and the velocity to come" if nesterov else ""
         step = "(gradient + self.momentum * velocity)" if nesterov else "velocity"
         definition, made = _MOMENTUM.format(nesterov_doc=doc, apply=apply, step=step), kind
+    elif name == "ftrl" and _comes_to_0(options):
+        doc = f"{_ENDS[:-1]}; adds up the rows of an embedding's gradient first." if sparse else _ENDS
+        definition, made = _DERIVED.format(kind=kind, doc=doc, methods=apply + _UPDATE), kind
     elif sparse:
-        definition, made = _DENSE.format(kind=kind, apply=apply), f"Dense{kind}"
+        definition, made = _DERIVED.format(kind=kind, doc=_DENSE, methods=apply), kind
+    else:
+        definition, made = "", f"keras.optimizers.{kind}"
     given["name"] = f'"{NAME}"'
     arguments = "".join(f"        {key}={value},\n" for key, value in given.items())
     return definition, f"{made}(\n{arguments}    )"
+
+
+def _comes_to_0(options: Mapping[str, Any]) -> bool:
+    """Is there a step whose rate is 0."""
+    if options["schedule"] == "piecewise":
+        return 0.0 in options["values"]
+    return options["schedule"] in _FALLING and not options["end_learning_rate"]

@@ -167,6 +167,50 @@ def test_a_network_that_keras_3_cannot_build_is_told_by_its_line(half: Any, kera
 
 
 @needs_keras_3
+@pytest.mark.parametrize("name", ["mnist_cnn", "cifar_cnn", "cifar_resnet", "cifar_resnet9"])
+def test_the_built_in_networks_are_those_of_keras_2(keras3: Keras3, name: str, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.task.user_code import find_function
+    from tfx_estimator.pipeline.config.optimizer import Optimizer
+    from tfx_estimator.pipeline.convert.keras3 import handing
+
+    draw, shape = np.random.default_rng(3), (4, 32, 32, 3)
+    images, network = draw.normal(size=shape).astype("float32"), find_function(name)(10)
+    network(images)
+    for each in network.weights:
+        # No two of one shape alike, as in training.
+        value = each + draw.normal(size=each.shape, scale=0.05)
+        each.assign(tf.abs(value) if "variance" in each.name else value)
+    places = [each.name.removesuffix(":0") for each in network.weights]
+    arrays = {f"now/{place}": each.numpy() for place, each in zip(places, network.weights)}
+    logits = network(images, training=False).numpy()
+    np.savez(tmp_path / "arrays.npz", **arrays, **{"train/image": images, "eval/0/image": images, "logits/0": logits})
+    asked = {
+        "folder": str(tmp_path),
+        "target": f"tfx_estimator.model_fn.networks:{name}",
+        "given": [10],
+        "named": {},
+        "num_classes": 10,
+        "order": places,
+        "optimizer": Optimizer(name="sgd").resolved(),
+        "train_steps": 10,
+        "step": 5,
+        "batch": 4,
+        "seed": 42,
+        "label_smoothing": 0.0,
+        "class_weights": [],
+        "evaluated": 1,
+        "trains": False,
+    }
+    (tmp_path / "asked.json").write_text(json.dumps(asked))
+    told = handing.start(str(tmp_path))
+    assert "error" not in told
+    assert told["logits"] <= 1e-5 * np.abs(logits).max()
+    assert {rule for _, rule in told["places"].values()} == {"same name"}
+
+
+@needs_keras_3
 @pytest.mark.equivalence
 @pytest.mark.parametrize("wrong", ["now/conv/kernel/momentum", "now/norm/moving_mean"])
 def test_a_wrong_value_is_found_out(
