@@ -20,6 +20,7 @@ needs_argo = pytest.mark.skipif(not HERE.has_argo, reason=f"TFX {HERE.tfx} has n
 needs_estimator_template = pytest.mark.skipif(
     not HERE.has_estimator, reason=f"TFX {HERE.tfx} has no template of an Estimator"
 )
+needs_keras_3 = pytest.mark.skipif(not HERE.has_keras_3, reason=f"TFX {HERE.tfx} has no Keras 3 beside it")
 # The services that TFX compiles for.
 TARGETS = tuple(target for target in ALL if target != KUBEFLOW or HERE.has_argo)
 

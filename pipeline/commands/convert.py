@@ -26,6 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", help="a pipeline's folder, of its last run; or a run's log folder")
     parser.add_argument("--output", metavar="DIR", required=True, help="the folder to make")
     parser.add_argument(
+        "--to",
+        choices=("keras2", "keras3"),
+        default="keras2",
+        help="Keras 2, which this project trains with, or Keras 3, with source code that trains on (default: keras2)",
+    )
+    parser.add_argument(
         "--declaration", metavar="FILE", help="what was run, where the modules that it names are not in this folder"
     )
     parser.add_argument(
@@ -45,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.run.terminal import quiet
     from tfx_estimator.pipeline.user_source import loader
 
+    _refuse_keras3(args.to)
     output = _free(args.output)
     if args.declaration:
         load(args.declaration).make_importable()
@@ -59,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.conversion import convert
 
-        converted = convert(source, output)
+        converted = convert(source, output, args.to)
     say("\n".join([*_lines(converted), f"wrote         {one_line(args.output)}, at step {source.step}"]))
     return 0
 
@@ -80,6 +87,19 @@ def _told() -> Iterator[None]:
             expected="the run's artifacts, and the module of trainer.model, as they were when it trained",
             todo="bring them back; or run the pipeline again",
         ) from error
+
+
+def _refuse_keras3(to: str) -> None:
+    from tfx_estimator.pipeline.base.errors import DeclarationError
+    from tfx_estimator.pipeline.base.stack import stacks
+
+    here = stacks.current()
+    if to == "keras3" and not here.has_keras_3:
+        raise DeclarationError(
+            f"--to keras3: the stack {here.name} has no Keras 3",
+            expected=f"the stack {stacks.TODAY.name}, which converts the runs of {here.name} too",
+            todo="run this command there, on this folder",
+        )
 
 
 def _free(name: str) -> str:
@@ -106,12 +126,14 @@ def _lines(converted: Converted) -> list[str]:
     rows = [(f"logits, {name}", value) for name, value in proof.logits.items()]
     rows += [(f"{name} after the next step", value) for name, value in proof.next_step.items()]
     chance = f"next step     not compared: {', '.join(proof.chance)} draw by chance, on each side otherwise"
+    rounding = f"next step     left out in Keras 3: {', '.join(proof.rounding)}, whose gradients are but rounding"
     return [
         f"placed        {found}",
         f"compared      {proof.examples} evaluation examples: {proof.classes} with another class",
         *(
-            f"{'largest difference' if not index else '':20}{name:28}{value:.3g}"
+            f"{'largest difference' if not index else '':20}{name:40}{value:.3g}"
             for index, (name, value) in enumerate(rows)
         ),
         *([chance] if proof.chance else []),
+        *([rounding] if proof.rounding else []),
     ]

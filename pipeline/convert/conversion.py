@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,10 +28,12 @@ from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.config.warm_start import PROOF
 from tfx_estimator.pipeline.convert import tensors
+from tfx_estimator.pipeline.convert.keras3.handing import refuse, to_keras3
 from tfx_estimator.pipeline.convert.placing import Placed, Places, fill, place
 from tfx_estimator.pipeline.convert.proof import MOST, Proof, ask, compare_answers, compare_step
 from tfx_estimator.pipeline.convert.source import Source
 
+KERAS2, KERAS3 = "keras2", "keras3"
 CHECKPOINTS = "checkpoints"
 # One device, whole batches at once: what else is declared changes speed, and no result.
 _ALONE: dict[str, Any] = {
@@ -52,14 +55,15 @@ class Converted:
     proof: Proof
 
 
-def convert(source: Source, output: str) -> Converted:
+def convert(source: Source, output: str, to: str = KERAS2) -> Converted:
     """Writes the Keras model, its checkpoint, and the proof that they are the Estimator's.
 
     Args:
         output: The folder to make; it is there when all of it is, and right.
+        to: Keras 2, with a checkpoint of our Keras paths; or Keras 3, with the source that trains on.
 
     Raises:
-        UserCodeError: The checkpoint is not that of the network.
+        UserCodeError: The checkpoint is not that of the network, or Keras 3 cannot build that.
         NotEqualError: The two differ.
     """
     estimator = source.settings.section
@@ -69,6 +73,8 @@ def convert(source: Source, output: str) -> Converted:
             expected="a run whose trainer.model is a network function",
             todo="convert the run of one",
         )
+    if to == KERAS3:
+        refuse(source.settings)
     section = source.settings.with_trainer(**_ALONE, path=KERAS).section
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
         fn_args = FnArgs(
@@ -98,6 +104,10 @@ def convert(source: Source, output: str) -> Converted:
             gc.collect()
             use(section.precision, trains=True)
             proof = compare_step(proof, answers, model, placed)
+            if to == KERAS3 and proof.holds:
+                proof, there = to_keras3(draft, model, placed, answers, source.settings, source.step, proof)
+                _write_mapping(draft, placed, source, there)
+                shutil.rmtree(os.path.join(draft, CHECKPOINTS))
             write_json(os.path.join(draft, PROOF), proof.to_dict())
             if not proof.holds:
                 raise _not_equal(proof)
@@ -119,11 +129,23 @@ def _write(folder: str, model: KerasClassifier, placed: list[Placed], source: So
     """Writes the files, and returns the checkpoint."""
     model.network.save(os.path.join(folder, "model.keras"))
     np.savez(os.path.join(folder, "weights.npz"), **{each.place: each.variable.numpy() for each in placed})
-    mapping = {"checkpoint": source.checkpoint, "step": source.step, "tensors": [each.to_dict() for each in placed]}
-    with open(os.path.join(folder, "mapping.json"), "w", encoding="utf-8") as file:
-        json.dump(mapping, file, indent=2)
+    _write_mapping(folder, placed, source, {})
     Saver(model, os.path.join(folder, CHECKPOINTS), 1, TaskSpec(CHIEF, 0, 1)).save(source.step)
     return os.path.join(folder, CHECKPOINTS, f"model.ckpt-{source.step}")
+
+
+def _write_mapping(folder: str, placed: list[Placed], source: Source, there: Mapping[str, tuple[str, str]]) -> None:
+    """Writes mapping.json.
+
+    Args:
+        there: Of Keras 3: the place and the rule that found it, by the place in Keras 2.
+    """
+    entries = [each.to_dict() for each in placed]
+    for entry in entries if there else ():
+        entry["place"], entry["rule"] = there[entry["place"]]
+    mapping = {"checkpoint": source.checkpoint, "step": source.step, "tensors": entries}
+    with open(os.path.join(folder, "mapping.json"), "w", encoding="utf-8") as file:
+        json.dump(mapping, file, indent=2)
 
 
 def _not_equal(proof: Proof) -> NotEqualError:

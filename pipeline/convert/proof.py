@@ -34,6 +34,7 @@ class Proof:
         classes: Examples whose predicted class differs.
         next_step: Largest difference after one step more, by the kind of tensor; empty where layers draw by chance.
         chance: Those layers, of which each side draws otherwise, by name.
+        rounding: Weights that the next step leaves out in Keras 3: their gradients are nothing but rounding.
     """
 
     examples: int
@@ -41,6 +42,7 @@ class Proof:
     classes: int
     next_step: dict[str, float]
     chance: list[str] = dataclasses.field(default_factory=list)
+    rounding: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def holds(self) -> bool:

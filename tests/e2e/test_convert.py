@@ -14,6 +14,7 @@ import pytest
 from tests.e2e.conftest import ForkedWorkdir
 from tests.equivalence.conftest import read_weights
 from tests.root import ROOT
+from tests.stack import needs_keras_3
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -125,6 +126,19 @@ def test_a_checkpoint_of_a_gigabyte_needs_two_and_a_half_of_memory(tmp_path):
     print(f"{size:,} bytes; {used.ru_maxrss * 1024 / size:.2f} times as many at most, {used.ru_utime:.0f} s")
     assert size > 1e9
     assert used.ru_maxrss * 1024 <= 2.5 * size
+
+
+@needs_keras_3
+def test_an_ended_run_becomes_one_of_keras_3_in_a_fresh_process(digits_run, forks, tmp_path):
+    converted = tmp_path / "converted"
+    home = str(digits_run.workdir.path / "digits")
+    pid = forks.start(["convert", home, "--to", "keras3", "--output", str(converted)])
+    assert forks.wait(pid) == 0, forks.said
+    proof = json.loads((converted / "proof.json").read_text())
+    assert proof["holds"]
+    assert set(proof["logits"]) == {"estimator", "exported model", "keras 3"}
+    assert {"weight of keras 3", "slot of keras 3"} <= set(proof["next_step"])
+    compile((converted / "training.py").read_text(), "training.py", "exec")
 
 
 def _steps(count: int) -> tuple[str, str]:

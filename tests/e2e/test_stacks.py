@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import Workdir
 from tests.equivalence.conftest import largest_difference, read_losses, read_weights
-from tests.stack import OTHER_PYTHON
+from tests.root import ROOT
+from tests.stack import HERE, OTHER_PYTHON
+from tfx_estimator.pipeline.base.stack import stacks
 
 OTHER = os.environ.get(OTHER_PYTHON, "")
 
@@ -123,3 +128,13 @@ def test_what_one_stack_made_and_trained_the_other_goes_on_with(workdirs, tmp_pa
     apart = largest_difference(read_weights(stayed["model_run"]), weights)
     print(f"{name} {path}: {len(weights)} weights {apart:.1e} apart")
     assert apart <= tolerance
+
+
+def test_a_training_of_the_older_stack_becomes_one_of_keras_3(tmp_path):
+    older, newer = (OTHER, sys.executable) if HERE is stacks.TODAY else (sys.executable, OTHER)
+    Workdir(tmp_path / "runs", older).run("digits", "--set", f"trainer.train_steps={HALF}")
+    words = ["convert", str(tmp_path / "runs" / "digits"), "--to", "keras3", "--output", str(tmp_path / "converted")]
+    subprocess.run([newer, "-m", "tfx_estimator", *words], cwd=ROOT, check=True)
+    proof = json.loads((tmp_path / "converted" / "proof.json").read_text())
+    assert proof["holds"]
+    assert max(proof["logits"]["keras 3"], *proof["next_step"].values()) <= 1e-6

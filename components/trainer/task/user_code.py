@@ -54,15 +54,23 @@ def find_function(target: str) -> Callable:
 
 def call_network(function: Callable, num_classes: int, params: Mapping[str, Any]) -> Any:
     """Calls a function that returns a Keras model."""
+    given, named = arguments_of_network(function, num_classes, params)
+    return function(*given, **named)
+
+
+def arguments_of_network(
+    function: Callable, num_classes: int, params: Mapping[str, Any]
+) -> tuple[list[int], dict[str, Any]]:
+    """Returns what a function that returns a Keras model is called with: by place, and by name."""
     arguments = inspect.signature(function).parameters
     first = next(iter(arguments.values()), None)
     if first is None or first.kind is first.VAR_KEYWORD or first.name in params:
-        return function(**params)
+        return [], dict(params)
     if first.kind is first.KEYWORD_ONLY:
-        return function(**({"num_classes": num_classes} if "num_classes" in arguments else {}), **params)
+        return [], {**({"num_classes": num_classes} if "num_classes" in arguments else {}), **params}
     # One with a default may be anything.
     takes = first.default is first.empty or "class" in first.name
-    return function(*([num_classes] if takes else ()), **params)
+    return [num_classes] if takes else [], dict(params)
 
 
 def function_of(exec_properties: dict[str, Any], name: str) -> Callable:

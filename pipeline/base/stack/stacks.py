@@ -28,6 +28,7 @@ class Stack:
         has_argo: Whether TFX compiles to an Argo Workflow.
         has_eval_saved_model: Whether TFMA writes and reads an EvalSavedModel.
         has_trainer_fn_executor: Whether TFX has an executor of its own for a trainer_fn.
+        has_keras_3: Whether Keras 3 is installed, beside Keras 2.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Stack:
     has_argo: bool
     has_eval_saved_model: bool
     has_trainer_fn_executor: bool
+    has_keras_3: bool
 
     @property
     def extra(self) -> str:
@@ -79,6 +81,7 @@ LEGACY = Stack(
     has_argo=True,
     has_eval_saved_model=True,
     has_trainer_fn_executor=True,
+    has_keras_3=False,
 )
 TODAY = Stack(
     name="tfx1.21",
@@ -91,6 +94,7 @@ TODAY = Stack(
     has_argo=False,
     has_eval_saved_model=False,
     has_trainer_fn_executor=False,
+    has_keras_3=True,
 )
 STACKS = (TODAY, LEGACY)
 

@@ -70,6 +70,12 @@ class Half:
         checkpoint = str(self.folder / f"model.ckpt-{step}")
         return Source(None, checkpoint, step, settings, self.inputs, "")  # type: ignore[arg-type]
 
+    def batches(self, at: int) -> tf.data.Dataset:
+        """The run's own batches of training, from a step on."""
+        from tfx_estimator.components.trainer.declared_input import declared_input
+
+        return declared_input(self._args, self.settings.section, lambda: at).reader.input_fn("train")
+
     def keras(self, folder: Path, at: int, more: int = 0) -> dict[str, np.ndarray]:
         """Restores a checkpoint of the Keras path, trains on by its own step and input, and returns all values."""
         from tfx_estimator.components.trainer.declared_input import declared_input

@@ -10,9 +10,19 @@ def small(num_classes: int) -> tf.keras.Model:
     return _network(num_classes)
 
 
+def without_bias(num_classes: int) -> tf.keras.Model:
+    """Without the bias before the normalisation, whose gradient is nothing but rounding."""
+    return _network(num_classes, biased=False)
+
+
 def with_a_layer_more(num_classes: int) -> tf.keras.Model:
     """Another network."""
     return _network(num_classes, tf.keras.layers.Dense(16, name="more"))
+
+
+def normalised_twice(num_classes: int) -> tf.keras.Model:
+    """A bias before a normalisation, and behind them a layer that Keras 3 computes by other operations."""
+    return _network(num_classes, tf.keras.layers.LayerNormalization(name="more"))
 
 
 def with_dropout(num_classes: int) -> tf.keras.Model:
@@ -30,16 +40,55 @@ def renamed(num_classes: int) -> tf.keras.Model:
     return _network(num_classes, names=("filters", "average", "one", "two", "scores"))
 
 
+class Buckets(tf.keras.layers.Layer):
+    """Which of four each number falls into, int32."""
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Rounds and clips."""
+        return tf.cast(tf.clip_by_value(tf.round(inputs + 1.0), 0.0, 3.0), tf.int32)
+
+
+class OfKeras2(tf.keras.layers.Layer):
+    """Its weight is made in a way that Keras 3 does not know."""
+
+    def build(self, shape: tf.TensorShape) -> None:
+        """Makes it."""
+        self.factor = self.add_weight("factor", [1], initializer="ones")
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Multiplies by it."""
+        return inputs * self.factor
+
+
+def with_embedding(num_classes: int) -> tf.keras.Model:
+    """Four rows, each of which an image names many times; without names of layers."""
+    layers = [
+        tf.keras.Input((28, 28, 1)),
+        tf.keras.layers.Flatten(),
+        Buckets(),
+        tf.keras.layers.Embedding(4, 3),
+        tf.keras.layers.Flatten(),
+        tf.keras.layers.Dense(num_classes),
+    ]
+    return tf.keras.Sequential(layers)
+
+
+def of_keras_2(num_classes: int) -> tf.keras.Model:
+    """Has a layer that only Keras 2 can build."""
+    return _network(num_classes, OfKeras2(name="more"))
+
+
 def _network(
     num_classes: int,
     *more: tf.keras.layers.Layer,
     units: int = 16,
+    biased: bool = True,
     names: tuple[str, ...] = ("conv", "norm", "first", "second", "logits"),
 ) -> tf.keras.Model:
     conv, norm, first, second, logits = names
     layers = [
         tf.keras.Input((28, 28, 1)),
-        tf.keras.layers.Conv2D(4, 3, strides=3, name=conv),
+        tf.keras.layers.Conv2D(4, 3, strides=3, use_bias=biased, name=conv),
         tf.keras.layers.BatchNormalization(name=norm, momentum=0.8),
         tf.keras.layers.ReLU(),
         tf.keras.layers.Flatten(),

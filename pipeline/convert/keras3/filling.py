@@ -1,0 +1,175 @@
+"""Gives a network of Keras 3 the weights of that of Keras 2, and its optimizer the slots."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.convert.keras3.optimizers import KNOWN, NAME, STEP_PLACE
+
+# The rules that find a place, as mapping.json names them.
+_SAME, _ORDER, _OF_WEIGHT = "same name", "order of those with that last name", "slot of the weight"
+_NOT_READ = "Keras 3 keeps none: it is not read"
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """Where the weights of Keras 2 are in Keras 3.
+
+    Args:
+        paths: Of the variables, in their order.
+        places: Of the same: what Keras 2 calls them.
+        rules: That found them.
+    """
+
+    paths: list[str]
+    places: list[str]
+    rules: list[str]
+
+    @classmethod
+    def place(cls, model: Any, order: Sequence[str], now: Mapping[str, np.ndarray]) -> Weights:
+        """Finds the weights of a model, by name and then by order, and assigns them.
+
+        Args:
+            order: The weights of Keras 2, in their order.
+            now: Their values.
+
+        Raises:
+            UserCodeError: One is left over, on either side.
+        """
+        variables = list(model.weights)
+        at: dict[int, tuple[str, str]] = {}
+        named = {_plain(place): place for place in order}
+        for number, variable in enumerate(variables):
+            for name in (_plain(variable.path), _plain(variable.path.partition("/")[2])):
+                if name in named and tuple(variable.shape) == now[named[name]].shape:
+                    at[number] = named.pop(name), _SAME
+                    break
+        taken = {place for place, _ in at.values()}
+        left: dict[str, collections.deque[str]] = collections.defaultdict(collections.deque)
+        for place in order:
+            if place not in taken:
+                left[_last(place)].append(place)
+        wrong = []
+        for number, variable in enumerate(variables):
+            if number in at:
+                continue
+            place = next(iter(left[_last(variable.path)]), "")
+            if place and now[place].shape == tuple(variable.shape):
+                at[number] = left[_last(variable.path)].popleft(), _ORDER
+            else:
+                wrong.append(f"{variable.path} of Keras 3, {list(variable.shape)}, has no weight of Keras 2")
+        over = [place for places in left.values() for place in places]
+        wrong += [f"{place}, {list(now[place].shape)}, has no place in Keras 3" for place in over]
+        if wrong:
+            raise UserCodeError(
+                "\n".join(["the network of Keras 3 is not that of Keras 2:", *wrong]),
+                expected="the same weights, by name, or in the same order",
+                todo="give the layers names; or convert to keras2",
+            )
+        for number, variable in enumerate(variables):
+            variable.assign(now[at[number][0]])
+        found = [at[number] for number in range(len(variables))]
+        return cls([each.path for each in variables], [place for place, _ in found], [rule for _, rule in found])
+
+    def loaded(self, model: Any) -> Weights:
+        """Returns the same of a model that was saved and loaded, which may call its variables otherwise."""
+        paths = [each.path for each in model.weights]
+        repeated = sorted(path for path, count in collections.Counter(paths).items() if count > 1)
+        if len(paths) != len(self.paths) or repeated:
+            raise UserCodeError(
+                f"Keras 3 loads {len(paths)} weights of {len(self.paths)}"
+                + "".join(f"\n{path} is the name of several" for path in repeated),
+                expected="each weight once, by a name of its own",
+                todo="give layers within layers names that differ; or convert to keras2",
+            )
+        return dataclasses.replace(self, paths=paths)
+
+    def values(self, model: Any) -> dict[str, np.ndarray]:
+        """Returns the weights by their places."""
+        found = {each.path: each for each in model.weights}
+        return {place: np.asarray(found[path]) for path, place in zip(self.paths, self.places)}
+
+    @property
+    def told(self) -> dict[str, tuple[str, str]]:
+        """Path and rule by place."""
+        return {place: (path, rule) for path, place, rule in zip(self.paths, self.places, self.rules)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Slots:
+    """Where the slots are: the path of the optimizer's variable by the place; and those that are not read."""
+
+    weights: Weights
+    paths: dict[str, str]
+    left: list[str]
+
+    @classmethod
+    def place(cls, weights: Weights, options: Mapping[str, Any], places: Sequence[str]) -> Slots:
+        """Names the variables that Keras 3's optimizer will have.
+
+        Args:
+            options: `Optimizer.resolved()`.
+            places: Of all tensors.
+        """
+        theirs = {ours: name for name, ours in KNOWN[options["name"]][2].items()}
+        paths, left = {}, []
+        for path, weight in zip(weights.paths, weights.places):
+            for ours, name in theirs.items():
+                place = f"{weight}/{ours}"
+                if place not in places:
+                    continue
+                # RMSProp of TensorFlow has one that is overwritten in each step.
+                if options["name"] == "rmsprop" and ours == "momentum" and not options["momentum"]:
+                    left.append(place)
+                else:
+                    paths[place] = f"{NAME}/{_plain(path)}_{name}"
+        if lost := sorted({*places} - {*weights.places, *paths, *left}):
+            raise UserCodeError(
+                f"{', '.join(lost)} has no place in the optimizer of Keras 3",
+                expected=f"the slots of {KNOWN[options['name']][0]}",
+                todo="convert to keras2",
+            )
+        return cls(weights, paths, left)
+
+    def write(self, file: str, now: Mapping[str, np.ndarray], step: int) -> None:
+        """Writes weights and the optimizer's variables, by the names of Keras 3."""
+        stored = {path: now[place] for path, place in zip(self.weights.paths, self.weights.places)}
+        stored |= {path: now[place] for place, path in self.paths.items()}
+        stored[STEP_PLACE] = np.asarray(step)
+        np.savez(file, **stored)
+
+    def require_all(self, optimizer: Any) -> None:
+        """Refuses an optimizer with a variable that was not given: the rate alone stands in the source."""
+        given = {*self.paths.values(), STEP_PLACE, f"{NAME}/learning_rate"}
+        if left := sorted({each.path for each in optimizer.variables} - given):
+            raise UserCodeError(
+                f"the optimizer of Keras 3 has {', '.join(left)}, which the Estimator has not",
+                expected="the slots of the Estimator's",
+                todo="convert to keras2",
+            )
+
+    def values(self, optimizer: Any) -> dict[str, np.ndarray]:
+        """Returns the slots by their places."""
+        found = {each.path: each for each in optimizer.variables}
+        return {place: np.asarray(found[path]) for place, path in self.paths.items()}
+
+    @property
+    def told(self) -> dict[str, tuple[str, str]]:
+        """Path and rule by place."""
+        found = {place: (path, _OF_WEIGHT) for place, path in self.paths.items()}
+        return {**found, **dict.fromkeys(self.left, ("", _NOT_READ))}
+
+
+def _plain(name: str) -> str:
+    # Keras 3 has no `/` within a layer's name.
+    return name.replace("/", "_")
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]

@@ -1,0 +1,152 @@
+"""Hands a converted model over to the process of Keras 3, and takes its proof."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tfx_estimator.components.trainer.settings import Settings
+from tfx_estimator.components.trainer.task.user_code import arguments_of_network, find_function
+from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
+from tfx_estimator.model_fn.step.precision import FLOAT32
+from tfx_estimator.pipeline.base.ending import keeper
+from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError, from_json
+from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.base.stack.stacks import KERAS
+from tfx_estimator.pipeline.convert.keras3.optimizers import STEP_PLACE, refuse_unknown
+from tfx_estimator.pipeline.convert.placing import Placed
+from tfx_estimator.pipeline.convert.proof import Answers, Features, Proof
+from tfx_estimator.pipeline.convert.tensors import STEP
+from tfx_estimator.pipeline.user_source import loader
+
+# Files of the folder that the two processes share.
+_ASKED, _ARRAYS, _TOLD = "asked.json", "arrays.npz", "told.json"
+_PROGRAM = "from tfx_estimator.pipeline.convert.keras3 import process; process.main(*sys.argv[1:])"
+_NAME = "keras 3"
+
+
+def refuse(settings: Settings) -> None:
+    """Refuses what is not written for Keras 3, before anything is trained.
+
+    Raises:
+        UserCodeError: The optimizer or the precision is not known there.
+    """
+    section = settings.section
+    refuse_unknown(section.optimizer.resolved())
+    if section.precision != FLOAT32:
+        raise UserCodeError(
+            f"--to keras3: trainer.precision is {section.precision}",
+            expected=f"a training in {FLOAT32}",
+            todo="convert to keras2",
+        )
+
+
+def to_keras3(
+    folder: str,
+    model: KerasClassifier,
+    placed: Sequence[Placed],
+    answers: Answers,
+    settings: Settings,
+    step: int,
+    proof: Proof,
+) -> tuple[Proof, dict[str, tuple[str, str]]]:
+    """Writes `model.keras`, `weights.npz` and `training.py` of Keras 3 into a folder.
+
+    Args:
+        model: Of Keras 2; its weights may be those of a later step.
+        proof: That of Keras 2.
+
+    Returns:
+        The proof with what was measured in Keras 3; and path and rule there, by the place in Keras 2.
+
+    Raises:
+        UserCodeError: Keras 3 cannot build the network, or it is another one there.
+    """
+    with np.load(os.path.join(folder, "weights.npz")) as stored:
+        now = {each.place: stored[each.place] for each in placed if each.tensor.kind != STEP}
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
+        _write_arrays(os.path.join(scratch, _ARRAYS), placed, answers, now)
+        write_json(os.path.join(scratch, _ASKED), _asked(folder, model, answers, settings, step, bool(proof.next_step)))
+        told = start(scratch)
+    if error := told.get("error"):
+        raise from_json(error) or PipelineError(str(error))
+    moved = {f"{kind} of {_NAME}": value for kind, value in told["next_step"].items()}
+    return (
+        dataclasses.replace(
+            proof,
+            logits={**proof.logits, _NAME: told["logits"]},
+            classes=max(proof.classes, told["classes"]),
+            next_step={**proof.next_step, **moved},
+            rounding=told["rounding"],
+        ),
+        {**told["places"], **{each.place: (STEP_PLACE, each.rule) for each in placed if each.tensor.kind == STEP}},
+    )
+
+
+def start(scratch: str) -> dict[str, Any]:
+    """Runs the fresh process, and returns what it wrote."""
+    files = [os.path.join(scratch, name) for name in (_ASKED, _ARRAYS, _TOLD)]
+    words = keeper.dying_with_this([*loader.fresh_python(_PROGRAM), *files])
+    environment = {**os.environ, "PYTHONPATH": loader.python_path(), KERAS: "0"}
+    log, told = os.path.join(scratch, "log"), files[-1]
+    with open(log, "wb") as file:
+        code = subprocess.run(
+            words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False
+        ).returncode
+    if not os.path.exists(told):
+        with open(log, encoding="utf-8", errors="replace") as text:
+            last = [line.rstrip() for line in text if line.strip()][-3:]
+        raise PipelineError(
+            "\n".join([f"the process of Keras 3 ended with exit code {code}", *last]),
+            expected="what it was asked for",
+            todo="see its last lines above",
+        )
+    with open(told, encoding="utf-8") as text:
+        return dict(json.load(text))
+
+
+def _asked(
+    folder: str, model: KerasClassifier, answers: Answers, settings: Settings, step: int, trains: bool
+) -> dict[str, Any]:
+    section = settings.section
+    classes = len(settings.label_names)
+    given, named = arguments_of_network(find_function(section.model or ""), classes, section.params)
+    return {
+        "folder": folder,
+        "target": section.target,
+        "given": given,
+        "named": named,
+        "num_classes": classes,
+        "order": [each.name.partition(":")[0] for each in model.network.weights],
+        "optimizer": section.optimizer.resolved(),
+        "train_steps": section.train_steps or 1,
+        "step": step,
+        "batch": section.global_batch_size,
+        "seed": section.seed,
+        **section.loss_options,
+        "evaluated": len(answers.batches),
+        "trains": trains,
+    }
+
+
+def _write_arrays(file: str, placed: Sequence[Placed], answers: Answers, now: dict[str, np.ndarray]) -> None:
+    arrays = {f"now/{place}": value for place, value in now.items()}
+    arrays |= {f"after/{each.place}": np.load(answers.after[each.tensor.name]) for each in placed if each.place in now}
+    features, labels = answers.batch
+    arrays |= {**_named("train", features), "labels": labels}
+    for number, (features, logits) in enumerate(answers.batches):
+        arrays |= {**_named(f"eval/{number}", features), f"logits/{number}": logits}
+    np.savez(file, **arrays)
+
+
+def _named(prefix: str, features: Features) -> dict[str, np.ndarray]:
+    # Texts are objects, which a file of arrays would hold as code.
+    plain = {name: each.astype("S") if each.dtype == object else each for name, each in features.items()}
+    return {f"{prefix}/{name}": each for name, each in plain.items()}

@@ -1,0 +1,162 @@
+"""A declared optimizer as source code of Keras 3, and what its slots are called there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfx_estimator.pipeline.base.errors import UserCodeError
+
+# Optimizer -> its class of Keras 3, the options that it takes, and our slots by the names of its own.
+KNOWN: dict[str, tuple[str, tuple[str, ...], dict[str, str]]] = {
+    "sgd": ("SGD", ("momentum", "nesterov"), {"momentum": "momentum"}),
+    "momentum": ("Momentum", ("momentum", "nesterov"), {"velocity": "momentum"}),
+    "rmsprop": (
+        "RMSprop",
+        ("rho", "momentum", "epsilon", "centered"),
+        {"velocity": "square", "momentum": "momentum", "average_gradient": "mean"},
+    ),
+    "adam": (
+        "Adam",
+        ("beta_1", "beta_2", "epsilon", "amsgrad"),
+        {"momentum": "m", "velocity": "v", "velocity_hat": "vhat"},
+    ),
+    "adamw": (
+        "AdamW",
+        ("beta_1", "beta_2", "epsilon", "amsgrad"),
+        {"momentum": "m", "velocity": "v", "velocity_hat": "vhat"},
+    ),
+    "adadelta": ("Adadelta", ("rho", "epsilon"), {"accumulated_grad": "square", "accumulated_delta_var": "update"}),
+    "adagrad": ("Adagrad", (), {"accumulator": "square"}),
+    "adamax": ("Adamax", ("beta_1", "beta_2", "epsilon"), {"momentum": "m", "norm": "v"}),
+    "ftrl": (
+        "Ftrl",
+        (
+            "learning_rate_power",
+            "l1_regularization_strength",
+            "l2_regularization_strength",
+            "l2_shrinkage_regularization_strength",
+            "beta",
+        ),
+        {"accumulator": "square", "linear": "linear"},
+    ),
+    "lion": ("Lion", ("beta_1", "beta_2"), {"momentum": "m"}),
+}
+# Ours -> Keras's.
+_CLIPPING = {"clip_norm": "clipnorm", "global_clip_norm": "global_clipnorm", "clip_value": "clipvalue"}
+_OWN = "momentum"
+# Of the optimizer, and the first part of its variables' names.
+NAME = "optimizer"
+STEP_PLACE = f"{NAME}/iteration"
+
+_MOMENTUM = '''\
+@keras.saving.register_keras_serializable("training")
+class Momentum(keras.optimizers.Optimizer):
+    """TensorFlow 1's: velocity = momentum * velocity + gradient, variable -= rate * velocity{nesterov_doc}.
+
+    Keras's SGD has the rate within its slot, so that a step with another rate would go otherwise.
+    """
+
+    def __init__(self, learning_rate, momentum, **options):
+        super().__init__(learning_rate=learning_rate, **options)
+        self.momentum = momentum
+
+    def build(self, variables):
+        if not self.built:
+            super().build(variables)
+            self.velocities = self.add_optimizer_variables(variables, "velocity")
+{apply}
+    def update_step(self, gradient, variable, learning_rate):
+        velocity = self.velocities[self._get_variable_index(variable)]
+        self.assign(velocity, self.momentum * velocity + gradient)
+        self.assign_sub(variable, learning_rate * {step})
+
+    def get_config(self):
+        return {{**super().get_config(), "momentum": self.momentum}}
+'''
+_DERIVED = '''\
+@keras.saving.register_keras_serializable("training")
+class {kind}(keras.optimizers.{kind}):
+    """{doc}"""
+{methods}'''
+_DENSE = "Adds up the rows of an embedding's gradient first: of a row that is named twice Keras makes two updates."
+_APPLY = """
+    def apply(self, grads, trainable_variables=None):
+        grads = [None if each is None else tf.convert_to_tensor(each) for each in grads]
+        super().apply(grads, trainable_variables)
+"""
+_ENDS = "Leaves all as it is where the rate has come to 0, by which Keras divides."
+_UPDATE = """
+    def update_step(self, gradient, variable, learning_rate):
+        update = super().update_step
+        tf.cond(learning_rate > 0.0, lambda: update(gradient, variable, learning_rate), lambda: None)
+"""
+# Schedules that come to 0 unless they end at another rate.
+_FALLING = ("cosine", "linear", "polynomial")
+
+
+def refuse_unknown(options: Mapping[str, Any]) -> None:
+    """Refuses what would be trained otherwise from there on.
+
+    Args:
+        options: `Optimizer.resolved()`.
+
+    Raises:
+        UserCodeError: Keras 3 has no such optimizer, or not this option of it.
+    """
+    clips = [name for name in _CLIPPING if options[name] is not None]
+    wrong = ""
+    if options["name"] not in KNOWN:
+        wrong = f"the optimizer {options['name']} keeps other slots in Keras 3"
+    elif len(clips) > 1:
+        wrong = f"an optimizer of Keras 3 clips in one way, and {' and '.join(clips)} are declared"
+    elif options["scaling"] != "none":
+        wrong = f"trainer.optimizer.scaling: {options['scaling']} depends on the replicas, and the source is for one"
+    if wrong:
+        raise UserCodeError(
+            f"--to keras3: {wrong}",
+            expected=f"one of {', '.join(KNOWN)}, clipped in one way, without scaling",
+            todo="convert to keras2",
+        )
+
+
+def optimizer_of(options: Mapping[str, Any], rate: str, sparse: bool) -> tuple[str, str]:
+    """Returns the definition that an optimizer needs, empty of Keras's own, and the expression that makes it.
+
+    Args:
+        options: `Optimizer.resolved()`.
+        rate: The expression of its learning rate.
+        sparse: Do its gradients come by rows, as those of embeddings do.
+    """
+    name = options["name"]
+    kind, takes, _ = KNOWN[name]
+    given = {"learning_rate": rate, **{option: repr(options[option]) for option in takes}}
+    if name == "adagrad":
+        # Of ours it is in the slot from the first step on.
+        given["epsilon"] = "0.0"
+    if options["decoupled_weight_decay"] or name == "adamw":
+        given["weight_decay"] = repr(options["decoupled_weight_decay"])
+    given |= {theirs: repr(options[ours]) for ours, theirs in _CLIPPING.items() if options[ours] is not None}
+    apply = _APPLY if sparse else ""
+    if name == _OWN:
+        nesterov = given.pop("nesterov") == "True"
+        doc = ", by the gradient and the velocity to come" if nesterov else ""
+        step = "(gradient + self.momentum * velocity)" if nesterov else "velocity"
+        definition, made = _MOMENTUM.format(nesterov_doc=doc, apply=apply, step=step), kind
+    elif name == "ftrl" and _comes_to_0(options):
+        doc = f"{_ENDS[:-1]}; adds up the rows of an embedding's gradient first." if sparse else _ENDS
+        definition, made = _DERIVED.format(kind=kind, doc=doc, methods=apply + _UPDATE), kind
+    elif sparse:
+        definition, made = _DERIVED.format(kind=kind, doc=_DENSE, methods=apply), kind
+    else:
+        definition, made = "", f"keras.optimizers.{kind}"
+    given["name"] = f'"{NAME}"'
+    arguments = "".join(f"        {key}={value},\n" for key, value in given.items())
+    return definition, f"{made}(\n{arguments}    )"
+
+
+def _comes_to_0(options: Mapping[str, Any]) -> bool:
+    """Is there a step whose rate is 0."""
+    if options["schedule"] == "piecewise":
+        return 0.0 in options["values"]
+    return options["schedule"] in _FALLING and not options["end_learning_rate"]

@@ -1,0 +1,227 @@
+"""The process of Keras 3: builds the network, writes its file, its weights and `training.py`, and tries that out.
+
+Nothing that is imported here may need Keras 2: `tf.keras` is Keras 3.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError, to_json
+from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.base.text import first_line
+from tfx_estimator.pipeline.convert.keras3 import networks
+from tfx_estimator.pipeline.convert.keras3.filling import Slots, Weights
+from tfx_estimator.pipeline.convert.keras3.writing import Training, source_of
+from tfx_estimator.pipeline.user_source import loader
+from tfx_estimator.pipeline.user_source.frames import user_lines
+
+_BUILT_IN = "tfx_estimator.model_fn.networks"
+_IMAGE = "image"
+# A difference that is looked into; and a gradient that float32 cannot tell from 0, by the largest of the network.
+_NOTICED, _ROUNDING = 1e-6, 1e-6
+
+Features = Mapping[str, np.ndarray]
+
+
+def main(asked_file: str, arrays_file: str, told_file: str) -> None:
+    """Does what one file asks for, with the arrays of another, and writes what came of it into a third."""
+    with open(asked_file, encoding="utf-8") as file:
+        asked = json.load(file)
+    told: dict[str, Any]
+    try:
+        with np.load(arrays_file) as arrays:
+            told = convert(asked, arrays)
+    except TfxEstimatorError as error:
+        told = {"error": to_json(error)}
+    write_json(told_file, told)
+
+
+def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Writes the model and what trains it into a folder, and measures both.
+
+    Args:
+        asked: As `handing` wrote it.
+        arrays: `now/PLACE` and `after/PLACE`, `train/NAME` and `labels`, `eval/NUMBER/NAME` and `logits/NUMBER`.
+
+    Returns:
+        `logits`, `classes`, `next_step` and `rounding`, as of a `Proof`; and `places`: of each tensor, with the rule.
+    """
+    keras.utils.set_random_seed(asked["seed"])
+    batch = _features(arrays, "train/")
+    folder = asked["folder"]
+    now = {name.removeprefix("now/"): arrays[name] for name in arrays if name.startswith("now/")}
+    built = _build(asked, batch)
+    filled = Weights.place(built, asked["order"], now)
+    path = os.path.join(folder, "model.keras")
+    own = _own_layers(built)
+    try:
+        built.save(path)
+        # What is loaded has the names that `training.py` will find.
+        model = keras.models.load_model(path, custom_objects={each.__name__: each for each in own}, compile=False)
+    except Exception as error:  # Keras tells in many ways that a layer cannot be saved
+        raise _told(error, "Keras 3 cannot save the network and load it again") from error
+    weights = filled.loaded(model)
+    inputs = _inputs(model, batch)
+    training = Training(
+        step=asked["step"],
+        options=asked["optimizer"],
+        train_steps=asked["train_steps"],
+        classes=asked["num_classes"],
+        label_smoothing=asked["label_smoothing"],
+        class_weights=asked["class_weights"],
+        batch=asked["batch"],
+        inputs={name: _words(batch[name]) for name in inputs},
+        own_layers=sorted((each.__module__, each.__name__) for each in own),
+        sparse=_is_sparse(model, _given(inputs, batch)),
+        normalises=any(map(_normalises_images, model._flatten_layers())),
+        own_losses=bool(model.losses),
+    )
+    with open(os.path.join(folder, "training.py"), "w", encoding="utf-8") as file:
+        file.write(source_of(training))
+    module = _import(os.path.join(folder, "training.py"))
+    slots = Slots.place(weights, asked["optimizer"], list(now))
+    slots.write(os.path.join(folder, "weights.npz"), now, asked["step"])
+    return {**_measure(module, weights, slots, asked, arrays), "places": {**weights.told, **slots.told}}
+
+
+def _build(asked: Mapping[str, Any], batch: Features) -> Any:
+    """Calls the network's function, and the network by an example."""
+    module_name, _, name = asked["target"].partition(":")
+    try:
+        if module_name == _BUILT_IN:
+            return getattr(networks, name)(*asked["given"], shape=batch[_IMAGE].shape[1:], **asked["named"])
+        function = getattr(importlib.import_module(loader.import_name(module_name)), name)
+        network = function(*asked["given"], **asked["named"])
+        if not isinstance(network, keras.Model):
+            raise UserCodeError(
+                f"trainer.model: {asked['target']!r} returned {type(network).__name__}, which is no model of Keras 3",
+                expected="a function that makes its layers by tf.keras",
+                todo="take tf.keras.… for what is imported of Keras; or convert to keras2",
+            )
+        network(_given(_inputs(network, batch), {key: each[:1] for key, each in batch.items()}), training=False)
+        return network
+    except TfxEstimatorError:
+        raise
+    except Exception as error:  # whatever the user's code raises
+        raise _told(error, f"trainer.model: Keras 3 cannot build {asked['target']!r}") from error
+
+
+def _told(error: Exception, what: str) -> UserCodeError:
+    """Tells an error with the last line of the user's code in it."""
+    lines = "".join(user_lines(error)[-1:]).rstrip()
+    return UserCodeError(
+        f"{what}: {type(error).__name__}: {first_line(error)}" + (f"\n{lines}" if lines else ""),
+        expected="what Keras 2 and Keras 3 both have, of tf.keras alone",
+        todo="change that line; or convert to keras2",
+    )
+
+
+def _features(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
+
+
+def _inputs(model: Any, features: Features) -> list[str]:
+    """Names the features that a model is called with: see `keras_model.inputs_of`."""
+    if not isinstance(model, keras.Sequential) and getattr(model, "_inputs_struct", None) is not None:
+        names = sorted(model.input) if isinstance(model.input, dict) else [each.name for each in model.inputs]
+        if len(names) > 1 or names[0] in features:
+            return names
+    return [_IMAGE] if _IMAGE in features else list(features)
+
+
+def _given(names: list[str], features: Features) -> Any:
+    return features[names[0]] if len(names) == 1 else {name: features[name] for name in names}
+
+
+def _words(feature: np.ndarray) -> str:
+    return f"{feature.dtype} [batch{''.join(f', {size}' for size in feature.shape[1:])}]"
+
+
+def _own_layers(model: Any) -> set[type]:
+    """The classes of layers that Keras does not know."""
+    kinds = {type(each) for each in (model, *model._flatten_layers())}
+    return {each for each in kinds if not each.__module__.startswith("keras.")}
+
+
+def _is_sparse(model: Any, inputs: Any) -> bool:
+    """Do gradients come by rows."""
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model(inputs, training=False))
+    found = tape.gradient(loss, [each.value for each in model.trainable_variables])
+    return any(isinstance(each, tf.IndexedSlices) for each in found)
+
+
+def _normalises_images(layer: Any) -> bool:
+    return isinstance(layer, keras.layers.BatchNormalization) and layer.input_spec.ndim == 4
+
+
+def _import(path: str) -> Any:
+    # Beside what is handed on.
+    sys.dont_write_bytecode = True
+    spec = importlib.util.spec_from_file_location("training", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _measure(
+    module: Any, weights: Weights, slots: Slots, asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """Asks what `training.py` loads for the logits of all evaluation examples, and trains it by one batch."""
+    model, optimizer = module.load()
+    slots.require_all(optimizer)
+    worst, classes = 0.0, 0
+    for number in range(asked["evaluated"]):
+        features = _features(arrays, f"eval/{number}/")
+        old = arrays[f"logits/{number}"]
+        new = np.asarray(model(_given(_inputs(model, features), features), training=False))
+        worst = max(worst, _difference(old, new))
+        classes += int((old.argmax(axis=1) != new.argmax(axis=1)).sum())
+    told: dict[str, Any] = {"logits": worst, "classes": classes, "next_step": {}, "rounding": []}
+    if not asked["trains"]:
+        return told
+    batch = _features(arrays, "train/")
+    given = _given(_inputs(model, batch), batch), arrays["labels"]
+    module.train_step(model, optimizer, *given)
+    for kind, values in (("weight", weights.values(model)), ("slot", slots.values(optimizer))):
+        moved = {place: _difference(arrays[f"after/{place}"], value) for place, value in values.items()}
+        if kind == "weight" and max(moved.values()) > _NOTICED:
+            noise = _of_rounding(module, weights, *given)
+            told["rounding"] = [place for place, value in moved.items() if value > _NOTICED and place in noise]
+        kept = [value for place, value in moved.items() if place not in told["rounding"]]
+        told["next_step"] |= {kind: max(kept)} if kept else {}
+    return told
+
+
+def _of_rounding(module: Any, weights: Weights, inputs: Any, labels: np.ndarray) -> set[str]:
+    """Names the weights whose gradients are nothing but rounding, such as a bias before a normalisation.
+
+    Adam divides it by its own size, so that each order of summation has another step, which changes no answer.
+    """
+    model, _ = module.load()
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(module.loss_of(labels, model(inputs, training=True)))
+    variables = model.trainable_variables
+    found = tape.gradient(loss, [each.value for each in variables], unconnected_gradients="zero")
+    largest = {each.path: float(np.abs(tf.convert_to_tensor(one)).max()) for each, one in zip(variables, found)}
+    noise = {path for path, value in largest.items() if value < _ROUNDING * max(largest.values())}
+    return {place for path, place in zip(weights.paths, weights.places) if path in noise}
+
+
+def _difference(old: np.ndarray, new: np.ndarray) -> float:
+    """As in Keras 2: see `proof`."""
+    difference = np.abs(np.subtract(new, old, dtype=np.float64)).max(initial=0.0)
+    return float(difference / max(1.0, np.abs(old).max(initial=0.0)))

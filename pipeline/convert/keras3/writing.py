@@ -1,0 +1,187 @@
+"""Writes `training.py`: the training that goes on in Keras 3, as source code of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfx_estimator.pipeline.convert.keras3.optimizers import NAME, optimizer_of
+from tfx_estimator.pipeline.convert.keras3.rates import rate_of
+
+_HEAD = '''\
+"""Trains a network on in Keras 3, from step {step}: model, optimizer and its state are those of the Estimator.
+
+    import training
+
+    model, optimizer = training.load()
+    for {images}, labels in batches:
+        loss = training.train_step(model, optimizer, {images}, labels)
+
+{of_images}
+labels are integers, [batch]. The Estimator's batches had {batch} examples.
+{fit}"""
+'''
+_FIT = """
+`fit` does the same steps, on a tf.data.Dataset of such batches:
+
+    model, optimizer = training.load()
+    model.compile(optimizer, loss=training.loss_of, metrics=["accuracy"])
+    model.fit(batches)
+"""
+_LOAD = '''\
+def load():
+    """Returns the model and the optimizer, as they were after step {step}."""
+    model = keras.models.load_model(FOLDER / "model.keras", {custom}compile=False)
+{normalise}    optimizer = {optimizer}
+    optimizer.build(model.trainable_variables)
+    state = {{variable.path: variable for variable in optimizer.variables}}
+    with np.load(FOLDER / "weights.npz") as stored:
+        for path in stored:
+            # The others are the model's.
+            if path.startswith("{name}/"):
+                state[path].assign(stored[path])
+    return model, optimizer
+'''
+_NORMALISE = """\
+    for layer in model._flatten_layers():
+        if type(layer) is keras.layers.BatchNormalization:
+            layer.__class__ = BatchNormalization
+"""
+_NORMALISATION = '''\
+@keras.saving.register_keras_serializable("training")
+class BatchNormalization(keras.layers.BatchNormalization):
+    """Normalises images in training by TensorFlow's fused operation, as Keras 2 and the Estimator do.
+
+    Keras 3 does it by several, and follows the biased variance of a batch, which is smaller.
+    """
+
+    def call(self, inputs, training=None, mask=None):
+        if not (training and self.trainable) or len(inputs.shape) != 4 or self.axis not in (-1, 3):
+            return super().call(inputs, training=training, mask=mask)
+        gamma = self.gamma if self.scale else tf.ones_like(self.moving_mean)
+        beta = self.beta if self.center else tf.zeros_like(self.moving_mean)
+        outputs, *moments = tf.compat.v1.nn.fused_batch_norm(inputs, gamma, beta, epsilon=self.epsilon)
+        for average, moment in zip((self.moving_mean, self.moving_variance), moments):
+            average.assign_sub((average - moment) * (1.0 - self.momentum))
+        return outputs
+'''
+_STEP = '''\
+@tf.function
+def train_step(model, optimizer, {images}, labels):
+    """Trains one step, and returns the loss of the batch, a scalar."""
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(loss_of(labels, model({images}, training=True)))
+{more}    gradients = tape.gradient(loss, model.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+    return loss
+'''
+_OWN_LOSSES = """\
+        # Of its layers.
+        loss += tf.add_n(model.losses)
+"""
+_DECAY = """\
+        kernels = [each for each in model.trainable_variables if "kernel" in each.name]
+        loss += {factor!r} * tf.add_n([tf.nn.l2_loss(each) for each in kernels])
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """What there is to write down.
+
+    Args:
+        step: From which it goes on.
+        options: `Optimizer.resolved()`.
+        train_steps: Step at which the schedules end that end with the training.
+        classes: How many.
+        label_smoothing: As declared.
+        class_weights: By label; none is 1 for each.
+        batch: Examples of a step.
+        inputs: Of the model: shape and dtype by name; one alone is given as it is.
+        own_layers: Those of the network that are not Keras's: module and name of their classes.
+        sparse: Do gradients come by rows.
+        normalises: Is a batch of images normalised.
+        own_losses: Do layers bring losses.
+    """
+
+    step: int
+    options: Mapping[str, Any]
+    train_steps: int
+    classes: int
+    label_smoothing: float
+    class_weights: Sequence[float]
+    batch: int
+    inputs: Mapping[str, str]
+    own_layers: Sequence[tuple[str, str]]
+    sparse: bool
+    normalises: bool
+    own_losses: bool
+
+
+def source_of(training: Training) -> str:
+    """Returns the text of `training.py`."""
+    rate, rate_made = rate_of(training.options, training.train_steps)
+    optimizer, made = optimizer_of(training.options, rate_made, training.sparse)
+    images = "images" if list(training.inputs) == ["image"] else "features"
+    parts = [
+        _head(training, images),
+        _imports(training, "math.pi" in rate),
+        rate,
+        optimizer,
+        _NORMALISATION if training.normalises else "",
+        _load(training, made),
+        _loss(training),
+        _STEP.format(images=images, more=_more(training)),
+    ]
+    first, *rest = (each for each in parts if each)
+    return first + "\n" + "\n\n".join(rest)
+
+
+def _head(training: Training, images: str) -> str:
+    if len(training.inputs) == 1:
+        (shape,) = training.inputs.values()
+        of_images = f"{images} are {shape}, as the Transform of the run made them;"
+    else:
+        of_images = f"{images} are a dict of tensors, as the Transform of the run made them: "
+        of_images += "".join(f"\n    {name}: {shape}" for name, shape in training.inputs.items()) + "\n"
+    fit = "" if training.options["weight_decay"] else _FIT
+    return _HEAD.format(step=training.step, images=images, of_images=of_images, batch=training.batch, fit=fit)
+
+
+def _imports(training: Training, needs_math: bool) -> str:
+    lines = ["import math"] if needs_math else []
+    lines += ["from pathlib import Path", "", "import keras", "import numpy as np", "import tensorflow as tf"]
+    if training.own_layers:
+        lines += ["", *(f"from {module} import {name}" for module, name in training.own_layers)]
+    return "\n".join([*lines, "", "FOLDER = Path(__file__).parent", ""])
+
+
+def _load(training: Training, made: str) -> str:
+    own = ", ".join(f'"{name}": {name}' for _, name in training.own_layers)
+    custom = f"custom_objects={{{own}}}, " if own else ""
+    normalise = _NORMALISE if training.normalises else ""
+    return _LOAD.format(step=training.step, name=NAME, custom=custom, normalise=normalise, optimizer=made)
+
+
+def _loss(training: Training) -> str:
+    lines = ["labels = tf.cast(tf.reshape(labels, [-1]), tf.int32)"]
+    if smoothing := training.label_smoothing:
+        kept = f"{1.0 - smoothing!r} * tf.one_hot(labels, {training.classes}) + {smoothing!r} / {training.classes}"
+        lines += [
+            f"targets = {kept}",
+            "losses = tf.nn.softmax_cross_entropy_with_logits(labels=targets, logits=logits)",
+        ]
+    else:
+        lines.append("losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)")
+    if training.class_weights:
+        lines.append(f"losses *= tf.gather(tf.constant({list(training.class_weights)}), labels)")
+    body = "".join(f"    {line}\n" for line in lines)
+    doc = '    """Returns the loss of each example, float32 [batch]; logits are [batch, classes]."""\n'
+    return f"def loss_of(labels, logits):\n{doc}{body}    return losses\n"
+
+
+def _more(training: Training) -> str:
+    more = _OWN_LOSSES if training.own_losses else ""
+    decay = training.options["weight_decay"]
+    return more + (_DECAY.format(factor=decay) if decay else "")

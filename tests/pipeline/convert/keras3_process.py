@@ -1,0 +1,54 @@
+"""One process of Keras 3 for all tests: converts, and trains on by what was written, without this project.
+
+Reads a JSON list a line from its input, the name of a function and its arguments, and answers each with a line.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+def convert(*files: str) -> None:
+    """What a fresh process does."""
+    from tfx_estimator.pipeline.convert.keras3 import process
+
+    keras.backend.clear_session()
+    process.main(*files)
+
+
+def train(folder: str, batches: str, by: str) -> None:
+    """Trains on by a loop, by `fit`, or by a loop in which Keras's optimizer takes the gradients as they come."""
+    keras.backend.clear_session()
+    spec = importlib.util.spec_from_file_location("training", f"{folder}/training.py")
+    assert spec is not None
+    assert spec.loader is not None
+    training: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(training)
+    model, optimizer = training.load()
+    stored = np.load(batches)
+    images, labels = stored["images"], stored["labels"]
+    if by == "fit":
+        model.compile(optimizer, loss=training.loss_of, metrics=["accuracy"])
+        model.fit(tf.data.Dataset.from_tensor_slices((images, labels)), verbose=0)
+    else:
+        if by == "rows":
+            type(optimizer).apply = type(optimizer).__mro__[1].apply
+        for batch in zip(images, labels):
+            training.train_step(model, optimizer, *batch)
+    values = {each.path: np.asarray(each) for each in (*model.weights, *optimizer.variables)}
+    np.savez(Path(folder) / f"{by}.npz", **values)
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        name, *given = json.loads(line)
+        {"convert": convert, "train": train}[name](*given)
+        print("done", file=sys.stderr, flush=True)

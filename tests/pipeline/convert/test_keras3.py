@@ -1,0 +1,246 @@
+"""An Estimator's training in mid-run, converted to Keras 3, where the source that was written trains it to the end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.components.trainer.conftest import declaration, digits, tf_estimator  # noqa: F401
+from tests.pipeline.convert.test_conversion import END, HALF, NETWORKS, OPTIMIZERS, Half, half  # noqa: F401
+from tests.root import ROOT
+from tests.stack import needs_keras_3
+from tfx_estimator.pipeline.base.errors import DeclarationError, NotEqualError, UserCodeError
+from tfx_estimator.pipeline.base.stack import stacks
+
+STEPS = {**OPTIMIZERS, "nesterov": {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9, "nesterov": True}}
+
+
+class Keras3:
+    """Tells a process what to do, and waits until it is done."""
+
+    def __init__(self) -> None:
+        user = Path(__file__).parent / "user"
+        environment = {**os.environ, stacks.KERAS: "0", "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", user)))}
+        program = Path(__file__).with_name("keras3_process.py")
+        self.process = subprocess.Popen(
+            [sys.executable, program], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+
+    def do(self, *words: str) -> None:
+        """Calls a function of the process by its name."""
+        assert self.process.stdin is not None
+        assert self.process.stderr is not None
+        print(json.dumps(words), file=self.process.stdin, flush=True)
+        said = []
+        for line in self.process.stderr:
+            if line == "done\n":
+                return
+            said.append(line)
+        pytest.fail("".join(said[-30:]))
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Keras3]:
+    keras3 = Keras3()
+    yield keras3
+    keras3.process.kill()
+    keras3.process.communicate()
+
+
+@pytest.fixture
+def keras3(process: Keras3, monkeypatch: pytest.MonkeyPatch) -> Keras3:
+    """Does in one process what `convert` starts a fresh one for."""
+    from tfx_estimator.pipeline.convert.keras3 import handing
+
+    def start(scratch: str) -> dict[str, Any]:
+        process.do("convert", *(f"{scratch}/{name}" for name in ("asked.json", "arrays.npz", "told.json")))
+        return dict(json.loads(Path(scratch, "told.json").read_text()))
+
+    monkeypatch.setattr(handing, "start", start)
+    return process
+
+
+def converted(trained: Half, output: Path) -> Any:
+    """Converts to Keras 3, and returns the proof."""
+    from tfx_estimator.pipeline.convert.conversion import KERAS3, convert
+
+    return convert(trained.source(), str(output), KERAS3).proof
+
+
+def to_the_end(keras3: Keras3, trained: Half, output: Path, *ways: str) -> list[float]:
+    """Trains by the run's own batches, and returns how far each way ends from the Estimator, at most."""
+    batches = list(trained.batches(HALF).take(END - HALF).as_numpy_iterator())
+    images, labels = (np.stack(each) for each in zip(*((features["image"], labels) for features, labels in batches)))
+    np.savez(output / "batches.npz", images=images, labels=labels)
+    end = trained.train(END)
+    begun, tensors = np.load(output / "weights.npz"), json.loads((output / "mapping.json").read_text())["tensors"]
+    moved, differences = 0.0, []
+    for way in ways:
+        keras3.do("train", str(output), str(output / "batches.npz"), way)
+        values = np.load(output / f"{way}.npz")
+        pairs = [(end[each["tensor"]], each["place"]) for each in tensors if each["place"]]
+        differences.append(max(float(np.abs(one - values[place]).max()) for one, place in pairs))
+        moved = max(float(np.abs(one - begun[place]).max()) for one, place in pairs if is_of_floats(one))
+    assert moved > 1e-3
+    return differences
+
+
+def is_of_floats(value: np.ndarray) -> bool:
+    """Is it no step."""
+    return value.dtype == np.float32
+
+
+@needs_keras_3
+@pytest.mark.equivalence
+@pytest.mark.parametrize("name", STEPS)
+def test_a_plain_loop_ends_where_the_estimator_does(half: Any, keras3: Keras3, name: str, tmp_path: Path) -> None:  # noqa: F811
+    # Adam makes steps of the rounding of a gradient that is 0: see below.
+    network = "without_bias" if name == "adam" else "small"
+    trained, output = half(model=f"{NETWORKS}:{network}", optimizer=STEPS[name]), tmp_path / "converted"
+    proof = converted(trained, output)
+    assert proof.examples == 360
+    assert not proof.rounding
+    assert proof.classes == 0
+    assert set(proof.next_step) >= {"weight", "weight of keras 3"}
+    assert proof.logits["keras 3"] <= 1e-6
+    assert max(proof.next_step.values()) <= 1e-6
+    assert {each.name for each in output.iterdir()} == {
+        "mapping.json",
+        "model.keras",
+        "proof.json",
+        "training.py",
+        "weights.npz",
+    }
+    assert json.loads((output / "proof.json").read_text())["logits"]["keras 3"] == proof.logits["keras 3"]
+    assert max(to_the_end(keras3, trained, output, "loop", "fit")) <= 1e-5
+
+
+@needs_keras_3
+@pytest.mark.equivalence
+def test_what_is_but_rounding_is_left_out_and_said(half: Any, keras3: Keras3, tmp_path: Path) -> None:  # noqa: F811
+    section = {"model": f"{NETWORKS}:normalised_twice", "optimizer": {**OPTIMIZERS["adam"], "epsilon": 1e-11}}
+    proof = converted(half(**section), tmp_path / "converted")
+    assert proof.rounding == ["conv/bias"]
+    assert max(proof.next_step.values()) <= 1e-6
+
+
+@needs_keras_3
+@pytest.mark.equivalence
+def test_rows_of_an_embedding_that_come_more_than_once_are_added_up(half: Any, keras3: Keras3, tmp_path: Path) -> None:  # noqa: F811
+    trained, output = half(model=f"{NETWORKS}:with_embedding", optimizer=OPTIMIZERS["adagrad"]), tmp_path / "converted"
+    assert max(converted(trained, output).next_step.values()) <= 1e-6
+    dense, as_they_come = to_the_end(keras3, trained, output, "loop", "rows")
+    assert dense <= 1e-5
+    assert as_they_come > 1e-3
+    assert "from converted_networks import Buckets\n" in (output / "training.py").read_text()
+
+
+@needs_keras_3
+@pytest.mark.equivalence
+def test_loss_penalty_and_clipping_are_those_of_the_declaration(half: Any, keras3: Keras3, tmp_path: Path) -> None:  # noqa: F811
+    optimizer = {**OPTIMIZERS["momentum"], "weight_decay": 0.01, "decoupled_weight_decay": 0.1, "clip_norm": 0.2}
+    loss = {"label_smoothing": 0.1, "class_weights": {"3": 4.0, "7": 0.5}}
+    trained, output = half(optimizer=optimizer, **loss), tmp_path / "converted"
+    assert max(converted(trained, output).next_step.values()) <= 1e-6
+    assert to_the_end(keras3, trained, output, "loop")[0] <= 1e-5
+
+
+@needs_keras_3
+@pytest.mark.equivalence
+def test_a_network_that_keras_3_cannot_build_is_told_by_its_line(half: Any, keras3: Keras3, tmp_path: Path) -> None:  # noqa: F811
+    trained = half(model=f"{NETWORKS}:of_keras_2", optimizer=OPTIMIZERS["sgd"])
+    with pytest.raises(
+        UserCodeError, match=r"Keras 3 cannot build 'converted_networks:of_keras_2': \w+Error: "
+    ) as told:
+        converted(trained, tmp_path / "converted")
+    assert 'self.add_weight("factor", [1], initializer="ones")' in str(told.value)
+    assert not list(tmp_path.glob("*convert*"))
+
+
+@needs_keras_3
+@pytest.mark.parametrize("name", ["mnist_cnn", "cifar_cnn", "cifar_resnet", "cifar_resnet9"])
+def test_the_built_in_networks_are_those_of_keras_2(keras3: Keras3, name: str, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    from tfx_estimator.components.trainer.task.user_code import find_function
+    from tfx_estimator.pipeline.config.optimizer import Optimizer
+    from tfx_estimator.pipeline.convert.keras3 import handing
+
+    draw, shape = np.random.default_rng(3), (4, 32, 32, 3)
+    images, network = draw.normal(size=shape).astype("float32"), find_function(name)(10)
+    network(images)
+    for each in network.weights:
+        # No two of one shape alike, as in training.
+        value = each + draw.normal(size=each.shape, scale=0.05)
+        each.assign(tf.abs(value) if "variance" in each.name else value)
+    places = [each.name.removesuffix(":0") for each in network.weights]
+    arrays = {f"now/{place}": each.numpy() for place, each in zip(places, network.weights)}
+    logits = network(images, training=False).numpy()
+    np.savez(tmp_path / "arrays.npz", **arrays, **{"train/image": images, "eval/0/image": images, "logits/0": logits})
+    asked = {
+        "folder": str(tmp_path),
+        "target": f"tfx_estimator.model_fn.networks:{name}",
+        "given": [10],
+        "named": {},
+        "num_classes": 10,
+        "order": places,
+        "optimizer": Optimizer(name="sgd").resolved(),
+        "train_steps": 10,
+        "step": 5,
+        "batch": 4,
+        "seed": 42,
+        "label_smoothing": 0.0,
+        "class_weights": [],
+        "evaluated": 1,
+        "trains": False,
+    }
+    (tmp_path / "asked.json").write_text(json.dumps(asked))
+    told = handing.start(str(tmp_path))
+    assert "error" not in told
+    assert told["logits"] <= 1e-5 * np.abs(logits).max()
+    assert {rule for _, rule in told["places"].values()} == {"same name"}
+
+
+@needs_keras_3
+@pytest.mark.equivalence
+@pytest.mark.parametrize("wrong", ["now/conv/kernel/momentum", "now/norm/moving_mean"])
+def test_a_wrong_value_is_found_out(
+    half: Any,  # noqa: F811
+    keras3: Keras3,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    wrong: str,
+) -> None:
+    from tfx_estimator.pipeline.convert.keras3 import handing
+
+    def start(scratch: str) -> dict[str, Any]:
+        with np.load(f"{scratch}/arrays.npz") as stored:
+            arrays = {**stored}
+        np.savez(f"{scratch}/arrays.npz", **{**arrays, wrong: arrays[wrong] + 0.1})
+        return begin(scratch)
+
+    begin = handing.start
+    monkeypatch.setattr(handing, "start", start)
+    with pytest.raises(NotEqualError, match=r"(logits of the|weight of) keras 3"):
+        converted(half(optimizer=OPTIMIZERS["momentum"]), tmp_path / "converted")
+    assert not list(tmp_path.glob("*convert*"))
+
+
+def test_a_stack_without_keras_3_says_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from tfx_estimator.pipeline.commands import convert
+
+    monkeypatch.setattr(stacks, "current", lambda: stacks.LEGACY)
+    parser = argparse.ArgumentParser()
+    convert.add_arguments(parser)
+    asked = parser.parse_args([str(tmp_path), "--to", "keras3", "--output", str(tmp_path / "converted")])
+    with pytest.raises(DeclarationError, match=r"the stack tfx1\.15 has no Keras 3\n *expected: the stack tfx1\.21"):
+        convert.run(asked)
