@@ -21,6 +21,7 @@ from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.class_weights import BALANCED
 from tfx_estimator.pipeline.config.put_values import of_declaration, put
+from tfx_estimator.pipeline.config.rules.rule import Case
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune_checks import problems_with
 from tfx_estimator.pipeline.config.yaml_text import inline
@@ -94,7 +95,7 @@ def _with_values(
     """Puts values in the place of the declared ones, by their dotted paths, if they go together with the others."""
     # On a service the Trainer is not told of the data, and no value of its own hangs on them.
     whole = Declaration.parse_obj({"data": _SOME_DATA, **(settings.declaration or {}), "tune": None})
-    if problems := problems_with(whole, values):
+    if problems := problems_with(Case(whole), values):
         first = problems[0]
         more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
         raise DeclarationError(f"{said}, {first.path}: {first.what}{more}", expected=first.expected, todo=first.todo)

@@ -23,10 +23,12 @@ from tfx_estimator.components.trainer.arguments import (
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, RUN_FN, Settings
 from tfx_estimator.components.tuner.executor import TUNE_OPERATION_KEY, Executor, to_properties
 from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.put_values import SECTION
+from tfx_estimator.pipeline.config.rules.rule import Case, broken
+from tfx_estimator.pipeline.config.rules.tune import TUNE_SECTION
 from tfx_estimator.pipeline.config.tune import TuneSection, long_ranges
-from tfx_estimator.pipeline.config.tune_ranges import check_section
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 _ARGUMENT = Argument(
@@ -168,7 +170,7 @@ def read_tune(given: Union[Mapping[str, Any], TuneSection]) -> TuneSection:
         return {**values, "ranges": long_ranges(values["ranges"])} if "ranges" in values else values
 
     section = read_section(given, TuneSection, ("tune",), _ARGUMENT, longer)
-    if problems := list(check_section(section)):
+    if problems := list(broken(TUNE_SECTION, Case(Declaration.construct(tune=section)))):
         raise _ARGUMENT.refusal(problems)
     return section
 

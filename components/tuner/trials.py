@@ -20,8 +20,8 @@ from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import write_whole
 from tfx_estimator.pipeline.base.files import finite
+from tfx_estimator.pipeline.config.rules.tune import is_whole
 from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, RANDOM, Range, TuneSection
-from tfx_estimator.pipeline.config.tune_ranges import by_text, count_steps, is_whole, stepped_values
 
 COMPLETED, FAILED = "completed", "failed"
 # What a trial is of, while it trains; and what came of it.
@@ -167,7 +167,7 @@ def _values(section: TuneSection, proposed: keras_tuner.HyperParameters) -> dict
         if each.sampling == "log" and each.step is not None and each.max is not None:
             # 1e-5 * 10**8 is 1000.0000000000001, and may be refused.
             plain[name] = min(plain[name], each.max)
-    known = {name: by_text(each) for name, each in section.ranges.items()}
+    known = {name: each.by_text for name, each in section.ranges.items()}
     return {name: known[name][value] if known.get(name) else value for name, value in plain.items()}
 
 
@@ -211,11 +211,11 @@ def make_space(section: TuneSection) -> keras_tuner.HyperParameters:
 
 
 def _add(space: keras_tuner.HyperParameters, name: str, each: Range) -> None:
-    steps, values = None if each.values or each.step is None else count_steps(each), [*by_text(each)] or each.values
+    steps, values = None if each.values or each.step is None else each.steps, [*each.by_text] or each.values
     if steps is not None and each.sampling == "linear" and not is_whole(name, each):
         # keras-tuner divides fractions by fractions, and then ends before `max`.
         if steps < _MOST_CHOICES:
-            space.Choice(name, stepped_values(each))
+            space.Choice(name, each.stepped_values)
         else:
             assert each.max is not None
             assert each.step is not None

@@ -93,15 +93,12 @@ class Operation(Section):
     gaussian_noise: Optional[GaussianNoise] = None
 
     SCHEMA = {"minProperties": 1, "maxProperties": 1}
+    SPARSE = True
 
     @property
     def declared(self) -> Mapping[str, Section]:
         """Name and options of what was declared: one operation, where the declaration is right."""
         return dict(self.sections())
-
-    def dict(self) -> dict[str, Any]:
-        """Returns what was declared, and not each operation that was not."""
-        return {name: options for name, options in super().dict().items() if options is not None}
 
 
 Operation.SHORT_FORM = {"type": "string", "enum": list(Operation.__fields__)}
@@ -109,8 +106,7 @@ Operation.SHORT_FORM = {"type": "string", "enum": list(Operation.__fields__)}
 
 def long_operations(value: Any) -> Any:
     """Writes short forms as mappings: `random_flip` is `{random_flip: {}}`."""
-    longer = [_long(item) for item in value] if isinstance(value, (list, tuple)) else value
-    return value if longer == value else longer
+    return [_long(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _long(item: Any) -> Any:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from tfx_estimator.pipeline.config.beam import PORTABLE, BeamSection
-from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, is_address, is_path
 from tfx_estimator.pipeline.config.problems import Problem
+from tfx_estimator.pipeline.config.rules.rule import Case
 from tfx_estimator.pipeline.config.travel_checks import flag_of, is_credential, shown_options
 
 _OPTIONS = "beam.options"
@@ -22,9 +22,9 @@ _CONFIGS = {
 }
 
 
-def check_beam(declaration: Declaration, target: str = "") -> Iterator[Problem]:
+def check_beam(case: Case) -> Iterator[Problem]:
     """Checks the section."""
-    beam = declaration.beam
+    beam = case.beam
     for option, shown in zip(beam.options, shown_options(beam.options)):
         is_runner = option.partition("=")[0] == "--runner"
         if not option.startswith("--") or is_runner:
@@ -33,18 +33,16 @@ def check_beam(declaration: Declaration, target: str = "") -> Iterator[Problem]:
     for name, runner in {"dataflow": "dataflow", **dict.fromkeys(PORTABLE, "portable")}.items():
         value = getattr(beam, name)
         if value is not None and beam.runner != runner:
-            what, todo = (
-                f"beam.runner is {beam.runner}, which does not take it",
-                f"remove it, or set beam.runner: {runner}",
-            )
+            what = f"beam.runner is {beam.runner}, which does not take it"
+            todo = f"remove it, or set beam.runner: {runner}"
             written = str(value) if isinstance(value, (str, int)) else "{…}"
             yield Problem(f"beam.{name}", what, "", todo, value=written, depends=("beam.runner",))
     if beam.runner == "portable":
-        yield from _portable(beam, target)
+        yield from _portable(beam, case.target)
     if beam.runner == "dataflow":
-        yield from _dataflow(declaration, target)
-    if target:
-        yield from _deployed(beam, declaration.deploy or DeploySection())
+        yield from _dataflow(case)
+    if case.target:
+        yield from _deployed(beam, case.deploy)
 
 
 def _portable(beam: BeamSection, target: str) -> Iterator[Problem]:
@@ -60,20 +58,19 @@ def _portable(beam: BeamSection, target: str) -> Iterator[Problem]:
         yield Problem("beam.environment_config", f"{kind} needs it", _CONFIGS[kind], "add it", depends=(path,))
 
 
-def _dataflow(declaration: Declaration, target: str) -> Iterator[Problem]:
+def _dataflow(case: Case) -> Iterator[Problem]:
     """Checks that Dataflow is told where, and that its workers see the data."""
-    data, deploy = declaration.data, declaration.deploy or DeploySection()
-    if declaration.beam.dataflow is None:
+    data = case.data
+    if case.beam.dataflow is None:
         expected = "beam.dataflow with project, region, temp_location and sdk_container_image"
         what, todo = "Dataflow needs to know where", f"add {expected}"
         yield Problem("beam.runner", what, expected, todo, value="dataflow", depends=("beam.dataflow",))
     key = "dataset" if is_path(data.dataset) else "data_dir"
     place = getattr(data, key) or ""
     # Of a path of this machine the target says so itself.
-    if not place.startswith("gs://") and (not target or not place or deploy.is_mounted(place)):
-        what = "Dataflow's workers do not see this machine's files"
-        if is_address(place):
-            what = "Dataflow wants it in Google's storage"
+    if not place.startswith("gs://") and (not case.target or not place or case.deploy.is_mounted(place)):
+        own = "Dataflow's workers do not see this machine's files"
+        what = "Dataflow wants it in Google's storage" if is_address(place) else own
         yield Problem(f"data.{key}", what, "gs://BUCKET/FOLDER", "copy the data there", value=place or "null")
 
 

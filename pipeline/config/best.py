@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Literal, Optional
 
-from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, number
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, number, short_for
 
 # Metrics that an evaluation of a network reports if that is not compiled, such as a built-in one.
 METRICS = ("accuracy", "average_loss", "loss")
-# For editors that check YAML by the JSON schema.
-METRIC_SCHEMA = {"type": "string", "minLength": 1}
+# What a key of such a section takes in short, with the schema for editors.
+BY_METRIC: Mapping[str, Any] = {"short_form": {"type": "string", "minLength": 1}, "longer": short_for("metric", str)}
 _LESS = re.compile(
     r"loss|error|entropy|perplexity|divergence|hinge|false_?(positive|negative)|miss_?rate|fall_?out"
     r"|(^|_)(rmse|mse|mae|mape|msle|fpr|fnr)($|_)"
@@ -26,11 +27,6 @@ def better(metric: str) -> Optional[str]:
     name = metric.lower()
     less, more = bool(_LESS.search(name)), bool(_MORE.search(name))
     return None if less == more or "threshold" in name else "min" if less else "max"
-
-
-def long_metric(value: Any) -> Any:
-    """Writes a metric's name as a mapping: `accuracy` is `{metric: accuracy}`."""
-    return {"metric": value} if isinstance(value, str) else value
 
 
 class _Watched(Section):

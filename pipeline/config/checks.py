@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from tfx_estimator.pipeline.config.beam_checks import check_beam
@@ -15,7 +14,7 @@ from tfx_estimator.pipeline.config.data import EXAMPLES, find_overlap, reject_sp
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.evaluator import MEAN, Metric, names_nothing, parse_held, parse_slice
 from tfx_estimator.pipeline.config.gpu_checks import check_gpus
-from tfx_estimator.pipeline.config.image_folder import split_folders
+from tfx_estimator.pipeline.config.image_folder import known_splits
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.rules.deploy import DEPLOY
@@ -33,20 +32,20 @@ RULES = (*TRAINING, *OPTIMIZER, *STEP, *DISTRIBUTION, *RUN_FN)
 _SLICES, _LABEL = "evaluator.slices", "label"
 
 
-def check(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> list[Problem]:
-    """Runs every check; the target is where the pipeline is to be deployed, empty if it runs on this machine."""
+def check(case: Case) -> list[Problem]:
+    """Runs every check."""
     return [
-        *_data(declaration),
-        *_code(declaration, search_paths),
-        *check_class_weights(declaration),
-        *broken((*RULES, *DEPLOY, *registry.own_rules()), Case(declaration, search_paths, target)),
-        *check_evaluator(declaration),
+        *_data(case.declaration),
+        *_code(case),
+        *check_class_weights(case.declaration),
+        *broken((*RULES, *DEPLOY, *registry.own_rules()), case),
+        *_evaluator(case.declaration),
         # With a target, these paths are places of another machine.
-        *(() if target else _places(declaration)),
-        *check_beam(declaration, target),
-        *check_gpus(declaration, target),
-        *check_credentials(declaration, target),
-        *check_travel(declaration, search_paths, target),
+        *(() if case.target else _places(case.declaration)),
+        *check_beam(case),
+        *check_gpus(case),
+        *check_credentials(case),
+        *check_travel(case),
     ]
 
 
@@ -56,7 +55,8 @@ def _data(declaration: Declaration) -> Iterator[Problem]:
         yield Problem("data.dataset", "it is empty", "a data set's name or folder", "name one: dataset: mnist")
     elif is_path(data.dataset) and not is_address(data.dataset):
         yield from _check_folder_or_table(data.dataset)
-    known, declared = _splits_of(data.dataset), data.splits.declared()
+    known = ["train"] if data.dataset == "digits" else list(known_splits(data.dataset))
+    declared = data.splits.declared()
     for key, expression in declared.items():
         path = f"data.splits.{key}"
         if reason := reject_split(expression):
@@ -93,34 +93,19 @@ def _check_folder_or_table(dataset: str) -> Iterator[Problem]:
     yield Problem("data.dataset", what, "a folder, a CSV or Parquet file, or a data set's name", todo, value=dataset)
 
 
-def _splits_of(dataset: str) -> list[str]:
-    """The splits that a data set has, where that is known before it is opened."""
-    if dataset == "digits":
-        return ["train"]
-    if not is_path(dataset) or is_address(dataset) or not os.path.isdir(dataset):
-        return []
-    try:
-        return list(split_folders(Path(dataset)))
-    except OSError:
-        return []  # told when it is opened
-
-
-def _code(declaration: Declaration, search_paths: Sequence[str]) -> Iterator[Problem]:
+def _code(case: Case) -> Iterator[Problem]:
     """Checks that the code that is named is there, as text."""
-    data, trainer, transform = declaration.data, declaration.trainer, declaration.transform
-    if ":" in data.dataset and not is_path(data.dataset) and not is_tfds_name(data.dataset):
-        yield from check_target("data.dataset", data.dataset, search_paths, "class")
+    dataset, trainer, transform = case.data.dataset, case.trainer, case.transform
+    if ":" in dataset and not is_path(dataset) and not is_tfds_name(dataset):
+        yield from check_target("data.dataset", dataset, case.search_paths, "class")
     functions = {"trainer.model": trainer.model, "transform.preprocessing_fn": transform.preprocessing_fn}
     for path, function in functions.items():
         if function is not None:
-            yield from check_target(path, function, search_paths)
-    files = {
-        "trainer.module_file": (trainer.module_file, ("trainer_fn", "run_fn")),
-        "transform.module_file": (transform.module_file, ("preprocessing_fn",)),
-    }
-    for path, (file, wanted) in files.items():
-        if file is not None:
-            yield from check_module_file(path, file, wanted, search_paths)
+            yield from check_target(path, function, case.search_paths)
+    if trainer.module_file is not None:
+        yield from check_module_file("trainer.module_file", trainer.module_file, ("trainer_fn", "run_fn"))
+    if transform.module_file is not None:
+        yield from check_module_file("transform.module_file", transform.module_file, ("preprocessing_fn",))
 
 
 def _places(declaration: Declaration) -> Iterator[Problem]:
@@ -136,7 +121,7 @@ def _places(declaration: Declaration) -> Iterator[Problem]:
         yield Problem("pusher.destination", reason, expected, "name another folder", value=destination)
 
 
-def check_evaluator(declaration: Declaration) -> Iterator[Problem]:
+def _evaluator(declaration: Declaration) -> Iterator[Problem]:
     """Checks the section."""
     section, transform = declaration.evaluator, declaration.transform
     # The features that the user's preprocessing_fn returns are not known here; the dry run and the Evaluator check

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Optional, Union
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.image_folder import folders, in_form, in_order, split_folders
-from tfx_estimator.pipeline.config.paths import is_address, is_path
+from tfx_estimator.pipeline.config.image_folder import folders, in_form, in_order, known_splits
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.yaml_text import inline
 
@@ -28,14 +25,7 @@ _KNOWN = {"digits": (_DIGITS,), "mnist": (_DIGITS,), "cifar10": (_CIFAR10, _DIGI
 
 
 def weights_by_label(weights: Weights, label_names: Sequence[str]) -> tuple[float, ...]:
-    """Returns the weight of each label; a class that is not named has 1.
-
-    Args:
-        label_names: The classes, in the order of their labels.
-
-    Raises:
-        DeclarationError: They do not fit the classes.
-    """
+    """Returns the weight of each label, in whose order the names are; a class that is not named has 1."""
     weights = _in_form(weights)
     if problem := _find_wrong(weights, label_names):
         raise DeclarationError(f"{problem.path}: {problem.what}", expected=problem.expected, todo=problem.todo)
@@ -86,9 +76,4 @@ def _classes(dataset: str, weights: Weights) -> Sequence[str]:
     """The classes, where the name of the data set, or of its folders, tells them: those that the weights name."""
     if dataset in _KNOWN:
         return max(_KNOWN[dataset], key=lambda names: sum(name in names for name in weights))
-    if not is_path(dataset) or is_address(dataset) or not os.path.isdir(dataset):
-        return []
-    try:
-        return in_order(each.name for place in split_folders(Path(dataset)).values() for each in folders(place))
-    except OSError:
-        return []  # told when it is opened
+    return in_order(each.name for place in known_splits(dataset).values() for each in folders(place))

@@ -9,21 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tfx_estimator.pipeline.base.files import names_in
-from tfx_estimator.pipeline.config.known import SHORT_NAMES, expand
+from tfx_estimator.pipeline.config.known import SHORT_NAMES
 from tfx_estimator.pipeline.config.problems import Problem, nearest
-from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
 from tfx_estimator.pipeline.user_source.modules import Names, defined_names, find_module, is_source
 
 _TARGET = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
 
 
 def check_target(path: str, target: str, search_paths: Sequence[str], what: str = "function") -> list[Problem]:
-    """Checks `package.module:function`.
-
-    Args:
-        what: What the name stands for: `function` or `class`.
-    """
+    """Checks `package.module:function`, or of another `what`: `class`."""
     form = f"`package.module:{what}`"
     built_in = SHORT_NAMES.get(path, {})
     if target in built_in:
@@ -48,12 +42,8 @@ def check_target(path: str, target: str, search_paths: Sequence[str], what: str 
     return [] if name in names else [_no_such_name(path, target, name, names, module.file)]
 
 
-def check_module_file(path: str, file: str, wanted: Sequence[str], search_paths: Sequence[str]) -> list[Problem]:
-    """Checks a TFX module file.
-
-    Args:
-        wanted: Function names, one of which it must define.
-    """
+def check_module_file(path: str, file: str, wanted: Sequence[str]) -> list[Problem]:
+    """Checks a TFX module file, which must define one of the functions that are wanted."""
     expected = f"a Python file that defines {' or '.join(wanted)}"
     if not os.path.exists(file):
         there = [name for name in names_in(os.path.dirname(file)) if name.endswith(".py")]
@@ -75,10 +65,8 @@ def _read(file: Path) -> tuple[Names | None, str]:
     """The names that a file defines; or None, and why it cannot be read."""
     try:
         return defined_names(ast.parse(file.read_bytes())), ""
-    except SyntaxError as error:
-        return None, f"{file}:{error.lineno or 1} does not parse: {error.msg}"
-    except ValueError as error:
-        return None, f"{file} does not parse: {error}"
+    except (SyntaxError, ValueError) as error:
+        return None, f"{file}:{getattr(error, 'lineno', None) or 1} does not parse: {getattr(error, 'msg', error)}"
     except OSError as error:
         return None, f"{file} cannot be read: {error.strerror}"
 
@@ -96,21 +84,3 @@ def _form_hint(target: str) -> str:
     guess = re.sub(r"\.py(?=:|$)", "", target.strip()).lstrip("./").replace("/", ".")
     guess = guess if ":" in guess else ":".join(guess.rsplit(".", 1))
     return f"did you mean `{guess}`?" if _TARGET.match(guess) else "write the module, a colon, and the name in it"
-
-
-def is_whole(target: str, search_paths: Sequence[str]) -> bool:
-    """Tells a whole model_fn from a function that returns a network, as far as the text can.
-
-    Args:
-        target: `trainer.model`.
-    """
-    arguments = find_arguments(expand("trainer.model", target), search_paths)
-    return arguments is not None and is_model_fn(argument_names(arguments))
-
-
-def find_own(trainer: TrainerSection, search_paths: Sequence[str]) -> str:
-    """Returns whose network and step are not the declaration's, to begin a sentence with; empty where they are."""
-    if trainer.module_file is not None:
-        return "a module file's trainer_fn or run_fn"
-    whole = trainer.model is not None and is_whole(trainer.model, search_paths)
-    return f"{trainer.model} is a whole Estimator model_fn: it" if whole else ""

@@ -105,11 +105,7 @@ def split_names(expression: str) -> list[str]:
 
 
 def suggest_splits(names: Sequence[str], test: bool = False) -> str:
-    """Returns what to write for a data set with these splits.
-
-    Args:
-        test: Whether to name a third one for the Evaluator.
-    """
+    """Returns what to write for a data set with these splits; `test`: with a third one for the Evaluator."""
     train = "train" if "train" in names else names[0]
     known = [name for name in ("test", "validation", "valid", "val", "eval", "dev") if name in names]
     others = [name for name in dict.fromkeys([*known, *names]) if name != train]

@@ -47,42 +47,37 @@ class Declaration(Section):
 
     def derived(self) -> dict[str, str]:
         """Returns what follows from the values that are left open, by dotted path."""
-        found = {}
-        if self.data.version is None:
-            found["data.version"] = "the newest there is"
-        if self.data.shards is None:
-            found["data.shards"] = f"{self.shards}, at most one for each example"
-        if self.transform.preprocessing_fn is None and self.transform.module_file is None:
-            found["transform.preprocessing_fn"] = "standardize"
-        known = self.trainer.train_steps is not None
-        if not known:
-            found["trainer.train_steps"] = "from train_epochs, once the examples are counted"
-        if self.trainer.save_checkpoints_steps is None:
-            steps = str(self.trainer.checkpoint_steps) if known else "a tenth of the steps, between 100 and 1,000"
-            found["trainer.save_checkpoints_steps"] = steps
-        if self.trainer.log_every_steps is None:
-            steps = str(self.trainer.report_steps) if known else "a fiftieth of the steps, at most 100"
-            found["trainer.log_every_steps"] = steps
-        optimizer, train = self.trainer.optimizer, self.trainer.distribution.train
-        if optimizer.scaling != "none":
-            rates = "values" if optimizer.schedule == "piecewise" else "learning_rate"
-            # Without declared devices the machine decides how many replicas there are.
-            open_count = train.distributes and not train.devices.indices
-            devices = ", and more where there are several GPUs" if open_count else ""
-            found[f"trainer.optimizer.{rates}"] = f"at most {optimizer.word_scaled(train.replicas)}{devices}"
-        if self.trainer.eval_steps is None:
-            found["trainer.eval_steps"] = "every example once"
-        if self.trainer.class_weights == "balanced":
-            found["trainer.class_weights"] = "all examples / (classes * examples of the class), once they are counted"
+        trainer, optimizer, train = self.trainer, self.trainer.optimizer, self.trainer.distribution.train
+        known = trainer.train_steps is not None
+        checkpoints = str(trainer.checkpoint_steps) if known else "a tenth of the steps, between 100 and 1,000"
+        reports = str(trainer.report_steps) if known else "a fiftieth of the steps, at most 100"
+        balance = "all examples / (classes * examples of the class), once they are counted"
+        rates = "values" if optimizer.schedule == "piecewise" else "learning_rate"
+        # Without declared devices the machine decides how many replicas there are.
+        more = ", and more where there are several GPUs" if train.distributes and not train.devices.indices else ""
+        # Dotted path; whether it is left open; what follows.
+        table = (
+            ("data.version", self.data.version is None, "the newest there is"),
+            ("data.shards", self.data.shards is None, f"{self.shards}, at most one for each example"),
+            ("transform.preprocessing_fn", self.transform == TransformSection(), "standardize"),
+            ("trainer.train_steps", not known, "from train_epochs, once the examples are counted"),
+            ("trainer.save_checkpoints_steps", trainer.save_checkpoints_steps is None, checkpoints),
+            ("trainer.log_every_steps", trainer.log_every_steps is None, reports),
+            (
+                f"trainer.optimizer.{rates}",
+                optimizer.scaling != "none",
+                f"at most {optimizer.word_scaled(train.replicas)}{more}",
+            ),
+            ("trainer.eval_steps", trainer.eval_steps is None, "every example once"),
+            ("trainer.class_weights", trainer.class_weights == "balanced", balance),
+            ("evaluator.prediction_key", self.evaluator.prediction_key is None, "the served output that fits"),
+            ("pusher.destination", self.pusher.destination is None, "`serving` in the work folder"),
+        )
+        found = {path: said for path, is_open, said in table if is_open}
         if self.tune is not None:
-            for name in self.tune.ranges:
-                found[name] = "the best of the trials of `tune`"
+            found |= dict.fromkeys(self.tune.ranges, "the best of the trials of `tune`")
             if self.tune.max_trials is None:
                 found["tune.max_trials"] = str(self.tune.trials or "as many as hyperband takes")
-        if self.evaluator.prediction_key is None:
-            found["evaluator.prediction_key"] = "the served output that fits"
-        if self.pusher.destination is None:
-            found["pusher.destination"] = "`serving` in the work folder"
         return found
 
     def to_json(self) -> str:
@@ -91,18 +86,12 @@ class Declaration(Section):
 
     @classmethod
     def from_json(cls, text: str) -> Declaration:
-        """Reads what `to_json` wrote.
-
-        Raises:
-            DeclarationError: The text is no JSON, or no declaration.
-        """
+        """Reads what `to_json` wrote."""
         try:
             return cls.parse_obj(json.loads(text))
         except (ValueError, RecursionError) as error:
-            what = f"the stored declaration cannot be read: {error}"
-            raise DeclarationError(
-                what, expected="the JSON that this version wrote", todo="run again, in a new --workdir"
-            ) from error
+            what, expected = f"the stored declaration cannot be read: {error}", "the JSON that this version wrote"
+            raise DeclarationError(what, expected=expected, todo="run again, in a new --workdir") from error
 
     def to_yaml(self) -> str:
         """Returns YAML that `load` reads back exactly."""

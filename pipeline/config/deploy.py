@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.section import Field, Section, number
@@ -31,15 +31,14 @@ class Node(Section):
     cpu: Optional[float] = number(None, 0.001, 1024, "most CPUs; null is nodes.default's, or else the service's own")
     memory_gb: Optional[float] = number(None, 0.001, 16384, "most memory, in 10^9 bytes; null likewise")
     accelerator: Optional[str] = Field(
-        default=None,
-        description="`NVIDIA_TESLA_T4` and the like on Vertex AI, `nvidia.com/gpu` and the like on Kubeflow",
+        None, "`NVIDIA_TESLA_T4` and the like on Vertex AI, `nvidia.com/gpu` and the like on Kubeflow"
     )
     accelerators: Optional[int] = number(None, 1, 64, "how many of them; null is 1")
     node_selector: Optional[dict[str, str]] = Field(
-        default=None, description="labels that a node of the Kubernetes cluster must have; null is nodes.default's"
+        None, "labels that a node of the Kubernetes cluster must have; null is nodes.default's"
     )
     tolerations: Optional[tuple[Toleration, ...]] = Field(
-        default=None, description="taints of the cluster's nodes that are borne; null likewise"
+        None, "taints of the cluster's nodes that are borne; null likewise"
     )
     retries: Optional[int] = number(None, 0, 100, "further tries of a step that failed")
     timeout_seconds: Optional[int] = number(None, 1, 30 * 24 * 3600, "longest time of a step; target kubeflow only")
@@ -66,59 +65,40 @@ class Nodes(Section):
         return self.default.copy(update=declared)
 
 
-class OwnMachine(NamedTuple):
-    """What a process of a training has for itself.
-
-    Args:
-        name: For people.
-        path: Where its accelerator is declared.
-        accelerators: How many; None is one, where there is a kind of them.
-    """
-
-    name: str
-    path: str
-    accelerator: Optional[str]
-    accelerators: Optional[int]
+def gpus(accelerator: Optional[str], count: Optional[int]) -> int:
+    """Returns how many GPUs there are of a kind of accelerator; a TPU is none."""
+    return (count or 1) if accelerator and "TPU" not in accelerator.upper() else 0
 
 
 class DeploySection(Section):
     """The place where a compiled pipeline runs, or its training; `run` reads it if `tfjob.train` is said."""
 
     image: Optional[str] = Field(
-        default=None,
-        description="the container of every step, pinned: REGISTRY/NAME@sha256:…, with tfx-estimator in it",
+        None, "the container of every step, pinned: REGISTRY/NAME@sha256:…, with tfx-estimator in it"
     )
     pipeline_root: Optional[str] = Field(
-        default=None, description="where artifacts go: gs://bucket/folder; a runtime parameter of the compiled pipeline"
+        None, "where artifacts go: gs://bucket/folder; a runtime parameter of the compiled pipeline"
     )
-    project: Optional[str] = Field(default=None, description="Google Cloud project of Vertex AI")
-    region: Optional[str] = Field(default=None, description="region of Vertex AI: europe-west4")
+    project: Optional[str] = Field(None, "Google Cloud project of Vertex AI")
+    region: Optional[str] = Field(None, "region of Vertex AI: europe-west4")
     service_account: Optional[str] = Field(
-        default=None, description="account that the steps run as; null is the project's, or the cluster's, default"
+        None, "account that the steps run as; null is the project's, or the cluster's, default"
     )
     nodes: Nodes = Nodes()
-    volumes: tuple[Volume, ...] = Field(default=(), description="of Kubeflow")
-    secrets: tuple[Secret, ...] = Field(default=(), description="of Kubeflow")
-    env: dict[str, str] = Field(
-        default={}, description="environment variables of every step; no secrets: they are in the compiled file"
-    )
-    labels: dict[str, str] = Field(default={}, description="labels of the job, or of the pods")
-    security_context: SecurityContext = Field(
-        default=SecurityContext(), description="of every pod of the targets kubeflow and tfjob"
-    )
+    volumes: tuple[Volume, ...] = Field((), "of Kubeflow")
+    secrets: tuple[Secret, ...] = Field((), "of Kubeflow")
+    env: dict[str, str] = Field({}, "environment variables of every step; no secrets: they are in the compiled file")
+    labels: dict[str, str] = Field({}, "labels of the job, or of the pods")
+    security_context: SecurityContext = Field(SecurityContext(), "of every pod of the targets kubeflow and tfjob")
     vertex: Optional[VertexJob] = Field(
-        default=None,
-        description="trains as a custom job of Vertex AI, on machines of its own; null trains in the step's container",
+        None, "trains as a custom job of Vertex AI, on machines of its own; null trains in the step's container"
     )
-    tfjob: TfJob = Field(default=TfJob(), description="of the target tfjob, and of a training in a TFJob")
+    tfjob: TfJob = Field(TfJob(), "of the target tfjob, and of a training in a TFJob")
 
     def step(self, node_id: str) -> Node:
         """Returns what holds for a step: one that only waits for its custom job has no machine of nodes.default's.
 
         One that only waits for its TFJob has no accelerator, and leaves what nodes.Trainer says to the pods.
-
-        Args:
-            node_id: As `Trainer`.
         """
         node = self.nodes.of(node_id)
         if node_id == "Trainer" and self.tfjob.train:
@@ -139,12 +119,14 @@ class DeploySection(Section):
         """Who trains elsewhere than where the Trainer is executed: `check` and `train`; None if nobody does."""
         return BY_NAME[TFJOB].part("launcher") if self.tfjob.train else None
 
-    def machines(self, target: str, distribution: Distribution) -> dict[str, OwnMachine]:
-        """Returns what each process has for itself, by its role; nothing where all share what the step Trainer has."""
+    def machines(self, target: str, distribution: Distribution) -> dict[str, tuple[str, str, int]]:
+        """Returns what each process has for itself, by its role: a name, where it is declared, and how many GPUs.
+
+        Nothing where all share what the step Trainer has.
+        """
         if target == TFJOB or (self.tfjob.train and BY_NAME[target].trains_in_pods):
-            name, path = "each pod of {}", "deploy.tfjob.replicas.{}"
             return {
-                role: OwnMachine(name.format(role), path.format(role), *self.pod_accelerator(role))
+                role: (f"each pod of {role}", f"deploy.tfjob.replicas.{role}", gpus(*self.pod_accelerator(role)))
                 for role in distribution.pods
             }
         if target != VERTEX or self.vertex is None:
@@ -152,8 +134,7 @@ class DeploySection(Section):
         found = {}
         for role, (_, machine) in self.vertex.machines(distribution).items():
             path = f"deploy.vertex.{role if getattr(self.vertex, role) else 'machine'}"
-            name = f"each {role} of the custom job"
-            found[role] = OwnMachine(name, path, machine.accelerator, machine.accelerators)
+            found[role] = (f"each {role} of the custom job", path, gpus(machine.accelerator, machine.accelerators))
         return found
 
     def idle_steps(self, target: str) -> Iterator[tuple[str, str]]:
@@ -175,11 +156,7 @@ class DeploySection(Section):
                 yield f"deploy.vertex.{name}", machine, machine.accelerator or job.machine.accelerator, VERTEX
 
     def pod_accelerator(self, kind: str) -> tuple[Optional[str], Optional[int]]:
-        """Returns the accelerator of a TFJob's pods, and how many of them each has; None is none, and one.
-
-        Args:
-            kind: As `worker`.
-        """
+        """Returns the accelerator of a TFJob's pods of a kind, and how many each has; None is none, and one."""
         own = getattr(self.tfjob.replicas, kind)
         if own.accelerator is None and kind in ("chief", "worker"):
             own = self.nodes.of("Trainer")
@@ -192,12 +169,7 @@ class DeploySection(Section):
         return placement(selector, trainer.tolerations if own.tolerations is None else own.tolerations)
 
     def is_mounted(self, path: str, writable: bool = False) -> bool:
-        """Tells whether a path lies in a declared volume.
-
-        Args:
-            path: An absolute path.
-            writable: Whether only volumes count in which steps may write.
-        """
+        """Tells whether an absolute path lies in a declared volume, one in which steps may write if that is asked."""
         volumes = [volume for volume in self.volumes if not (writable and volume.read_only)]
         return any(_is_below(path, volume.path) for volume in volumes)
 

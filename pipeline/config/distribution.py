@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, Literal, Optional, Union
 
-from tfx_estimator.pipeline.config.section import Field, Section, inner, number
+from tfx_estimator.pipeline.config.section import Field, Section, inner, number, short_for
 from tfx_estimator.pipeline.config.strategies import (
-    DEVICES_SCHEMA,
     ONE_DEVICE,
     STRATEGY_SCHEMA,
     TRAITS,
     AnyStrategy,
     ProcessStrategy,
     StrategyTraits,
-    long_devices,
     long_strategy,
 )
 
@@ -66,8 +65,8 @@ class Strategy(Section):
     strategy: ProcessStrategy = Field(ONE_DEVICE, "the tf.distribute strategy")
     devices: Devices = inner(
         "at most one kind; none is all GPUs, or the CPU; a number is that of logical CPUs",
-        short_form=DEVICES_SCHEMA,
-        longer=long_devices,
+        short_form={"type": "integer", "minimum": 1, "maximum": _MAX_DEVICES},
+        longer=short_for("cpu", int),
     )
     cross_device_ops: Literal["reduction_to_one_device", "hierarchical_copy", "nccl"] = Field(
         # TensorFlow's own default hangs in an Estimator on CPU.
@@ -83,25 +82,10 @@ class Strategy(Section):
         """What is true of this strategy, whatever else is declared."""
         return TRAITS[self.strategy]
 
-    @property
-    def distributes(self) -> bool:
-        """May there be several replicas."""
-        return self.traits.distributes
-
-    @property
-    def in_step(self) -> bool:
-        """Do all replicas take part in each step, which updates the weights once."""
-        return self.traits.in_step
-
-    @property
-    def asynchronous(self) -> bool:
-        """Does each worker update the weights at its own pace."""
-        return self.traits.asynchronous
-
-    @property
-    def is_cluster(self) -> bool:
-        """Are there several processes."""
-        return self.traits.is_cluster
+    distributes = property(attrgetter("traits.distributes"))
+    in_step = property(attrgetter("traits.in_step"))
+    asynchronous = property(attrgetter("traits.asynchronous"))
+    is_cluster = property(attrgetter("traits.is_cluster"))
 
     @property
     def is_collective(self) -> bool:
@@ -241,11 +225,7 @@ class Distribution(Section):
         return {name: count for name, count in counts.items() if count}
 
     def resolved(self, workers: Optional[int] = None, ps: Optional[int] = None) -> Distribution:
-        """Returns the section with the sizes of the cluster that is there; those that are left out as declared.
-
-        Args:
-            workers: Processes that train, the chief among them.
-        """
+        """Returns the section with the sizes of the cluster that is there; those that are left out as declared."""
         train, sizes = self.train, {}
         if train.takes("workers"):
             sizes["workers"] = workers or train.worker_count

@@ -1,38 +1,103 @@
-"""Values on their way to a declaration: from the file and the overrides, mended where the checks are to go on."""
+"""Values on their way to a declaration: from a preset or a file, with the overrides, mended for further checks."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import pathlib
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfx_estimator.pipeline import presets
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.files import names_in
+from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.explain import explain
 from tfx_estimator.pipeline.config.kinds import is_section
 from tfx_estimator.pipeline.config.paths import find_unresolved, resolve_paths
-from tfx_estimator.pipeline.config.problems import OVERRIDE, Problem
+from tfx_estimator.pipeline.config.problems import OVERRIDE, Problem, nearest, to_error
 from tfx_estimator.pipeline.config.put_values import put
-from tfx_estimator.pipeline.config.read import SourceText
+from tfx_estimator.pipeline.config.rules.rule import Case
 from tfx_estimator.pipeline.config.section import Section, ValuesError
 from tfx_estimator.pipeline.config.tune import RANGES
 from tfx_estimator.pipeline.config.tune_checks import check_tune
-from tfx_estimator.pipeline.config.yaml_text import Path, read_yaml
+from tfx_estimator.pipeline.config.yaml_text import Document, Path, inline, read_yaml
 
 DEFAULT = "default"
+_SUFFIXES = (".yaml", ".yml")
 _FORM = "`key.path=value`, the value as YAML: trainer.train_steps=500"
-# More are in no declaration, and too deep to go through.
-_MOST_PARTS = 50
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """A declaration's text, of a preset or a file as the user named it; its document's value is a mapping."""
+
+    source: str
+    file: str
+    # What its relative paths are relative to.
+    folder: str
+    # Names it in messages, and in comments.
+    label: str
+    short_label: str
+    document: Document
+
+
+def read_source(source: str) -> SourceText:
+    """Reads a preset or a file; the problems of its document are not raised yet."""
+    is_preset = source in presets.names()
+    shown = one_line(source)
+    file = str(presets.path(source)) if is_preset else _absolute(source)
+    label = f"preset {source}" if is_preset else shown
+    document = read_yaml(_read_text(source, file), label)
+    if not isinstance(document.value, dict):
+        if not document.problems:
+            is_empty = document.value is None
+            what = "it is empty" if is_empty else f"it holds {inline(document.value)[:60]}, no mapping"
+            todo = f"start from a preset: tfx-estimator copy {presets.names()[0]} {shown if is_empty else 'FILE'}"
+            document.problems.append(Problem("", what, "a mapping with name, data and trainer", todo, f"{label}:1"))
+        raise to_error(document.problems, source)
+    folder = os.getcwd() if is_preset else os.path.dirname(file)
+    short_label = label if is_preset else one_line(os.path.basename(file))
+    return SourceText(source, file, folder, label, short_label, document)
+
+
+def _read_text(source: str, file: str) -> str:
+    expected = f"a YAML file, or one of the presets {', '.join(presets.names())}"
+    shown = one_line(source)
+    try:
+        return pathlib.Path(file).read_text("utf-8-sig")
+    except FileNotFoundError:
+        what, todo = f"there is no declaration {shown}", _missing_hint(source, file)
+        raise DeclarationError(what, expected=expected, todo=todo) from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        what = f"{shown}:{line} is not UTF-8: byte 0x{error.object[error.start]:02x}"
+        raise DeclarationError(what, expected="UTF-8 text", todo="save the file as UTF-8") from error
+    except (OSError, ValueError) as error:
+        what = f"{shown} cannot be read: {getattr(error, 'strerror', error)}"
+        raise DeclarationError(what, expected=expected, todo="name the YAML file, and check its permissions") from error
+
+
+def _absolute(source: str) -> str:
+    return os.path.normpath(os.path.join(os.getcwd(), os.path.expanduser(source)))
+
+
+def _missing_hint(source: str, file: str) -> str:
+    folder = os.path.dirname(file)
+    # Compares without the suffix, which all names have in common.
+    files = {os.path.splitext(name)[0]: name for name in names_in(folder) if name.endswith(_SUFFIXES)}
+    if near := nearest(source, presets.names()):
+        return f"did you mean the preset `{near}`?"
+    if near := nearest(os.path.splitext(os.path.basename(source))[0], files):
+        return f"did you mean `{os.path.join(os.path.dirname(source), files[near])}`?"
+    return "list the presets: tfx-estimator presets"
 
 
 @dataclass
 class Draft:
-    """Values on their way to a declaration, and what is wrong with them.
-
-    Args:
-        text: What was read; in its values the overrides are put.
-    """
+    """Values on their way to a declaration, with the overrides put in, and what is wrong with them."""
 
     text: SourceText
     values: dict[str, Any] = field(init=False)
@@ -57,8 +122,6 @@ class Draft:
             self.problems.append(Problem("", "the override has no `=`", _FORM, todo, where))
         elif not all(path):
             self.problems.append(Problem("", "the override's key has an empty part", _FORM, "name a key", where))
-        elif len(path) > _MOST_PARTS:
-            self.problems.append(Problem("", "the override's key has too many parts", _FORM, "name a key", where))
         elif document.problems:
             todo = f"quote the value for YAML, and the whole for the shell: {OVERRIDE}'{key}=\"...\"'"
             self.problems.append(Problem(".".join(path), document.problems[0].what, "a YAML value", todo, where))
@@ -72,9 +135,9 @@ class Draft:
     def resolve_paths(self) -> set[Path]:
         """Makes paths absolute; returns those that changed."""
         for path, value, what in find_unresolved(self.values):
-            key = ".".join(path)
+            key, expected = ".".join(path), "no name that a shell replaces"
             todo = f'write the value itself, or let your shell put it in: --set "{key}=$NAME"'
-            self.problems.append(Problem(key, what, "no name that a shell replaces", todo, self.where(path), value))
+            self.problems.append(Problem(key, what, expected, todo, self.where(path), value))
         bases = {path: self.text.folder for path in self.text.document.lines if not self._override_of(path)}
         return resolve_paths(self.values, bases)
 
@@ -85,22 +148,19 @@ class Draft:
             declaration = Declaration.parse_obj(self.values)
         except ValuesError as error:
             for each in error.found:
-                self._note(explain(each, self.values, self.where))
+                problem = explain(each, self.values, self.where)
+                # A key that YAML could not give a value to is not reported a second time.
+                if (problem.path, problem.where) not in {(known.path, known.where) for known in self.problems}:
+                    self.problems.append(problem)
                 wrong.append(".".join(each.path))
             declaration = error.rest  # type: ignore[assignment]
-        problems = check(declaration, self.search_paths, target)
-        problems += check_tune(declaration, self.search_paths)
-        for problem in problems:
+        case = Case(declaration, self.search_paths, target)
+        for problem in (*check(case), *check_tune(case)):
             about = (problem.path, *problem.depends)
             if not any(_is_part(path, bad) for path in about for bad in wrong):
                 where = self.where(_path_of(problem.path))
                 self.problems.append(dataclasses.replace(problem, where=where))
         return declaration
-
-    def _note(self, problem: Problem) -> None:
-        # A key that YAML could not give a value to is not reported a second time.
-        if not any(known.path == problem.path and known.where == problem.where for known in self.problems):
-            self.problems.append(problem)
 
     def where(self, path: Path) -> str:
         """Says where a value stands: the line, the override, or the nearest section's line if it is a default."""
@@ -124,11 +184,9 @@ class Draft:
         """Tells whether a value stands in the file, or in an override of it or of its section."""
         values: Any = self.values
         for key in path:
-            # A label is a number to YAML.
-            inner = {str(name): item for name, item in values.items()} if isinstance(values, dict) else {}
-            if key not in inner:
+            if not isinstance(values, dict) or key not in values:
                 return False
-            values = inner[key]
+            values = values[key]
         return True
 
     def _override_of(self, path: Path) -> str:
@@ -155,7 +213,7 @@ def _lengthen(values: Any, lines: dict[Path, int], section: type[Section] = Decl
     """Writes the long forms in the place of the short ones, in place; what they stand for has their lines."""
     for key, value in values.items() if isinstance(values, dict) else ():
         if field := section.__fields__.get(key):
-            if field.longer is not None and (longer := field.longer(value)) is not value:
+            if field.longer is not None and (longer := field.longer(value)) != value:
                 values[key] = longer
                 _set_lines(longer, lines, (*path, key))
             if is_section(field.kind):

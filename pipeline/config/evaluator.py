@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Optional, Union
 
 from tfx_estimator.pipeline.config.best import better
-from tfx_estimator.pipeline.config.section import Field, Limits, Section, number
+from tfx_estimator.pipeline.config.section import Field, Limits, Section, number, short_for
 
 # Metrics that are measured without being declared.
 BUILT_IN = ("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "ExampleCount")
@@ -26,12 +26,7 @@ SliceItem = Union[str, tuple[str, ...], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Slice:
-    """What one item of a list of slices means.
-
-    Args:
-        features: Each value of them, crossed, is a slice.
-        values: Only examples with these values, by feature.
-    """
+    """What one item of a list means: a slice for each value of the features, crossed, of examples with the values."""
 
     features: tuple[str, ...] = ()
     values: tuple[tuple[str, Any], ...] = ()
@@ -63,11 +58,7 @@ def parse_held(items: Sequence[Any]) -> list[Slice]:
 
 
 def names_nothing(item: Any, held: bool = False) -> bool:
-    """Tells whether an item names no feature.
-
-    Args:
-        held: Is it one that thresholds hold for.
-    """
+    """Tells whether an item names no feature; `held`: it is one that thresholds hold for."""
     names = parse_slice(item).names
     is_named = names and all(isinstance(name, str) and name.strip() for name in names)
     return not (held and item == OVERALL) and not is_named
@@ -120,6 +111,7 @@ class Metric(Section):
     slices: tuple[SliceItem, ...] = Field((), f"where the thresholds hold: overall, {_OF_SLICES}; none is overall")
 
     SHORT_FORM = {"type": "string", "minLength": 1}
+    SPARSE = True
 
     @property
     def is_built_in(self) -> bool:
@@ -133,17 +125,10 @@ class Metric(Section):
         declared = self.change_threshold.direction if self.change_threshold else None
         return declared or _DIRECTIONS.get(better(self.name) or "")
 
-    def dict(self) -> dict[str, Any]:
-        """Returns what was declared, and not what was left open."""
-        return {name: value for name, value in super().dict().items() if value not in (None, (), {})}
-
 
 def long_metrics(value: Any) -> Any:
     """Writes short forms as mappings: `AUC` is `{name: AUC}`."""
-    if not isinstance(value, (list, tuple)):
-        return value
-    longer = [{"name": item} if isinstance(item, str) else item for item in value]
-    return value if longer == list(value) else longer
+    return list(map(short_for("name", str), value)) if _is_list(value) else value
 
 
 class EvaluatorSection(Section):

@@ -137,7 +137,7 @@ def _retype(value: Any, kind: Any) -> str:
         return f"write {int(value)}"
     if not wants_text and isinstance(value, str) and not value.strip():
         return "write a value"
-    if kinds.takes_number(kind) and isinstance(value, str):
+    if isinstance(value, str) and {int, float} & {*kinds.alternatives(kind)}:
         return "write it without quotes, in digits"
     if value is None:
         return "write a value, or leave it out for the default"

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.deploy import gpus
 from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.platforms.registry import BY_NAME
+from tfx_estimator.pipeline.config.rules.rule import Case
 
 _TRAIN, _EVAL = "trainer.distribution.train.devices.gpu", "trainer.distribution.eval.devices.gpu"
 
 
 class _Machine(NamedTuple):
-    """A container, or several alike, in which there is training or evaluation.
-
-    Args:
-        name: For people.
-        path: Where its accelerator is declared.
-        gpus: How many it has.
-        wanted: How many it is to have, by what asks for them.
-        shared: Processes that train there side by side, of whose devices nothing is said; 0 if there are none.
-    """
+    """A container, or several alike, in which there is training or evaluation; `path` is where it is declared."""
 
     name: str
     path: str
     gpus: int
+    # How many it is to have, by what asks for them.
     wanted: dict[str, int]
+    # Processes that train there side by side, of whose devices nothing is said.
     shared: int = 0
 
 
-def check_gpus(declaration: Declaration, target: str = "") -> Iterator[Problem]:
+def check_gpus(case: Case) -> Iterator[Problem]:
     """Checks, before hours are spent on the steps before it, that training finds its GPUs."""
-    distribution = declaration.trainer.distribution
-    for machine in _machines(declaration, target):
+    distribution = case.distribution
+    for machine in _machines(case):
         depends = (machine.path, "deploy.nodes", "trainer.distribution.train")
         asks, wanted = max(machine.wanted.items(), key=lambda item: item[1])
         processes = machine.shared + (machine.wanted.get(_EVAL, 0) if distribution.evaluator else 0)
@@ -56,18 +49,17 @@ def check_gpus(declaration: Declaration, target: str = "") -> Iterator[Problem]:
             yield Problem(asks, what, f"at most the accelerators of {machine.path}", todo, value=value, depends=depends)
 
 
-def note_machines(declaration: Declaration, target: str) -> Iterator[str]:
+def note_machines(case: Case) -> Iterator[str]:
     """Says what becomes of a cluster, and of accelerators, where that is less than it seems."""
-    deploy, distribution = declaration.deploy or DeploySection(), declaration.trainer.distribution
-    processes, platform = sum(distribution.pods.values()), BY_NAME[target]
-    if processes > 1 and not deploy.machines(target, distribution):
+    deploy, platform, processes = case.deploy, case.platform, sum(case.distribution.pods.values())
+    if processes > 1 and not deploy.machines(case.target, case.distribution):
         yield (
             f"trainer.distribution: {processes} processes in one container, that of the step Trainer, share its "
             f"machine: {platform.clusters}"
         )
     nodes = [deploy.step(name) for name in deploy.nodes.__fields__ if name != "default" and platform.runs_steps]
-    gpus = [each.gpus for each in _machines(declaration, target)]
-    if any(gpus) or any(_gpus(node.accelerator, node.accelerators) for node in nodes):
+    there = [each.gpus for each in _machines(case)]
+    if any(there) or any(gpus(node.accelerator, node.accelerators) for node in nodes):
         yield (
             f"deploy.image: steps have accelerators: it has to be built with --build-arg LOCK={stacks.current().lock} "
             "and NVIDIA's libraries, see docs/container.md; the default one holds TensorFlow for CPUs, and would leave "
@@ -75,12 +67,11 @@ def note_machines(declaration: Declaration, target: str) -> Iterator[str]:
         )
 
 
-def _machines(declaration: Declaration, target: str) -> Iterator[_Machine]:
-    deploy, distribution = declaration.deploy or DeploySection(), declaration.trainer.distribution
-    own = deploy.machines(target, distribution)
+def _machines(case: Case) -> Iterator[_Machine]:
+    distribution, own = case.distribution, case.deploy.machines(case.target, case.distribution)
     for role, wanted in _by_role(distribution).items():
-        if machine := own.get(role):
-            yield _Machine(machine.name, machine.path, _gpus(machine.accelerator, machine.accelerators), wanted)
+        if role in own:
+            yield _Machine(*own[role], wanted)
     train, evaluation = distribution.train, _least(distribution.eval.devices)
     # In one container each process has GPUs of its own.
     together = _least(train.devices) * train.worker_count
@@ -88,11 +79,11 @@ def _machines(declaration: Declaration, target: str) -> Iterator[_Machine]:
     if distribution.evaluator and together:
         wanted = {_TRAIN: together + evaluation}
     shared = train.worker_count if train.worker_count > 1 and not train.devices.indices else 0
-    steps = ["Trainer"] * (not own) + ["Tuner"] * (declaration.tune is not None)
-    for step in steps if BY_NAME[target].runs_steps else ():
-        node = deploy.step(step)
-        gpus = _gpus(node.accelerator, node.accelerators)
-        yield _Machine(f"the step {step}", f"deploy.nodes.{step}", gpus, wanted, shared)
+    steps = ["Trainer"] * (not own) + ["Tuner"] * (case.tune is not None)
+    for step in steps if case.platform.runs_steps else ():
+        node = case.deploy.step(step)
+        count = gpus(node.accelerator, node.accelerators)
+        yield _Machine(f"the step {step}", f"deploy.nodes.{step}", count, wanted, shared)
 
 
 def _by_role(distribution: Distribution) -> dict[str, dict[str, int]]:
@@ -102,10 +93,6 @@ def _by_role(distribution: Distribution) -> dict[str, dict[str, int]]:
     chief = train if distribution.evaluator else {**train, **evaluation}
     wanted = {"chief": chief, "worker": train, "evaluator": evaluation}
     return {role: wanted[role] for role in distribution.pods if role in wanted}
-
-
-def _gpus(accelerator: Optional[str], count: Optional[int]) -> int:
-    return (count or 1) if accelerator and "TPU" not in accelerator.upper() else 0
 
 
 def _least(devices: Devices) -> int:

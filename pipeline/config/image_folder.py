@@ -6,9 +6,10 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Optional, Union
 
-from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.config.paths import is_address, is_path
 
 # What is called so is meant to be an image; other files are looked into.
 SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -23,16 +24,22 @@ def split_folders(folder: Any) -> dict[str, Any]:
 
     `cat/1.png, dog/1.png` is one split, `train`, in the folder itself; `train/cat/1.png, test/cat/2.png` is two.
 
-    Args:
-        folder: `pathlib.Path`, or `epath.Path`.
-
-    Returns:
-        Nothing where this is another kind of folder.
+    Nothing where this is another kind of folder, which is a `pathlib.Path` or an `epath.Path`.
     """
     within = list(folders(folder))
     if any(_holds_image(child) for child in within):
         return {TRAIN: folder}
     return {child.name: child for child in within if any(_holds_image(each) for each in folders(child))}
+
+
+def known_splits(dataset: str) -> dict[str, Path]:
+    """Returns the folder of each split of a data set, where it is a folder of images of this machine; else nothing."""
+    if not is_path(dataset) or is_address(dataset) or not os.path.isdir(dataset):
+        return {}
+    try:
+        return split_folders(Path(dataset))
+    except OSError:
+        return {}  # told when it is opened
 
 
 def folders(folder: Any) -> Iterator[Any]:
@@ -98,12 +105,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 def find_label(value: Union[int, str], names: Sequence[str]) -> Optional[int]:
     """Returns the label of the class that is meant by its name; or by its label, where the names are no numbers.
 
-    Args:
-        value: A name, or a number.
-        names: The classes, in the order of their labels.
-
-    Returns:
-        None where there is no such class.
+    The names are in the order of their labels; None where there is no such class.
     """
     text = in_form(str(value))
     if text in names:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import typing
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, Optional
 
 # The largest int64, which a file or a protocol buffer can hold.
@@ -65,11 +66,6 @@ def named_of(kind: Any) -> Any:
     return values if is_section(values) else None
 
 
-def takes_number(kind: Any) -> bool:
-    """Tells whether a number is one of what a key takes."""
-    return any(each in (int, float) for each in alternatives(kind))
-
-
 def choices(kind: Any) -> tuple[str, ...]:
     """Returns the words that a key takes, or each item of its list."""
     words = (each for each in alternatives(item_of(kind)) if typing.get_origin(each) is Literal)
@@ -88,8 +84,9 @@ def reject(value: Any, kind: Any) -> str:
     if origin is dict and not isinstance(value, dict):
         return f"{name(value)} is no mapping"
     if origin is dict and arguments[1] is not Any:
-        reasons = (f"{key}: {reason}" for key, each in value.items() if (reason := reject(each, arguments[1])))
-        return _reject_free(dict.fromkeys(value)) or next(reasons, "")
+        return _reject_free(dict.fromkeys(value)) or _first(
+            (key, reject(each, arguments[1])) for key, each in value.items()
+        )
     if origin is dict or kind is Any:
         return _reject_free(value)
     if origin is Literal or kind is str:
@@ -149,10 +146,7 @@ def _reject_items(value: Any, arguments: tuple[Any, ...]) -> str:
         return f"{name(value)} is no list"
     if arguments[-1] is not Ellipsis and len(value) != len(arguments):
         return f"the list has {len(value)} items"
-    reasons = (
-        f"item {index}: {reason}" for index, item in enumerate(value, 1) if (reason := reject(item, arguments[0]))
-    )
-    return next(reasons, "")
+    return _first((f"item {index}", reject(item, arguments[0])) for index, item in enumerate(value, 1))
 
 
 def _reject_free(value: Any) -> str:
@@ -160,15 +154,19 @@ def _reject_free(value: Any) -> str:
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             return "a key is no text"
-        return next((f"{key}: {reason}" for key, item in value.items() if (reason := _reject_free(item))), "")
+        return _first((key, _reject_free(item)) for key, item in value.items())
     if isinstance(value, list):
-        reasons = (f"item {i + 1}: {reason}" for i, item in enumerate(value) if (reason := _reject_free(item)))
-        return next(reasons, "")
+        return _first((f"item {index}", _reject_free(item)) for index, item in enumerate(value, 1))
     if value is None or type(value) in (bool, str):
         return ""
     if type(value) in (int, float):
         return "" if _is_finite(value) else "a number is not finite, or too large"
     return f"{type(value).__name__} is no YAML value"
+
+
+def _first(reasons: Iterable[tuple[str, str]]) -> str:
+    """The first reason that is one, with what it is of."""
+    return next((f"{called}: {reason}" for called, reason in reasons if reason), "")
 
 
 def _is_finite(value: float) -> bool:

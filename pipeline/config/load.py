@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.config import read
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.distribution import Distribution
-from tfx_estimator.pipeline.config.draft import Draft
+from tfx_estimator.pipeline.config.draft import Draft, read_source
 from tfx_estimator.pipeline.config.explain import find_field
-from tfx_estimator.pipeline.config.notes import decays_twice, find_misplaced, find_unread, note_data, word_unread
+from tfx_estimator.pipeline.config.notes import find_warnings, note_data, note_tune
 from tfx_estimator.pipeline.config.problems import OVERRIDE, to_error
 from tfx_estimator.pipeline.config.rules.deploy import check_stack, find_idle, note_deployment
 from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
@@ -21,7 +20,7 @@ from tfx_estimator.pipeline.config.rules.rule import Case, broken
 from tfx_estimator.pipeline.config.rules.step import PARTS, PRECISION, XLA
 from tfx_estimator.pipeline.config.rules.training import RUNTIME
 from tfx_estimator.pipeline.config.travel_checks import note_travel
-from tfx_estimator.pipeline.config.tune_checks import note_tune, refuse_others_cluster
+from tfx_estimator.pipeline.config.tune_checks import refuse_others_cluster
 from tfx_estimator.pipeline.config.yaml_text import Path, leaves
 from tfx_estimator.pipeline.user_source import loader
 
@@ -94,7 +93,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
         DeclarationError: Something is wrong; the message lists everything that is.
     """
     check_stack(target)
-    text = read.read_source(os.fspath(source))
+    text = read_source(os.fspath(source))
     draft = Draft(text)
     for override in overrides:
         draft.override(override)
@@ -107,16 +106,9 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     case = Case(declaration, draft.search_paths, target)
     origins = _origins(declaration, draft, changed)
     declared = _declared(declaration, origins, draft)
-    warnings = (
-        *_warnings(declaration, origins, declared, draft.search_paths),
-        *(f"{origins[path]}  {what}" for path, what in find_idle(case, declared)),
-    )
-    notes = (
-        *note_tune(declaration),
-        *note_deployment(case),
-        *note_travel(declaration, draft.search_paths, target),
-        *note_data(declaration, target),
-    )
+    warned = (*find_warnings(case, declared), *find_idle(case, declared))
+    warnings = tuple(f"{origins[path]}  {what}" for path, what in warned)
+    notes = (*note_tune(case), *note_deployment(case), *note_travel(case), *note_data(case))
     return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings, declared)
 
 
@@ -144,15 +136,3 @@ def _declared(declaration: Declaration, origins: Mapping[str, str], draft: Draft
         return origins[dotted].startswith(OVERRIDE.strip()) or not (is_default or origins[dotted].startswith(PRESET))
 
     return tuple(filter(is_wish, values))
-
-
-def _warnings(
-    declaration: Declaration, origins: Mapping[str, str], declared: Sequence[str], search_paths: Sequence[str]
-) -> tuple[str, ...]:
-    found = []
-    if unread := list(find_unread(declaration, declared, search_paths)):
-        found.append(f"{origins[unread[0]]}  {word_unread(declaration.trainer, unread)}")
-    found += [f"{origins[path]}  {said}" for path, said in find_misplaced(declaration, declared)]
-    if twice := decays_twice(declaration.trainer.optimizer):
-        found.append(f"{origins['trainer.optimizer.weight_decay']}  {twice}")
-    return tuple(found)

@@ -6,32 +6,29 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Optional
 
-from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.config.rules.rule import Case
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import HYPERBAND
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.platforms.registry import BY_NAME
-from tfx_estimator.pipeline.user_source.functions import (
-    Keys,
-    argument_names,
-    find_arguments,
-    is_model_fn,
-    is_read,
-    params_read,
-)
+from tfx_estimator.pipeline.user_source.functions import Keys, is_read, params_read
 
 _DISTRIBUTION, _OPTIMIZER, _PARAMS = "trainer.distribution", "trainer.optimizer", "trainer.params."
 _OF_THE_LOSS = ("label_smoothing", "class_weights")
 
 
-def decays_twice(section: Optimizer) -> Optional[str]:
-    """Says that adamw decays the weights twice, where `weight_decay` is written as Keras calls the other one.
+def find_warnings(case: Case, declared: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What has no effect, or not the one that is meant: paths, and what to say of each."""
+    if unread := list(find_unread(case, declared)):
+        yield unread[0], word_unread(case.trainer, unread)
+    yield from _misplaced(case, declared)
+    if twice := _decays_twice(case.trainer.optimizer):
+        yield "trainer.optimizer.weight_decay", twice
 
-    Returns:
-        None where it does not, or where both are declared.
-    """
+
+def _decays_twice(section: Optimizer) -> Optional[str]:
+    """Says that adamw decays the weights twice, where `weight_decay` alone is written, as Keras calls the other one."""
     if section.name != "adamw" or not section.weight_decay or section.decoupled_weight_decay is not None:
         return None
     return (
@@ -41,10 +38,10 @@ def decays_twice(section: Optimizer) -> Optional[str]:
     )
 
 
-def find_misplaced(declaration: Declaration, declared: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _misplaced(case: Case, declared: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Finds what has no effect of what is written down, and no rule refuses: dotted paths, and what to say of each."""
-    trainer, tune = declaration.trainer, declaration.tune
-    evaluator, cluster = trainer.distribution.evaluator, trainer.distribution.train.is_cluster
+    trainer, tune = case.trainer, case.tune
+    evaluator, cluster = case.distribution.evaluator, case.train.is_cluster
     each_checkpoint = trainer.keep_best is not None or trainer.early_stopping is not None
     # Key, or section; whether it is at work; of what it is.
     table = (
@@ -66,11 +63,21 @@ def find_misplaced(declaration: Declaration, declared: Iterable[str]) -> Iterato
                 yield path, f"{path} has no effect: it is of {whose}"
 
 
-def note_data(declaration: Declaration, target: str) -> Iterator[str]:
+def note_tune(case: Case) -> Iterator[str]:
+    """Says what becomes of a schedule where trials go on."""
+    optimizer = case.trainer.optimizer
+    if case.tune is not None and case.tune.strategy == HYPERBAND and optimizer.ends_with_training:
+        yield (
+            "tune.strategy hyperband: a trial that goes on does so from its checkpoint, which was trained with the "
+            f"schedule {optimizer.schedule} of fewer steps"
+        )
+
+
+def note_data(case: Case) -> Iterator[str]:
     """Says where the machine that compiles does not see the data: their files are not in the fingerprint then."""
-    folder = declaration.data.data_dir
+    folder = case.data.data_dir
     # Where one process runs all steps, it looks the data up itself; the embedded digits are the same everywhere.
-    if not BY_NAME[target].runs_steps or folder is None or is_address(folder) or declaration.data.dataset == "digits":
+    if not case.platform.runs_steps or folder is None or is_address(folder) or case.data.dataset == "digits":
         return
     if not os.path.isdir(os.path.expanduser(folder)):
         yield (
@@ -80,11 +87,7 @@ def note_data(declaration: Declaration, target: str) -> Iterator[str]:
 
 
 def keys_of(path: str) -> Keys:
-    """Returns the keys in a model_fn's `params` of a value: `trainer.optimizer.name` is `("optimizer", "name")`.
-
-    Returns:
-        The keys; none for what is not handed on.
-    """
+    """Returns the keys in a model_fn's `params` of `trainer.optimizer.name`, say; none for what is not handed on."""
     for key in _OF_THE_LOSS:
         if f"{path}.".startswith(f"trainer.{key}."):
             # Weights arrive by label, whichever class they were declared for.
@@ -94,18 +97,13 @@ def keys_of(path: str) -> Keys:
     return tuple(path.removeprefix("trainer.").split(".")) if path.startswith(f"{_OPTIMIZER}.") else ()
 
 
-def find_unread(declaration: Declaration, declared: Iterable[str], search_paths: Sequence[str]) -> Iterator[str]:
+def find_unread(case: Case, declared: Iterable[str]) -> Iterator[str]:
     """Finds what is declared and the trained code does not take, by dotted path; nothing where its text is mute."""
-    trainer = declaration.trainer
     told = {path: keys for path in declared if (keys := keys_of(path))}
-    if not told:
+    if not told or not case.own:
         return
-    read: set[Keys] | None = set()
-    if trainer.module_file is None:
-        arguments = find_arguments(trainer.target, search_paths)
-        if arguments is None or not is_model_fn(argument_names(arguments)):
-            return
-        read = params_read(trainer.target, search_paths)
+    is_file = case.trainer.module_file is not None
+    read = set() if is_file else params_read(case.trainer.target, case.search_paths)
     if read is not None:
         yield from (path for path, keys in told.items() if not is_read(keys, read))
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Union
+from typing import Annotated, Union
 
-from tfx_estimator.pipeline.config.section import Field, Limits, Section, number
+from tfx_estimator.pipeline.config.section import Field, Limits, Section, number, short_for
 
 # Begins the names of a stage's operations, before its number: a profile tells the stages apart by it.
 STAGE_SCOPE = "pipeline_stage"
 _MOST = 64
 _MOST_STEPS = 10_000
-# For editors that check YAML by the JSON schema.
-STEPS_SCHEMA = {"type": "integer", "minimum": 1, "maximum": _MOST_STEPS}
+# What `sync_every` takes in short, with the schema for editors.
+IN_STEPS = {"short_form": {"type": "integer", "minimum": 1, "maximum": _MOST_STEPS}, "longer": short_for("steps", int)}
 _Index = Annotated[int, Limits(0, lt=_MOST)]
 DEVICE = re.compile(r"(cpu|gpu):([0-9]|[1-5][0-9]|6[0-3])")
 _Device = Annotated[str, Limits(pattern=f"^{DEVICE.pattern}$")]
@@ -94,11 +94,6 @@ def _logical_cpus(devices: tuple[str, ...]) -> int:
 
 def _twice(names: Sequence[str]) -> Iterator[str]:
     yield from (f"{name} is there more than once" for name in dict.fromkeys(names) if names.count(name) > 1)
-
-
-def long_sync(value: Any) -> Any:
-    """Writes a number of steps as a mapping: `4` is `{steps: 4}`."""
-    return {"steps": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 class SyncEvery(Section):

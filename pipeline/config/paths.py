@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.config.yaml_text import Path
+from tfx_estimator.pipeline.config.yaml_text import Path, texts
 
 # These are always paths; data.dataset is one if it looks like one.
 PATHS: tuple[Path, ...] = (
@@ -40,34 +40,18 @@ def is_address(path: str) -> bool:
 
 
 def reject_store(address: str) -> str:
-    """Says why nothing is read from an address, or written there.
-
-    Returns:
-        The reason; an empty text for a place in Google's storage.
-    """
+    """Says why nothing is read from an address, or written there; empty for a place in Google's storage."""
     return "" if address.startswith("gs://") else OTHER_STORE
 
 
 def find_unresolved(values: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
-    """Finds paths and addresses that this tool would take for names: `$HOME/data`, `gs://a/${DAY}`, `~nobody/data`.
-
-    Yields:
-        The path in the declaration, the text, and what is wrong with it.
-    """
+    """Yields what this tool would take for names: `$HOME/data`, `gs://a/${DAY}`, `~nobody/data`; where, and why."""
     places = {_ROOT, *(path for path, _ in _sections(values))}
-    for path, text in _texts(values):
+    for path, text in texts(values):
         if (path in places or is_address(text)) and _VARIABLE.search(text):
             yield path, text, "variables of the environment are not replaced"
         elif path in places and os.path.expanduser(text).startswith("~"):
             yield path, text, f"there is no user {text[1:].partition(os.sep)[0]!r}"
-
-
-def _texts(values: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    if isinstance(values, str):
-        yield path, values
-    elif isinstance(values, (dict, list)):
-        for key, value in values.items() if isinstance(values, dict) else enumerate(values):
-            yield from _texts(value, (*path, str(key)))
 
 
 def reject_address(path: str, option: str) -> None:
@@ -97,11 +81,7 @@ def is_path(dataset: str) -> bool:
 
 
 def resolve_paths(values: dict[str, Any], bases: dict[Path, str]) -> set[Path]:
-    """Makes paths absolute, in place.
-
-    Args:
-        bases: The folder that each path's value is relative to: the declaration file's, or the current one.
-    """
+    """Makes paths absolute, in place: relative to the folder among `bases`, or to the current one."""
     changed = set()
     here = os.getcwd()
     for path, section in _sections(values):
@@ -129,10 +109,7 @@ def _sections(values: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def reject_folder(path: str) -> str:
-    """Says why no files can be written into a folder, which need not be there yet; empty where they can.
-
-    Creates nothing.
-    """
+    """Says why no files can be written into a folder, which need not be there yet; empty where they can."""
     place = path
     while True:
         try:
@@ -156,16 +133,7 @@ def _refuse(option: str, written: str, what: str, expected: str = "") -> NoRetur
 
 
 def check_workdir(workdir: str, option: str = "--workdir", stores: bool = False) -> None:
-    """Checks that a run can keep its results in a folder. Creates nothing.
-
-    Args:
-        workdir: The folder of all runs; relative to the current one, with `~` replaced.
-        option: Where it was named.
-        stores: Whether it may be a folder of a bucket.
-
-    Raises:
-        DeclarationError: It is no folder, cannot be made or written, or TFX would not find its files again.
-    """
+    """Checks that runs can keep results in a folder, or a bucket's if it `stores` them, and TFX finds them again."""
     if stores and is_address(workdir):
         if reason := reject_store(workdir):
             _refuse(option, workdir, reason, "gs://BUCKET/FOLDER, or a path")
@@ -183,10 +151,7 @@ def check_workdir(workdir: str, option: str = "--workdir", stores: bool = False)
 
 
 def check_output(folder: str, names: Sequence[str]) -> str:
-    """Checks, before minutes are spent, that the results can be written into a folder, which need not be there yet.
-
-    Creates nothing; returns the absolute path.
-    """
+    """Returns the absolute path of a folder that results can be written into: checked before minutes are spent."""
     reject_address(folder, "--output")
     path = os.path.normpath(os.path.join(os.getcwd(), os.path.expanduser(folder)))
     if reason := "it names no folder" if not folder else reject_folder(path):

@@ -21,8 +21,6 @@ class Problem:
 
     Args:
         path: Dotted path in the declaration; empty where the whole file is meant.
-        expected: What was expected instead.
-        todo: What to do next.
         where: `file:line`, or the override.
         value: The value, as YAML would write it; empty where there is none.
         depends: Further dotted paths that the problem follows from: where one of these is wrong itself, this problem
@@ -57,11 +55,7 @@ class Problem:
 
 
 def to_error(problems: Sequence[Problem], source: str, target: str = "", notes: Sequence[str] = ()) -> DeclarationError:
-    """Makes one error of all problems.
-
-    Args:
-        source: The preset or file, as the user named it.
-    """
+    """Makes one error of all problems of a preset or file, as the user named it."""
     count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
     text = "\n\n".join(f"  {line}".replace("\n", "\n  ") for line in map(str, problems))
     name = one_line(source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
@@ -23,44 +23,36 @@ TRIALS_FILE = "trials.json"
 _VARY = "--vary"
 
 
+class _InTheWayError(Exception):
+    """A value has no part of such a name; it is told as a problem."""
+
+
 def put(values: Mapping[str, Any], tuned: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Returns new nested values, with others at their dotted paths; and the problem of each that has no place there."""
     found, problems = dict(values), []
     for name, value in tuned.items():
-        path = name.split(".")
-        if problem := _in_the_way(found, path):
-            problems.append(problem)
-        else:
-            found = _put(found, path, value)
+        try:
+            found = _put(found, name.split("."), value)
+        except _InTheWayError as error:
+            problems.append(error.args[0])
     return found, problems
 
 
-def _in_the_way(values: Mapping[str, Any], path: Sequence[str]) -> Optional[Problem]:
-    """The problem of a path that goes through a value with no such part."""
-    held: Any = values
-    for depth, key in enumerate(path):
-        before = ".".join(path[:depth])
-        if isinstance(held, (list, tuple)) and key.isdigit() and int(key) < len(held):
-            held = held[int(key)]
-        elif isinstance(held, Mapping) or held is None:
-            held = (held or {}).get(key)
-        else:
-            part = f"item {key}" if isinstance(held, (list, tuple)) else "keys of its own"
-            what = f"{before} holds {inline(held)}, and has no {part}"
-            expected = "an item that is there, counted from 0; or a key of a section"
-            return Problem(".".join(path), what, expected, f"set the whole of {before}")
-    return None
-
-
-def _put(held: Any, path: Sequence[str], value: Any) -> Any:
-    """Returns what is held, with the value at a path in it."""
-    if not path:
+def _put(held: Any, path: Sequence[str], value: Any, depth: int = 0) -> Any:
+    """Returns what is held at a depth of a path, with the value at the path in it."""
+    if depth == len(path):
         return value
-    key, inside = path[0], path[1:]
-    if isinstance(held, (list, tuple)):
-        return [_put(item, inside, value) if place == int(key) else item for place, item in enumerate(held)]
-    held = held or {}
-    return {**held, key: _put(held.get(key), inside, value)}
+    key = path[depth]
+    if isinstance(held, Mapping) or held is None:
+        held = held or {}
+        return {**held, key: _put(held.get(key), path, value, depth + 1)}
+    is_list = isinstance(held, (list, tuple))
+    if is_list and key.isdigit() and int(key) < len(held):
+        return [_put(item, path, value, depth + 1) if i == int(key) else item for i, item in enumerate(held)]
+    before = ".".join(path[:depth])
+    what = f"{before} holds {inline(held)}, and has no {f'item {key}' if is_list else 'keys of its own'}"
+    expected = "an item that is there, counted from 0; or a key of a section"
+    raise _InTheWayError(Problem(".".join(path), what, expected, f"set the whole of {before}"))
 
 
 def of_declaration(tuned: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,10 +96,7 @@ class Variation:
 
 
 def parse_variations(texts: Sequence[str]) -> list[Variation]:
-    """Reads `key.path=value,value` each; a key that the declaration has not is one of `trainer`.
-
-    Returns the combinations, the last key's varying fastest; one that changes nothing where there are no texts.
-    """
+    """Reads `key.path=value,value` each; returns the combinations, of no texts one that changes nothing."""
     varied: dict[str, list[Any]] = {}
     for text in texts:
         key, values = _parse(text)
@@ -155,6 +144,7 @@ def _parse(text: str) -> tuple[str, list[Any]]:
             expected="`key.path=value,value`, the values as YAML: trainer.path=estimator,keras",
             todo="write the key, `=`, and the values with commas in between",
         )
+    # A key that the declaration has not is one of `trainer`.
     path = key.replace(" ", "")
     first = path.partition(".")[0]
     if first in Declaration.__fields__:

@@ -89,7 +89,7 @@ def parts_at_once(section: TrainerSection) -> int:
     whole = section.xla or section.is_divided or train.asynchronous or train.takes("tpu") or has_gpu()
     if whole or section.model not in BY_EXAMPLE:
         return 1
-    at_once = [available_cpus(), section.threads.inter_op, _number(os.environ.get("TF_NUM_INTEROP_THREADS"))]
+    at_once = [available_cpus(), section.threads.inter_op, int(os.environ.get("TF_NUM_INTEROP_THREADS") or 0)]
     examples = section.global_batch_size // (train.replicas * section.gradient_accumulation)
     return max(min(min(filter(None, at_once)) // train.devices.count, examples // _LEAST_EXAMPLES, _MOST_PARTS), 1)
 
@@ -100,7 +100,3 @@ def keep_cpus_busy(section: TrainerSection) -> bool:
     # What the user has exported goes first.
     told = "TF_NUM_INTRAOP_THREADS" in os.environ
     return parts_at_once(section) > 1 and available_cpus() < 2 * parts and not has_gpu() and not told
-
-
-def _number(text: Optional[str]) -> int:
-    return int(text) if text and text.isdecimal() else 0

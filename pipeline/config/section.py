@@ -8,6 +8,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Optional, TypeVar
 
 from tfx_estimator.pipeline.config import kinds
@@ -18,74 +19,55 @@ MAX_STEPS = 1_000_000_000
 
 Self = TypeVar("Self", bound="Section")
 _Path = tuple[str, ...]
-# In the place of a default: there is none, and the key is required; or it is a section whose keys all have one.
-_REQUIRED, _INNER = object(), object()
+# In the place of a default: a section whose keys all have one.
+_INNER = object()
 
 
 class Wrong(NamedTuple):
-    """What is wrong with one value.
-
-    Args:
-        path: Its keys, from the section that was read.
-        kind: `missing`, `extra`, `kind`, `choice`, `range`, `pattern` or `value`.
-        what: Why, in words.
-    """
+    """What is wrong with one value, at the path from the section that was read, and why."""
 
     path: _Path
+    # `missing`, `extra`, `kind`, `choice`, `range`, `pattern` or `value`.
     kind: str
     what: str
 
 
 class ValuesError(ValueError):
-    """Values that are no section.
-
-    Args:
-        found: Everything that is wrong.
-        rest: The section with defaults, or what stands in for them, in the place of that.
-    """
+    """Values that are no section; `rest` is one with defaults, or what stands in for them, in their place."""
 
     def __init__(self, found: list[Wrong], rest: Optional[Section] = None) -> None:
         super().__init__("; ".join(f"{'.'.join(each.path)}: {each.what}" for each in found))
         self.found, self.rest = found, rest
 
 
+@dataclass(eq=False)
 class Key:
     """One key of a section: see `Field`. Its type is looked at when it is first asked for."""
 
-    def __init__(
-        self,
-        default: Any = _REQUIRED,
-        description: str = "",
-        limits: Optional[Limits] = None,
-        operational: bool = False,
-        longer: Optional[Callable[[Any], Any]] = None,
-        check: Optional[Callable[[Any], str]] = None,
-        schema: Optional[Mapping[str, Any]] = None,
-        short_form: Optional[Mapping[str, Any]] = None,
-    ) -> None:
-        self._default = _REQUIRED if default is ... else default
-        self.description = description
-        self.limits = limits
-        self.operational = operational
-        self.longer = longer
-        self.check = check
-        self.schema = schema or {}
-        self.short_form = short_form
-        self.annotation, self.module = "", ""
+    given: Any = ...
+    description: str = ""
+    limits: Optional[Limits] = None
+    operational: bool = False
+    longer: Optional[Callable[[Any], Any]] = None
+    check: Optional[Callable[[Any], str]] = None
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    short_form: Optional[Mapping[str, Any]] = None
+    annotation: str = ""
+    module: str = ""
 
     @property
     def required(self) -> bool:
         """Must the key be there."""
-        return self._default is _REQUIRED
+        return self.given is ...
 
     @property
     def default(self) -> Any:
         """What holds where the key is left out; where it must not be, what stands in for it."""
-        if self._default is _INNER:
-            self._default = self.kind()
+        if self.given is _INNER:
+            self.given = self.kind()
         if self.required:
             return self.kind.construct() if kinds.is_section(self.kind) else "stand_in" if self.kind is str else None
-        return dict(self._default) if isinstance(self._default, dict) else self._default
+        return dict(self.given) if isinstance(self.given, dict) else self.given
 
     @functools.cached_property
     def _typed(self) -> tuple[Any, bool]:
@@ -121,7 +103,7 @@ class Key:
         found = _read(value, self.kind, path, wrong)
         if self.check is not None and len(wrong) == before and (reason := self.check(found)):
             wrong.append(Wrong(path, "value", reason))
-        is_usable = len(wrong) == before or (isinstance(found, Section) and None not in found.required_values())
+        is_usable = len(wrong) == before or (isinstance(found, Section) and found.has_all())
         return found if is_usable else self.default
 
 
@@ -144,6 +126,11 @@ def inner(description: str = "", **more: Any) -> Any:
     return Field(_INNER, description, **more)
 
 
+def short_for(key: str, kind: type) -> Callable[[Any], Any]:
+    """Returns what writes a plain value as a mapping of one key: `accuracy` as `{metric: accuracy}`."""
+    return lambda value: {key: value} if type(value) is kind else value
+
+
 def number(default: Any, least: Optional[float], most: Optional[float], description: str, **more: Any) -> Any:
     """Returns the key of a number within limits, which are allowed themselves; None is no limit."""
     return Field(default, description, ge=least, le=most, **more)
@@ -156,6 +143,8 @@ class Section:
     # What else editors are told: of the mapping, and of a short form of the whole.
     SCHEMA: ClassVar[Mapping[str, Any]] = {}
     SHORT_FORM: ClassVar[Mapping[str, Any]] = {}
+    # Is what was left open no plain value.
+    SPARSE: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         own = {}
@@ -186,11 +175,7 @@ class Section:
 
     @classmethod
     def parse_obj(cls: type[Self], values: Any) -> Self:
-        """Returns the section that plain values are.
-
-        Raises:
-            ValuesError: They are none.
-        """
+        """Returns the section that plain values are; raises a ValuesError where they are none."""
         if isinstance(values, cls):
             return values
         if reason := kinds.reject(values, cls):
@@ -223,9 +208,9 @@ class Section:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 
-    def required_values(self) -> list[Any]:
-        """Returns the values of the keys that must be there; None in the place of one that is wrong."""
-        return [self.__dict__[name] for name, each in self.__fields__.items() if each.required]
+    def has_all(self) -> bool:
+        """Tells whether no key that must be there is wrong, and None therefore."""
+        return all(self.__dict__[name] is not None for name, each in self.__fields__.items() if each.required)
 
     def sections(self) -> Iterator[tuple[str, Any]]:
         """Yields the keys that hold a section, with it."""
@@ -250,7 +235,8 @@ class Section:
 
     def dict(self) -> dict[str, Any]:
         """Returns plain values, which `parse_obj` reads back."""
-        return {name: _plain(value) for name, value in self.__dict__.items()}
+        empty: tuple[Any, ...] = (None, (), {}) if self.SPARSE else ()
+        return {name: _plain(value) for name, value in self.__dict__.items() if value not in empty}
 
 
 def _read(value: Any, kind: Any, path: _Path, wrong: list[Wrong], limits: Optional[Limits] = None) -> Any:

@@ -64,16 +64,9 @@ COUNTED = tuple(name for name, traits in TRAITS.items() if traits.on_devices or 
 # Options that not every strategy has.
 OPTIONS = tuple(dict.fromkeys(option for traits in TRAITS.values() for option in traits.options))
 
-
-def taking(option: str) -> tuple[str, ...]:
-    """The strategies that take an option; none for one that all of them take."""
-    return tuple(name for name, traits in TRAITS.items() if option in traits.options)
-
-
 _UNCOUNTED = [name for name in TRAITS if name not in COUNTED]
 # For editors that check YAML by the JSON schema.
 STRATEGY_SCHEMA = {"type": "string", "pattern": rf"^(({'|'.join(COUNTED)})(:[1-9][0-9]?)?|{'|'.join(_UNCOUNTED)})$"}
-DEVICES_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 64}
 _COUNT = re.compile(r"[0-9]{1,4}")
 
 
@@ -86,8 +79,3 @@ def long_strategy(value: Any) -> Any:
         return {"strategy": value}
     sizes = {"workers": int(count)} if TRAITS[name].is_cluster else {"devices": {"cpu": int(count)}}
     return {"strategy": name, **sizes}
-
-
-def long_devices(value: Any) -> Any:
-    """Writes a number of devices as a mapping: `2` is that many logical CPUs."""
-    return {"cpu": value} if isinstance(value, int) and not isinstance(value, bool) else value

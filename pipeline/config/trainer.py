@@ -7,11 +7,11 @@ from fractions import Fraction
 from typing import Any, Literal, Optional, Union
 
 from tfx_estimator.pipeline.config.augment import Operation, long_operations
-from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, EarlyStopping, KeepBest, long_metric
+from tfx_estimator.pipeline.config.best import BY_METRIC, EarlyStopping, KeepBest
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.optimizer import Optimizer
-from tfx_estimator.pipeline.config.parallel import STEPS_SCHEMA, ModelParallel, PipelineParallel, SyncEvery, long_sync
+from tfx_estimator.pipeline.config.parallel import IN_STEPS, ModelParallel, PipelineParallel, SyncEvery
 from tfx_estimator.pipeline.config.runtime import Gpu, Profile, Threads, has_gpu, keep_cpus_busy
 from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, inner, number
 from tfx_estimator.pipeline.config.warm_start import WarmStart
@@ -92,23 +92,16 @@ class TrainerSection(Section):
     )
     keep_checkpoint_max: int = number(3, 1, 10_000, "the newest checkpoints that are kept", operational=True)
     keep_best: Optional[KeepBest] = Field(
-        None,
-        "export the checkpoint that is best by a metric, in place of the last; in short, `accuracy`",
-        short_form=METRIC_SCHEMA,
-        longer=long_metric,
+        None, "export the checkpoint that is best by a metric, in place of the last; in short, `accuracy`", **BY_METRIC
     )
     early_stopping: Optional[EarlyStopping] = Field(
-        None,
-        "end training when a metric improves no more; in short, `average_loss`",
-        short_form=METRIC_SCHEMA,
-        longer=long_metric,
+        None, "end training when a metric improves no more; in short, `average_loss`", **BY_METRIC
     )
     sync_every: Optional[SyncEvery] = Field(
         None,
         "the workers of `multi_worker_mirrored` train by themselves, and average their weights after so "
         "many steps; null adds up gradients in each step",
-        short_form=STEPS_SCHEMA,
-        longer=long_sync,
+        **IN_STEPS,
     )
     log_every_steps: Optional[int] = number(
         None,
@@ -174,11 +167,7 @@ class TrainerSection(Section):
         return self.copy(update={"model_parallel": None, "pipeline_parallel": None, "parallel_parts": 1})
 
     def in_trial(self, steps: Optional[int] = None) -> TrainerSection:
-        """Returns the section as a trial of a Tuner trains: nothing is profiled, which many would be.
-
-        Args:
-            steps: Of the trial; None are those that are declared.
-        """
+        """Returns the section as a trial of so many steps, or as declared: nothing is profiled, which many would be."""
         length = {} if steps is None else {"train_steps": steps, "train_epochs": None}
         return self.copy(update={"profile": None, **length})
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import is_path
 from tfx_estimator.pipeline.config.problems import Problem
-from tfx_estimator.pipeline.platforms.registry import BY_NAME
+from tfx_estimator.pipeline.config.rules.rule import Case
+from tfx_estimator.pipeline.config.yaml_text import texts
 from tfx_estimator.pipeline.user_source.fingerprint import find_root
 from tfx_estimator.pipeline.user_source.needs import find_needs
 from tfx_estimator.pipeline.user_source.pack import find_obstacles, pack
@@ -30,9 +31,9 @@ def named_code(declaration: Declaration) -> dict[str, str]:
     }
 
 
-def check_travel(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> Iterator[Problem]:
+def check_travel(case: Case) -> Iterator[Problem]:
     """Finds what of the user's own code cannot travel to where the pipeline, or its training, runs."""
-    code, platform = _travelling(declaration, target), BY_NAME[target]
+    code, platform, search_paths = _travelling(case), case.platform, case.search_paths
     together: list[str] = []
     seen: set[str] = set()
     for path, each in code.items():
@@ -46,14 +47,13 @@ def check_travel(declaration: Declaration, search_paths: Sequence[str], target: 
             if found.what not in seen:
                 seen.add(found.what)
                 yield Problem(path, found.what, found.expected, found.todo, value=each)
-    if target and not platform.runs_steps and not seen and len(together) == len(code):
-        yield from platform.part("rules").check_size(declaration, pack(together, search_paths), path, each)
+    if case.target and not platform.runs_steps and not seen and len(together) == len(code):
+        yield from platform.part("rules").check_size(case.declaration, pack(together, search_paths), path, each)
 
 
-def note_travel(declaration: Declaration, search_paths: Sequence[str], target: str = "") -> Iterator[str]:
+def note_travel(case: Case) -> Iterator[str]:
     """Says what the image must have beside this project."""
-    code = _travelling(declaration, target).values()
-    needs = [find_needs(each, search_paths) for each in code]
+    needs = [find_needs(each, case.search_paths) for each in _travelling(case).values()]
     installed = {need.module: need for each in needs for need in each.installed}
     if others := sorted(name for name in installed if not is_of_image(name)):
         named = (f"{'/'.join(distributions_of(name)) or name} ({installed[name].where})" for name in others)
@@ -65,13 +65,10 @@ def note_travel(declaration: Declaration, search_paths: Sequence[str], target: s
         )
 
 
-def _travelling(declaration: Declaration, target: str) -> dict[str, str]:
+def _travelling(case: Case) -> dict[str, str]:
     """The code that is packed, by where it is named."""
-    code = named_code(declaration)
-    if target:
-        return code
-    trains = declaration.deploy is not None and declaration.deploy.trains_elsewhere
-    return {path: each for path, each in code.items() if trains and path.startswith("trainer.")}
+    code, trains = named_code(case.declaration), case.deploy.trains_elsewhere
+    return {path: each for path, each in code.items() if case.target or (trains and path.startswith("trainer."))}
 
 
 _NAMES = r"secret|passw|(access|api|private)[_-]?key|connection[_-]?string"
@@ -86,33 +83,30 @@ _OF_A_SERVICE = re.compile(
 _RANDOM = re.compile(r"(?=[A-Za-z]*\d)[A-Za-z0-9]{16}")
 # The ends of names whose value is the path of a file, such as a mounted Secret.
 _OF_A_FILE = re.compile(r"[_-](paths?|files?|file_?names?|dirs?|director(y|ies)|folders?)$", re.IGNORECASE)
-_HIDDEN = "…"
 
 
 def is_credential(name: str, value: str, deploy: DeploySection, called: re.Pattern[str] = _CREDENTIAL) -> bool:
-    """Tells whether a value is one that nobody else should read, by what it is called.
+    """Tells whether the value of a variable or a flag is one that nobody else should read, by what it is called.
 
-    Args:
-        name: Of a variable or a flag.
-        value: What leads to a file that is mounted is none; of others that begin with `/`, Base64 makes some.
-        deploy: Where the steps run.
-        called: What such a name holds.
+    What leads to a file that is mounted is none; of others that begin with `/`, Base64 makes some.
     """
     leads_to_a_file = _OF_A_FILE.search(name) or (value.startswith("/") and deploy.is_provided(value))
     return bool(called.search(name)) and not leads_to_a_file
 
 
-def check_credentials(declaration: Declaration, target: str) -> Iterator[Problem]:
+def check_credentials(case: Case) -> Iterator[Problem]:
     """Finds credentials in what a compiled file holds, or what is sent to those who train elsewhere."""
-    deploy = declaration.deploy or DeploySection()
-    if not target and not deploy.trains_elsewhere:
+    deploy = case.deploy
+    if not case.target and not deploy.trains_elsewhere:
         return
     found = {}
-    for keys, value in _texts(("trainer", "params"), declaration.trainer.params):
+    for place, value in texts(case.trainer.params, ("trainer", "params")):
+        # An item of a list is called as the list is.
+        keys = [key for key in place if not key.isdigit()]
         if is_credential(keys[-1], value, deploy, _CREDENTIAL if _RANDOM.search(value) else _OF_A_SERVICE):
             found[".".join(keys)] = ""
     found |= {f"deploy.env.{name}": "" for name, value in deploy.env.items() if is_credential(name, value, deploy)}
-    options = declaration.beam.options
+    options = case.beam.options
     for option, shown in zip(options, shown_options(options)):
         if is_credential(*flag_of(option), deploy):
             found["beam.options"] = shown
@@ -129,11 +123,8 @@ def flag_of(option: str) -> tuple[str, str]:
 
 
 def shown_options(options: Iterable[str]) -> list[str]:
-    """Returns Beam's options as a message may show them: without the values of what is called like a credential.
-
-    Args:
-        options: As they were written: it may be that two of them, or one of many words, should be `--name=value`.
-    """
+    """Returns Beam's options as a message may show them: without the values of what is called like a credential."""
+    # It may be that two of them, or one of many words, should be `--name=value`.
     found, hides = [], False
     for option in options:
         words = []
@@ -143,17 +134,5 @@ def shown_options(options: Iterable[str]) -> list[str]:
             flag = word.partition("=")[0]
             hides = bool(_CREDENTIAL.search(flag))
             words.append(flag if hides else word)
-        found.append(" ".join(words) or (_HIDDEN if option.split() else option))
+        found.append(" ".join(words) or ("…" if option.split() else option))
     return found
-
-
-def _texts(path: tuple[str, ...], value: object) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Texts, with the path of the nearest key: an item of a list has none of its own."""
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from _texts((*path, str(key)), each)
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from _texts(path, each)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import decimal
+import json
 import math
 from collections.abc import Mapping
 from typing import Any, Literal, Optional, Union
 
-from tfx_estimator.pipeline.config.best import METRIC_SCHEMA, KeepBest, long_metric
+from tfx_estimator.pipeline.config.best import BY_METRIC, KeepBest
 from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, inner, number
 from tfx_estimator.pipeline.config.yaml_text import inline
 
@@ -32,6 +34,32 @@ class Range(Section):
     def extremes(self) -> tuple[Any, ...]:
         """What is to be checked: each value of a list, or the ends."""
         return self.values or (self.min, self.max)
+
+    @property
+    def by_text(self) -> dict[str, Any]:
+        """The values of a list, each by its JSON; none where keras-tuner has a choice of them: of one plain kind."""
+        kinds = {"number" if type(value) in (int, float) else type(value).__name__ for value in self.values}
+        if len(kinds) <= 1 and kinds <= {"number", "str", "bool"}:
+            return {}
+        return {text: json.loads(text) for text in (json.dumps(value, sort_keys=True) for value in self.values)}
+
+    @property
+    def steps(self) -> int:
+        """How many steps lie between the ends; in decimals, as 0.3 is three times 0.1 and no less."""
+        assert self.min is not None
+        assert self.max is not None
+        assert self.step is not None
+        if self.sampling == "log":
+            # As keras-tuner counts them, but in logarithms, because the quotient may be too large for a float.
+            return int((math.log(self.max) - math.log(self.min)) / math.log(self.step) + 1e-8)
+        low, high, step = (decimal.Decimal(str(number)) for number in (self.min, self.max, self.step))
+        return int((high - low) // step)
+
+    @property
+    def stepped_values(self) -> list[float]:
+        """The values of a range with a step as one would write them: 0.3, and no 0.30000000000000004."""
+        low, step = decimal.Decimal(str(self.min)), decimal.Decimal(str(self.step))
+        return [float(low + steps * step) for steps in range(self.steps + 1)]
 
     def __str__(self) -> str:
         if self.values:
@@ -82,6 +110,24 @@ class Hyperband(Section):
         return max(round(steps / self.factor ** (self.rounds(steps) - 1)), 1)
 
 
+def long_ranges(value: Any) -> Any:
+    """Writes short forms as mappings: `[1, 2]` is `{values: [1, 2]}`, and nested sections are one dotted path."""
+    return _flat(value) if isinstance(value, Mapping) else value
+
+
+def _flat(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, item in value.items():
+        name = f"{path}{key}"
+        if isinstance(item, (list, tuple)):
+            found[name] = {"values": list(item)}
+        elif isinstance(item, Mapping) and item and not any(key in Range.__fields__ for key in item):
+            found.update(_flat(item, f"{name}."))
+        else:
+            found[name] = item
+    return found
+
+
 class TuneSection(Section):
     """Trials of declared values, of which the best train the model: TFX's Tuner, with the oracles of keras-tuner."""
 
@@ -89,11 +135,9 @@ class TuneSection(Section):
         ...,
         "by dotted path, as trainer.optimizer.learning_rate: a list of values, or {min, max}; for a module "
         "file, names that it finds in fn_args.hyperparameters",
-        longer=lambda value: long_ranges(value),
+        longer=long_ranges,
     )
-    objective: Objective = inner(
-        "what a trial is judged by; in short, `accuracy`", short_form=METRIC_SCHEMA, longer=long_metric
-    )
+    objective: Objective = inner("what a trial is judged by; in short, `accuracy`", **BY_METRIC)
     strategy: Literal["random", "bayesian", "hyperband"] = Field("random", "how the next values are chosen")
     max_trials: Optional[int] = number(None, 1, 10_000, "null is 10, and of hyperband as many as it takes")
     parallel_trials: int = number(1, 1, 64, "at a time, on this machine")
@@ -121,24 +165,3 @@ class TuneSection(Section):
     def at_random(self) -> int:
         """How many trials the strategy bayesian begins with, whose values are drawn at random."""
         return max(_LEAST_AT_RANDOM, _AT_RANDOM * len(self.ranges))
-
-
-def long_ranges(value: Any) -> Any:
-    """Writes short forms as mappings: `[1, 2]` is `{values: [1, 2]}`, and nested sections are one dotted path."""
-    if not isinstance(value, Mapping):
-        return value
-    longer = _flat(value)
-    return value if longer == value else longer
-
-
-def _flat(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, item in value.items():
-        name = f"{path}{key}"
-        if isinstance(item, (list, tuple)):
-            found[name] = {"values": list(item)}
-        elif isinstance(item, Mapping) and item and not any(key in Range.__fields__ for key in item):
-            found.update(_flat(item, f"{name}."))
-        else:
-            found[name] = item
-    return found

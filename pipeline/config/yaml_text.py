@@ -55,25 +55,16 @@ _REPRESENTER = yaml.representer.SafeRepresenter()
 
 @dataclass
 class Document:
-    """What one YAML text says.
-
-    Args:
-        value: Its value: mappings, lists and scalars.
-        lines: The line of each key, by its path; the whole text's under `()`.
-        problems: Everything that is wrong with it as YAML.
-    """
+    """What one YAML text says, and what is wrong with it as YAML."""
 
     value: Any = None
+    # Of each key, by its path; the whole text's under `()`.
     lines: dict[Path, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
 
 def read_yaml(text: str, source: str) -> Document:
-    """Reads one YAML document. Never raises on what the text holds.
-
-    Returns:
-        The document; where it is no YAML, without a value.
-    """
+    """Reads one YAML document; where it is none, without a value. Never raises on what the text holds."""
     document = Document()
 
     def refuse(path: Path, line: int, what: str, expected: str, todo: str) -> None:
@@ -110,11 +101,8 @@ def read_yaml(text: str, source: str) -> Document:
         if (root := loader.get_single_node()) is not None:
             look_at(root, ())
             document.value = loader.construct_document(root)
-    except (LookupError, AttributeError, OverflowError):
-        # As PyYAML answers `!!bool maybe`, `!!int ''` and `!!timestamp now`.
-        todo = "remove the tag, or correct the value"
-        refuse((), 1, "a value is not what its tag says", "YAML of plain values", todo)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    # What is no value of its tag, as `!!bool maybe`, and what is too large or too deep, PyYAML answers with others.
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         what = " ".join(filter(None, (getattr(error, key, None) for key in ("context", "problem")))) or str(error)
         todo = "check indentation, quotes and brackets around this line"
@@ -142,10 +130,7 @@ def inline(value: Any) -> str:
 
 
 def render(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> str:
-    """Writes a declaration's values as block YAML, one value a line, which loads to the same values.
-
-    Where each value came from, by dotted path, becomes aligned comments.
-    """
+    """Writes values as block YAML, one a line, which loads to the same; origins, by path, become aligned comments."""
     lines = list(_lines(values, 0, ()))
     if origins is None:
         return "".join(f"{text}\n" for text, _ in lines)
@@ -163,6 +148,15 @@ def leaves(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tu
             yield from leaves(value, (*path, key))
         else:
             yield (*path, key), value
+
+
+def texts(values: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yields (path, text) of every text, those in lists too."""
+    if isinstance(values, str):
+        yield path, values
+    elif isinstance(values, (Mapping, list, tuple)):
+        for key, value in values.items() if isinstance(values, Mapping) else enumerate(values):
+            yield from texts(value, (*path, str(key)))
 
 
 def _lines(values: Mapping[str, Any], depth: int, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:

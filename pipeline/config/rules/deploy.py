@@ -45,7 +45,7 @@ def _machines(broken: Callable[[Case, str, Any, Any, str], Any]) -> Callable[[Ca
 
 
 def _of_no_process(case: Case, role: str, machine: Any, *_: Any) -> Any:
-    there = case.trainer.distribution.pods
+    there = case.distribution.pods
     if role not in ("worker", "ps", "evaluator") or role in there or machine == type(machine)():
         return None
     return {"role": role, "has": ", ".join(f"{count} {kind}" for kind, count in there.items())}
@@ -60,7 +60,7 @@ def _of_another_platform(case: Case, role: str, machine: Any, _: Any, platform: 
 
 def _root(case: Case) -> Any:
     root, platform = case.deploy.pipeline_root, case.platform
-    in_bucket = platform.keeps_in_buckets or case.trainer.distribution.pods == {"chief": 1}
+    in_bucket = platform.keeps_in_buckets or case.distribution.pods == {"chief": 1}
     in_volume = platform.keeps_in_volumes
     expected = ["gs://BUCKET/FOLDER"] * in_bucket + ["a folder in one of deploy.volumes, not read_only"] * in_volume
     if root is None:
@@ -76,11 +76,11 @@ def _root(case: Case) -> Any:
 
 
 def _places(case: Case) -> Iterator[dict[str, str]]:
-    data = case.declaration.data
+    data = case.data
     places = {
         "data.dataset": (data.dataset if is_path(data.dataset) else None, "copy it there"),
         "data.data_dir": (data.data_dir, "copy it there"),
-        "pusher.destination": (case.declaration.pusher.destination, "null is `serving` below the pipeline root"),
+        "pusher.destination": (case.pusher.destination, "null is `serving` below the pipeline root"),
     }
     allowed = "gs://BUCKET/FOLDER" + (", or a folder in one of deploy.volumes" if case.platform.has_volumes else "")
     for path, (value, todo) in places.items():
@@ -185,7 +185,7 @@ def find_idle(case: Case, declared: Sequence[str]) -> Iterator[tuple[str, str]]:
     if case.declaration.deploy is None or not case.target:
         return
     whys = dict(case.deploy.idle_steps(case.target))
-    if case.declaration.tune is None:
+    if case.tune is None:
         whys.setdefault("Tuner", "there is no section `tune`")
     places = {tuple(f"deploy.nodes.{step}.{key}" for key in _RESOURCES): why for step, why in whys.items()}
     if case.platform.no_pods:
@@ -201,9 +201,9 @@ def note_deployment(case: Case) -> Iterator[str]:
         return
     if not case.platform.runs_steps:
         yield from case.platform.part("rules").note(case)
-    if not case.platform.ends_steps and case.declaration.beam.runner == "dataflow":
+    if not case.platform.ends_steps and case.beam.runner == "dataflow":
         yield (
             "beam.runner is dataflow: a run that is cancelled leaves its Dataflow job at work, as "
             f"{case.platform.title} tells the step nothing: cancel it yourself, see docs/dataflow.md"
         )
-    yield from note_machines(case.declaration, case.target)
+    yield from note_machines(case)

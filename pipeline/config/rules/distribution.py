@@ -21,7 +21,7 @@ from tfx_estimator.pipeline.config.rules.rule import (
     shares,
 )
 from tfx_estimator.pipeline.config.section import Section
-from tfx_estimator.pipeline.config.strategies import OPTIONS, taking
+from tfx_estimator.pipeline.config.strategies import OPTIONS, TRAITS
 from tfx_estimator.pipeline.config.yaml_text import inline
 
 _PATH = "trainer.distribution"
@@ -76,7 +76,7 @@ def _foreign(section: Strategy) -> Iterator[dict[str, str]]:
         if field is not None and not section.takes(key) and (value := getattr(section, key)) != field.default:
             if isinstance(value, Section):
                 value = {name: each for name, each in value.dict().items() if each is not None}
-            names = " or ".join(taking(key))
+            names = " or ".join(name for name, traits in TRAITS.items() if key in traits.options)
             yield {"key": key, "strategy": section.strategy, "names": names, "value": inline(value)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import os
@@ -9,16 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from tfx_estimator.pipeline.config.code_checks import find_own
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, TrainStrategy
+from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.strategies import ON_DEVICES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.platforms.registry import BY_NAME
+from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, RunFn, functions_of, read_run_fn
 
 # In a cluster that somebody else started, one of these variables is always set.
@@ -29,9 +31,7 @@ STRATEGY, CODE = "trainer.distribution.train.strategy", ("trainer.module_file", 
 class Case:
     """A declaration, and facts of it, each found when it is first asked for. Sections are attributes: `case.trainer`.
 
-    Args:
-        search_paths: Folders where the user's modules are looked for before `sys.path`.
-        target: Where the pipeline is to be deployed; empty if it runs on this machine.
+    The user's modules are looked for in the search paths; the target is empty if the pipeline runs on this machine.
     """
 
     def __init__(self, declaration: Declaration, search_paths: Sequence[str] = (), target: str = "") -> None:
@@ -48,6 +48,10 @@ class Case:
     def of_distribution(cls, distribution: Distribution) -> Case:
         """A case of which the distribution alone is known: of a component of somebody's own pipeline."""
         return cls.of_trainer(TrainerSection.construct(distribution=distribution))
+
+    def of(self, update: Mapping[str, Any]) -> Case:
+        """The case of a declaration with other sections."""
+        return Case(self.declaration.copy(update=update), self.search_paths, self.target)
 
     def __getattr__(self, section: str) -> Any:
         if section.startswith("_"):
@@ -70,9 +74,22 @@ class Case:
         return self.distribution.train
 
     @functools.cached_property
+    def arguments(self) -> Optional[ast.arguments]:
+        """The arguments of the function that trainer.model names; None where the text does not tell."""
+        target = self.trainer.model
+        return find_arguments(expand("trainer.model", target), self.search_paths) if target else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Is trainer.model a whole model_fn, and no function that returns a network, as far as the text can tell."""
+        return self.arguments is not None and is_model_fn(argument_names(self.arguments))
+
+    @property
     def own(self) -> str:
         """Whose network and step are not the declaration's, to begin a sentence with; empty where they are."""
-        return find_own(self.trainer, self.search_paths)
+        if self.trainer.module_file is not None:
+            return "a module file's trainer_fn or run_fn"
+        return f"{self.trainer.model} is a whole Estimator model_fn: it" if self.is_whole else ""
 
     @functools.cached_property
     def functions(self) -> tuple[str, ...]:
@@ -108,18 +125,13 @@ class Case:
         """Examples of a step's batch that each replica trains with; None where that is not known."""
         if self.is_open or misfit(self.train):
             return None
-        return self.trainer.global_batch_size // in_step(self.train)
+        workers, devices = shares(self.train)
+        return self.trainer.global_batch_size // (workers * devices)
 
 
 def others_start_it() -> bool:
     """Does somebody else start the cluster that this process is part of."""
     return any(os.environ.get(name, "").strip() for name in _OF_OTHERS)
-
-
-def in_step(section: Strategy) -> int:
-    """The replicas that share a batch, as far as they are declared."""
-    workers, devices = shares(section)
-    return workers * devices
 
 
 def shares(section: Strategy) -> tuple[int, int]:
@@ -130,11 +142,7 @@ def shares(section: Strategy) -> tuple[int, int]:
 
 
 def misfit(section: Strategy, path: str = "") -> Optional[dict[str, str]]:
-    """Why a strategy cannot have its devices, in the words of a rule; None where it can.
-
-    Args:
-        path: Of the section.
-    """
+    """Why a strategy, at a path, cannot have its devices, in the words of a rule; None where it can."""
     devices, remove = section.devices, "remove the devices"
     if section.takes("tpu") and (devices.cpu or devices.gpu):
         return {"why": "the strategy tpu trains on the TPU's own cores", "mend": remove}
@@ -152,11 +160,6 @@ def misfit(section: Strategy, path: str = "") -> Optional[dict[str, str]]:
 When = Callable[[Case], Any]
 
 
-def always(_: Case) -> bool:
-    """A rule of this kind says itself when it is broken."""
-    return True
-
-
 @dataclass(frozen=True)
 class Rule:
     """One thing that a declaration must not say.
@@ -168,7 +171,6 @@ class Rule:
         path: Dotted key that is wrong; the problem shows its value.
         when: Says whether the rule is broken: false; true; names for the texts, of which `value` is shown in place of
             the key's; or several of these, a problem each.
-        todo: What to do next.
         expected: What is expected instead, where `todo` does not tell.
         depends: Further dotted keys that the problem follows from: where one is wrong itself, it is not shown.
     """
@@ -181,7 +183,7 @@ class Rule:
     depends: tuple[str, ...] = ()
 
 
-def own_code(path: str, why: str, instead: str, when: When = always) -> Rule:
+def own_code(path: str, why: str, instead: str, when: When = lambda case: True) -> Rule:
     """What is for the built-in step, beside code of the user's that does its own; `why` goes on from whose it is."""
     todo = f"remove it, and {instead}; or name a trainer.model that returns the network"
     return Rule(path, lambda case: when(case) and case.own, f"{{own}} {why}", todo, depends=CODE)

@@ -17,8 +17,6 @@ _TRAIN = "trainer.distribution.train"
 _BATCH = ("trainer.global_batch_size", STRATEGY, f"{_TRAIN}.workers")
 _RAISE_BATCH = "lower it, or raise trainer.global_batch_size, which is the batch of an update"
 _NORMALISES = "{trainer.model} normalises by the statistics of a batch, which would be those of a part of it"
-# Networks of ours.
-_MAX_POOLING = ("mnist_cnn", "cifar_cnn", "cifar_resnet9")
 
 
 def _float16(case: Case) -> bool:
@@ -72,12 +70,6 @@ XLA = given(
     lambda case: case.trainer.xla,
     own_code(_XLA, "has a training step of its own", "wrap the step in tf.function(jit_compile=True) in your code"),
     conflict(_XLA, "{found}", _divided, "XLA compiles for one device, and {found} puts layers on several"),
-    conflict(
-        _XLA,
-        "trainer.deterministic",
-        lambda case: case.trainer.deterministic and case.trainer.model in _MAX_POOLING,
-        "XLA has no deterministic gradient of max-pooling, and {trainer.model} pools so",
-    ),
     # Of built-in networks; the dry run checks the user's own.
     conflict(
         _XLA,

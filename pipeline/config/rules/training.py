@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfx_estimator.pipeline.config.best import METRICS
-from tfx_estimator.pipeline.config.known import SHORT_NAMES, expand
+from tfx_estimator.pipeline.config.known import SHORT_NAMES
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.rules.rule import CODE, STRATEGY, Case, Rule, conflict, given
-from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.config.yaml_text import inline
-from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
 
 _WARM, _EVALUATOR, _STEPS = "trainer.warm_start", "trainer.distribution.evaluator", "trainer.train_steps"
 _WEIGHTS = {
@@ -72,16 +70,10 @@ CODE_AND_LENGTH = (
 )
 
 
-def _arguments(case: Case) -> Any:
-    """The arguments of the function that trainer.model names; None where the text does not tell."""
-    target = case.trainer.model
-    return find_arguments(expand("trainer.model", target), case.search_paths) if target else None
-
-
 def _unknown_params(case: Case) -> Iterator[dict[str, str]]:
     """Names of trainer.params that a network function, which is called with each, does not take."""
-    arguments = _arguments(case)
-    if arguments is None or arguments.kwarg is not None or is_model_fn(argument_names(arguments)):
+    arguments = case.arguments
+    if arguments is None or arguments.kwarg is not None or case.is_whole:
         return
     known = [each.arg for each in (*arguments.args, *arguments.kwonlyargs)]
     for name in case.trainer.params:
@@ -113,13 +105,9 @@ NETWORK = (
 )
 
 
-def _begun(case: Case) -> WarmStart:
-    return case.trainer.warm_start or WarmStart()
-
-
 def _warm_start(case: Case) -> Any:
     """What is wrong with the weights that training begins with, in words, or nothing."""
-    section = _begun(case)
+    section = case.trainer.warm_start
     named = [key for key in ("checkpoint", "model") if getattr(section, key) is not None]
     if len(named) != 1:
         why = "checkpoint and model are both given" if named else "none of the two is given"
@@ -141,53 +129,55 @@ WARM_START = given(
         lambda case: case.train.variable_partitioner is not None,
         "the weights of variables that are cut into parts are not read",
     ),
-    Rule(
-        f"{_WARM}.resume",
-        lambda case: _begun(case).resume and case.trainer.model is None,
-        "where a module file keeps its checkpoints is its own affair",
-        "remove resume; or have the module's Estimator begin with them, by warm_start_from",
-        depends=CODE,
-    ),
-    conflict(
-        f"{_WARM}.resume",
-        "tune",
-        lambda case: _begun(case).resume and case.tune is not None,
-        "trials begin at step 0",
-    ),
-    Rule(
-        f"{_WARM}.resume",
-        lambda case: _begun(case).resume and 0 < (case.trainer.train_steps or 0) <= _begun(case).step,
-        "the checkpoint is of the last step to train, or of a later one",
-        "raise trainer.train_steps, which counts from step 0",
-        depends=(_STEPS,),
-    ),
-    conflict(
-        f"{_WARM}.resume",
-        f"{_WARM}.exclude",
-        lambda case: _begun(case).resume and _begun(case).exclude,
-        "a training that goes on keeps all of its variables",
-    ),
-    Rule(
-        f"{_WARM}.resume",
-        lambda case: _begun(case).resume and _begun(case).step < 0,
-        "the name of what is begun with tells no step to go on from",
-        "name a training's checkpoint, or a folder of some; or remove resume",
-        "a checkpoint whose name ends with its step: model.ckpt-100",
+    *given(
+        lambda case: case.trainer.warm_start.resume,
+        Rule(
+            f"{_WARM}.resume",
+            lambda case: case.trainer.model is None,
+            "where a module file keeps its checkpoints is its own affair",
+            "remove resume; or have the module's Estimator begin with them, by warm_start_from",
+            depends=CODE,
+        ),
+        conflict(f"{_WARM}.resume", "tune", lambda case: case.tune is not None, "trials begin at step 0"),
+        Rule(
+            f"{_WARM}.resume",
+            lambda case: 0 < (case.trainer.train_steps or 0) <= case.trainer.warm_start.step,
+            "the checkpoint is of the last step to train, or of a later one",
+            "raise trainer.train_steps, which counts from step 0",
+            depends=(_STEPS,),
+        ),
+        conflict(
+            f"{_WARM}.resume",
+            f"{_WARM}.exclude",
+            lambda case: case.trainer.warm_start.exclude,
+            "a training that goes on keeps all of its variables",
+        ),
+        Rule(
+            f"{_WARM}.resume",
+            lambda case: case.trainer.warm_start.step < 0,
+            "the name of what is begun with tells no step to go on from",
+            "name a training's checkpoint, or a folder of some; or remove resume",
+            "a checkpoint whose name ends with its step: model.ckpt-100",
+        ),
     ),
 )
 
 
-def _unknown_metric(case: Case, key: str) -> Any:
-    section, path = getattr(case.trainer, key), f"trainer.{key}"
-    near = nearest(section.metric, METRICS)
-    meant = f"did you mean `{near}`? " if near else ""
-    if case.trainer.model in SHORT_NAMES["trainer.model"] and section.metric not in METRICS:
-        why = f"the evaluation of {case.trainer.model} reports no `{section.metric}`"
-        return {"why": why, "mend": f"{meant}choose one of {', '.join(METRICS)}", "origin": "trainer.model"}
-    if section.better is not None:
-        return None
-    why = f"its name does not tell whether more or less of `{section.metric}` is better"
-    return {"why": why, "mend": f"{meant}set {path}.mode to max or min", "origin": f"{path}.mode"}
+def of_metric(path: str, watched: Callable[[Case], Any]) -> Rule:
+    """The rule of a metric that something goes by; `watched` returns the section at the path."""
+
+    def find(case: Case) -> Any:
+        metric, near = watched(case).metric, nearest(watched(case).metric, METRICS)
+        meant = f"did you mean `{near}`? " if near else ""
+        if case.trainer.model in SHORT_NAMES["trainer.model"] and metric not in METRICS:
+            why = f"the evaluation of {case.trainer.model} reports no `{metric}`"
+            return {"why": why, "mend": f"{meant}choose one of {', '.join(METRICS)}", "origin": "trainer.model"}
+        if watched(case).better is not None:
+            return None
+        why = f"its name does not tell whether more or less of `{metric}` is better"
+        return {"why": why, "mend": f"{meant}set {path}.mode to max or min", "origin": f"{path}.mode"}
+
+    return Rule(f"{path}.metric", find, "{why}", "{mend}", depends=("{origin}", "trainer.module_file"))
 
 
 def _deciding(key: str) -> tuple[Rule, ...]:
@@ -202,35 +192,16 @@ def _deciding(key: str) -> tuple[Rule, ...]:
             f"set {_EVALUATOR} to true, a task of its own that evaluates each checkpoint; or remove {path}",
             depends=(STRATEGY, _EVALUATOR),
         ),
-        Rule(
-            f"{path}.metric",
-            lambda case: _unknown_metric(case, key),
-            "{why}",
-            "{mend}",
-            depends=("{origin}", "trainer.module_file"),
-        ),
+        of_metric(path, lambda case: getattr(case.trainer, key)),
     )
 
 
-def _begins_late(case: Case) -> bool:
-    profile, steps = case.trainer.profile, case.trainer.train_steps
-    return bool(profile is not None and steps and profile.start_step >= steps)
-
-
 def _few_threads(case: Case) -> Any:
-    threads, least = case.trainer.threads, case.train.worker_count + 1
-    if case.train.asynchronous and threads.inter_op is not None and threads.inter_op < least:
-        return {"least": least}
-    return None
+    threads, least = case.trainer.threads.inter_op, case.train.worker_count + 1
+    return case.train.asynchronous and threads is not None and threads < least and {"least": least}
 
 
 RUNTIME = (
-    conflict(
-        "trainer.intra_op_threads",
-        "trainer.threads.intra_op",
-        lambda case: case.trainer.threads.intra_op is not None and case.trainer.intra_op_threads is not None,
-        "trainer.threads.intra_op is the same, and is given as well",
-    ),
     Rule(
         "trainer.threads.inter_op",
         _few_threads,
@@ -249,7 +220,7 @@ TRAINING = (
     *_deciding("early_stopping"),
     Rule(
         "trainer.profile.start_step",
-        _begins_late,
+        lambda case: case.trainer.profile and 0 < (case.trainer.train_steps or 0) <= case.trainer.profile.start_step,
         "training ends before the profile begins",
         f"lower it to less than {_STEPS}, {{trainer.train_steps}}, or train longer",
         depends=(_STEPS,),

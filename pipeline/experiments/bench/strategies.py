@@ -18,6 +18,7 @@ from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.class_weights import BALANCED
 from tfx_estimator.pipeline.config.problems import nearest
 from tfx_estimator.pipeline.config.put_values import Variation, check_not_set, parse_variations, reworded
+from tfx_estimator.pipeline.config.rules.rule import Case
 from tfx_estimator.pipeline.config.strategies import COUNTED, ONE_DEVICE, TRAITS
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, functions_of
@@ -258,7 +259,8 @@ def check_contender(contender: Contender, loaded: Loaded) -> None:
             expected="a declaration that names trainer.model",
             todo="leave --paths out",
         )
-    for problem in check(contender.declare(declaration, declaration.trainer.train_steps or 1), loaded.search_paths):
+    declared = contender.declare(declaration, declaration.trainer.train_steps or 1)
+    for problem in check(Case(declared, loaded.search_paths)):
         at = f"{problem.path}: " if problem.path else ""
         raise DeclarationError(
             f"{_OPTION} {contender}: {at}{problem.what}",

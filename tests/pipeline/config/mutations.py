@@ -25,11 +25,7 @@ _KEYS = ("x", "name", "data", "train", "strategy", "devices", "optimizer", "kera
 
 @dataclasses.dataclass(frozen=True)
 class Mutation:
-    """A declaration and how it is named.
-
-    Args:
-        overrides: Of `--set`.
-    """
+    """A declaration, how it is named, and what `--set` overrides."""
 
     file: str
     content: bytes
@@ -50,11 +46,7 @@ def originals() -> tuple[str, ...]:
 
 
 def mutate(number: int) -> Mutation:
-    """Returns a mutation.
-
-    Args:
-        number: Which one; a seed.
-    """
+    """Returns the mutation of a number, which is a seed."""
     chance = random.Random(number)
     text = chance.choice(originals())
     overrides: tuple[str, ...] = ()

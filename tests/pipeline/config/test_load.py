@@ -121,9 +121,7 @@ def test_anchors_and_merges(write, good):
     write(good + "  distribution:\n" + train + "    eval: *both\n")
     distribution = load("mine.yaml").declaration.trainer.distribution
     assert distribution.train.strategy == distribution.eval.strategy == "mirrored"
-
-
-def test_a_merge_after_keys_of_ones_own_leaves_them_their_lines(write, good):
+    # A merge after keys of one's own leaves them their lines.
     devices = "    train: &both {strategy: mirrored, devices: {cpu: 2}}\n"
     write(good + "  distribution:\n" + devices + "    eval:\n      devices: {cpu: 4}\n      <<: *both\n")
     loaded = load("mine.yaml")

@@ -112,15 +112,12 @@ def test_defaults_and_presets_are_no_word_of_the_users(declare):
     assert warning == "--set  trainer.optimizer.momentum has no effect: mynet:net does not take it out of params"
 
 
-def test_options_of_the_loss_are_told_as_well(declare):
+def test_options_of_the_loss_are_told_as_well_and_a_module_file_takes_none(declare):
     declare(WHOLE, "  params: {units: 3}\n  label_smoothing: 0.1\n  class_weights: {'3': 2}\n")
     (warning,) = load("mine.yaml").warnings
     assert "trainer.label_smoothing, trainer.class_weights.3 have no effect: mynet:net" in warning
     declare(WHOLE.replace('"units"', '"class_weights"'), "  class_weights: {'3': 2}\n")
     assert load("mine.yaml").warnings == ()
-
-
-def test_a_module_file_takes_neither(declare):
     declare("def trainer_fn(fn_args, schema): pass\n", "  params: {units: 3}\n", "module_file: mynet.py")
     (warning,) = load("mine.yaml").warnings
     assert "trainer.params.units has no effect: a module file brings its own" in warning

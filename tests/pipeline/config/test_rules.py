@@ -117,7 +117,6 @@ REFUSED = [
     ("model: 'own:whole', xla: true", "trainer.xla: true", "has a training step of its own"),
     (f"xla: true, {SERVERS}", "trainer.xla: true", "weights are in other processes"),
     (f"xla: true, {distribution('strategy: central_storage')}", "trainer.xla: true", "weights are on one device"),
-    ("xla: true, deterministic: true", "trainer.xla: true", "mnist_cnn pools so"),
     (f"{SYNCHRONIZED}, distribution: {{train: mirrored:2}}", "trainer.xla: true", "by the batch of all replicas"),
     (f"xla: true, {STAGES}", "trainer.xla: true", "XLA compiles for one device"),
     (f"sync_every: 4, {WORKERS}", "trainer.sync_every", "session saves by itself"),

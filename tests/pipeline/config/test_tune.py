@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tfx_estimator.pipeline.config import Declaration, load
+from tfx_estimator.pipeline.config.rules.tune import combinations, is_whole
 from tfx_estimator.pipeline.config.tune import Hyperband, Range
-from tfx_estimator.pipeline.config.tune_ranges import combinations, is_whole
 from tfx_estimator.pipeline.config.yaml_text import render
 
 pytestmark = pytest.mark.unit
@@ -71,6 +71,8 @@ def test_nested_sections_and_overrides_are_dotted_paths(write, good):
         ("trainer.seed: {min: 1, max: 9, step: 1, sampling: log}", "above 1, by which values are multiplied"),
         ("trainer.augment.0.random_crop.padding: [1, 2]", "trainer.augment holds [], and has no item 0"),
         ("trainer.class_weights.12: [1, 2]", "the data has no class `12`"),
+        ("trainer.train_steps: [10, 20]\n  train_steps: 50", "tune.train_steps says how long a trial trains"),
+        (f"trainer.optimizer: [{{name: adam}}]\n    {RATE}: [0.1]", f"{RATE} is a part of it, and varied as well"),
     ],
 )
 def test_a_range_that_cannot_be_is_refused_with_what_to_do(problems, good, line, said):
@@ -100,11 +102,6 @@ def test_whatever_is_declared_can_be_varied(write, good, declared, line, values)
     assert varied.extremes == values
     write(render(loaded.dict()), "again.yaml")
     assert load("again.yaml").declaration == loaded
-
-
-def test_a_section_and_a_part_of_it_are_not_both_varied(problems, good):
-    [problem] = problems(good + ranges("trainer.optimizer: [{name: adam}, {name: sgd}]", f"{RATE}: [0.1, 0.2]"))
-    assert f"{RATE} is a part of it, and varied as well" in problem
 
 
 def test_an_extreme_is_held_against_the_whole_declaration(problems, good):
@@ -159,11 +156,6 @@ def test_the_shortest_trials_are_long_enough_for_what_is_declared(write, problem
     warm = ranges("trainer.optimizer.warmup_steps: [0, 200]") + "  train_steps: 100\n"
     [problem] = problems(good + warm)
     assert problem.splitlines()[1] == "200: the warm-up does not end before training does"
-
-
-def test_the_length_of_a_trial_is_said_once(problems, good):
-    [problem] = problems(good + ranges("trainer.train_steps: [10, 20]") + "  train_steps: 50\n")
-    assert "tune.train_steps says how long a trial trains" in problem
 
 
 def test_a_module_file_is_given_names_that_it_reads(write, problems, good):
