@@ -16,6 +16,9 @@ from tfx_estimator.pipeline.convert.keras3.optimizers import KNOWN, NAME, STEP_P
 _SAME, _ORDER, _OF_WEIGHT = "same name", "order of those with that last name", "slot of the weight"
 _NOT_READ = "Keras 3 keeps none: it is not read"
 
+# Number of the variable in Keras 3 -> the place in Keras 2, and the rule.
+_Found = dict[int, tuple[str, str]]
+
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
@@ -43,28 +46,18 @@ class Weights:
             UserCodeError: One is left over, on either side.
         """
         variables = list(model.weights)
-        at: dict[int, tuple[str, str]] = {}
-        named = {_plain(place): place for place in order}
-        for number, variable in enumerate(variables):
-            for name in (_plain(variable.path), _plain(variable.path.partition("/")[2])):
-                if name in named and tuple(variable.shape) == now[named[name]].shape:
-                    at[number] = named.pop(name), _SAME
-                    break
+        at = _by_name(variables, order, now)
+        if len(at) < len(variables):
+            # Not by some names: of layers that have none of their own, Keras counts all that a process has made.
+            alone = _by_order(variables, order, now, {})
+            at = alone if len(alone) == len(variables) else _by_order(variables, order, now, at)
+        wrong = [
+            f"{each.path} of Keras 3, {list(each.shape)}, has no weight of Keras 2"
+            for number, each in enumerate(variables)
+            if number not in at
+        ]
         taken = {place for place, _ in at.values()}
-        left: dict[str, collections.deque[str]] = collections.defaultdict(collections.deque)
-        for place in order:
-            if place not in taken:
-                left[_last(place)].append(place)
-        wrong = []
-        for number, variable in enumerate(variables):
-            if number in at:
-                continue
-            place = next(iter(left[_last(variable.path)]), "")
-            if place and now[place].shape == tuple(variable.shape):
-                at[number] = left[_last(variable.path)].popleft(), _ORDER
-            else:
-                wrong.append(f"{variable.path} of Keras 3, {list(variable.shape)}, has no weight of Keras 2")
-        over = [place for places in left.values() for place in places]
+        over = [place for place in order if place not in taken]
         wrong += [f"{place}, {list(now[place].shape)}, has no place in Keras 3" for place in over]
         if wrong:
             raise UserCodeError(
@@ -164,6 +157,31 @@ class Slots:
         """Path and rule by place."""
         found = {place: (path, _OF_WEIGHT) for place, path in self.paths.items()}
         return {**found, **dict.fromkeys(self.left, ("", _NOT_READ))}
+
+
+def _by_name(variables: Sequence[Any], order: Sequence[str], now: Mapping[str, np.ndarray]) -> _Found:
+    named = {_plain(place): place for place in order}
+    found: _Found = {}
+    for number, variable in enumerate(variables):
+        for name in (_plain(variable.path), _plain(variable.path.partition("/")[2])):
+            if name in named and tuple(variable.shape) == now[named[name]].shape:
+                found[number] = named.pop(name), _SAME
+                break
+    return found
+
+
+def _by_order(variables: Sequence[Any], order: Sequence[str], now: Mapping[str, np.ndarray], found: _Found) -> _Found:
+    """Adds to what was found: of those with one last name the first is the first, as far as their shapes agree."""
+    taken, found = {place for place, _ in found.values()}, dict(found)
+    left: dict[str, collections.deque[str]] = collections.defaultdict(collections.deque)
+    for place in order:
+        if place not in taken:
+            left[_last(place)].append(place)
+    for number, variable in enumerate(variables):
+        places = left[_last(variable.path)]
+        if number not in found and places and now[places[0]].shape == tuple(variable.shape):
+            found[number] = places.popleft(), _ORDER
+    return found
 
 
 def _plain(name: str) -> str:

@@ -166,29 +166,34 @@ def test_a_network_that_keras_3_cannot_build_is_told_by_its_line(half: Any, kera
     assert not list(tmp_path.glob("*convert*"))
 
 
-@needs_keras_3
-@pytest.mark.parametrize("name", ["mnist_cnn", "cifar_cnn", "cifar_resnet", "cifar_resnet9"])
-def test_the_built_in_networks_are_those_of_keras_2(keras3: Keras3, name: str, tmp_path: Path) -> None:
+def hand_over(folder: Path, target: str, features: dict[str, np.ndarray]) -> tuple[list[str], float]:
+    """Writes what a network of Keras 2 is, with weights by chance, and what it answers.
+
+    Args:
+        features: Of some examples.
+
+    Returns:
+        Its weights' names, and the largest of its logits.
+    """
     import tensorflow as tf
 
     from tfx_estimator.components.trainer.task.user_code import find_function
     from tfx_estimator.pipeline.config.optimizer import Optimizer
-    from tfx_estimator.pipeline.convert.keras3 import handing
 
-    draw, shape = np.random.default_rng(3), (4, 32, 32, 3)
-    images, network = draw.normal(size=shape).astype("float32"), find_function(name)(10)
-    network(images)
+    draw, network = np.random.default_rng(3), find_function(target)(10)
+    given = features.get("image", features)
+    network(given)
     for each in network.weights:
-        # No two of one shape alike, as in training.
         value = each + draw.normal(size=each.shape, scale=0.05)
         each.assign(tf.abs(value) if "variance" in each.name else value)
     places = [each.name.removesuffix(":0") for each in network.weights]
+    logits = network(given, training=False).numpy()
     arrays = {f"now/{place}": each.numpy() for place, each in zip(places, network.weights)}
-    logits = network(images, training=False).numpy()
-    np.savez(tmp_path / "arrays.npz", **arrays, **{"train/image": images, "eval/0/image": images, "logits/0": logits})
+    arrays |= {f"{part}/{name}": value for part in ("train", "eval/0") for name, value in features.items()}
+    np.savez(folder / "arrays.npz", **arrays, **{"logits/0": logits})
     asked = {
-        "folder": str(tmp_path),
-        "target": f"tfx_estimator.model_fn.networks:{name}",
+        "folder": str(folder),
+        "target": target if ":" in target else f"tfx_estimator.model_fn.networks:{target}",
         "given": [10],
         "named": {},
         "num_classes": 10,
@@ -203,11 +208,63 @@ def test_the_built_in_networks_are_those_of_keras_2(keras3: Keras3, name: str, t
         "evaluated": 1,
         "trains": False,
     }
-    (tmp_path / "asked.json").write_text(json.dumps(asked))
-    told = handing.start(str(tmp_path))
+    (folder / "asked.json").write_text(json.dumps(asked))
+    return places, float(np.abs(logits).max())
+
+
+def told_of(folder: Path) -> dict[str, Any]:
+    """What the process of Keras 3 says of it."""
+    from tfx_estimator.pipeline.convert.keras3 import handing
+
+    return handing.start(str(folder))
+
+
+@needs_keras_3
+@pytest.mark.parametrize("name", ["mnist_cnn", "cifar_cnn", "cifar_resnet", "cifar_resnet9"])
+def test_the_built_in_networks_are_those_of_keras_2(keras3: Keras3, name: str, tmp_path: Path) -> None:
+    images = np.random.default_rng(3).normal(size=(4, 32, 32, 3)).astype("float32")
+    _, largest = hand_over(tmp_path, name, {"image": images})
+    told = told_of(tmp_path)
     assert "error" not in told
-    assert told["logits"] <= 1e-5 * np.abs(logits).max()
+    assert told["logits"] <= 1e-5 * largest
     assert {rule for _, rule in told["places"].values()} == {"same name"}
+
+
+@needs_keras_3
+@pytest.mark.parametrize("name", ["of_named_inputs", "of_keyed_inputs"])
+def test_several_inputs_go_by_name_and_layers_without_one_by_order(
+    keras3: Keras3, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tensorflow as tf
+
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "user"))
+    # Keras counts the layers of a process: the first here is called as the second there.
+    tf.keras.backend.clear_session()
+    tf.keras.layers.Dense(1)
+    draw = np.random.default_rng(3).normal
+    features = {"wide": draw(size=(4, 2)).astype("float32"), "deep": draw(size=(4, 3)).astype("float32")}
+    hand_over(tmp_path, f"{NETWORKS}:{name}", features)
+    told = told_of(tmp_path)
+    assert "error" not in told
+    assert told["logits"] <= 1e-6
+    assert told["places"]["dense_1/kernel"] == ["dense/kernel", "order of those with that last name"]
+    assert "wide: float32 [batch, 2]" in (tmp_path / "training.py").read_text()
+
+
+@needs_keras_3
+def test_weights_that_neither_name_nor_order_places_are_told(keras3: Keras3, tmp_path: Path) -> None:
+    images = np.zeros((4, 28, 28, 1), np.float32)
+    places, _ = hand_over(tmp_path, "mnist_cnn", {"image": images})
+    with np.load(tmp_path / "arrays.npz") as stored:
+        arrays = {**stored}
+    arrays["now/other/weights"] = arrays.pop("now/logits/kernel")
+    np.savez(tmp_path / "arrays.npz", **arrays)
+    asked = json.loads((tmp_path / "asked.json").read_text())
+    asked["order"] = ["other/weights" if place == "logits/kernel" else place for place in places]
+    (tmp_path / "asked.json").write_text(json.dumps(asked))
+    said = told_of(tmp_path)["error"]["what"]
+    assert "mnist_cnn/logits/kernel of Keras 3, [64, 10], has no weight of Keras 2" in said
+    assert "other/weights, [64, 10], has no place in Keras 3" in said
 
 
 @needs_keras_3

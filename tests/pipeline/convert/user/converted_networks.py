@@ -61,16 +61,33 @@ class OfKeras2(tf.keras.layers.Layer):
 
 
 def with_embedding(num_classes: int) -> tf.keras.Model:
-    """Four rows, each of which an image names many times; without names of layers."""
+    """Four rows, each of which an image names many times; a layer that brings losses; no names of layers."""
     layers = [
         tf.keras.Input((28, 28, 1)),
         tf.keras.layers.Flatten(),
         Buckets(),
         tf.keras.layers.Embedding(4, 3),
         tf.keras.layers.Flatten(),
-        tf.keras.layers.Dense(num_classes),
+        tf.keras.layers.Dense(num_classes, kernel_regularizer="l2", activity_regularizer="l2"),
     ]
     return tf.keras.Sequential(layers)
+
+
+def of_named_inputs(num_classes: int) -> tf.keras.Model:
+    """Two inputs by their names, and two layers of one shape whose names Keras counts."""
+    inputs = [tf.keras.Input((2,), name="wide"), tf.keras.Input((3,), name="deep")]
+    return tf.keras.Model(inputs, _scores(inputs, num_classes))
+
+
+def of_keyed_inputs(num_classes: int) -> tf.keras.Model:
+    """The same by the keys of a dict."""
+    inputs = {"wide": tf.keras.Input((2,)), "deep": tf.keras.Input((3,))}
+    return tf.keras.Model(inputs, _scores([inputs["wide"], inputs["deep"]], num_classes))
+
+
+def _scores(inputs: list[tf.Tensor], num_classes: int) -> tf.Tensor:
+    joined = tf.keras.layers.Concatenate()(inputs)
+    return tf.keras.layers.Dense(num_classes)(tf.keras.layers.Dense(5)(tf.keras.layers.Dense(5)(joined)))
 
 
 def of_keras_2(num_classes: int) -> tf.keras.Model:
