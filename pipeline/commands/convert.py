@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from tfx_estimator.pipeline.base.text import one_line
 
 if TYPE_CHECKING:
+    from tfx_estimator.pipeline.config import Declaration
     from tfx_estimator.pipeline.convert.conversion import Converted
 
 HELP = "make a Keras model, and a Keras training that goes on, of an Estimator's; and prove that they are equal"
 EPILOG = """\
   tfx-estimator convert runs/digits --output converted
-  tfx-estimator run digits --set trainer.path=keras --set trainer.train_steps=1200 \\
-    --set trainer.warm_start='{checkpoint: converted/checkpoints, resume: true}'
+  tfx-estimator run converted/new.yaml
 """
 
 
@@ -28,19 +28,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--declaration", metavar="FILE", help="what was run, where the modules that it names are not in this folder"
     )
+    parser.add_argument(
+        "--network",
+        metavar="MODULE:FUNCTION",
+        help="of a run of a whole model_fn: the function that makes the same network with Keras",
+    )
+    parser.add_argument(
+        "--map",
+        metavar="FILE",
+        help="YAML that maps regular expressions of tensors' names to places in the Keras model; null leaves one out",
+    )
     parser.epilog = EPILOG
 
 
 def run(args: argparse.Namespace) -> int:
     """Converts, and prints what was compared."""
+    from tfx_estimator.pipeline.base.errors import DeclarationError
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.run.terminal import quiet
     from tfx_estimator.pipeline.user_source import loader
 
-    output = _free(args.output)
-    if args.declaration:
-        load(args.declaration).make_importable()
+    output, loaded = _free(args.output), load(args.declaration) if args.declaration else None
+    if loaded is not None:
+        loaded.make_importable()
     else:
         loader.install([os.getcwd()])
     # Hides what TensorFlow prints.
@@ -51,9 +62,22 @@ def run(args: argparse.Namespace) -> int:
     say(f"converts step {source.step} of {source.run.name}, and trains a step of both: about half a minute")
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.conversion import convert
+        from tfx_estimator.pipeline.convert.guide import read_map
+        from tfx_estimator.pipeline.convert.replacement import Replacement
 
-        converted = convert(source, output)
+        declared = loaded.declaration.trainer if loaded is not None else None
+        replacement = Replacement(args.network, declared) if args.network else None
+        converted = convert(source, output, replacement, read_map(args.map) if args.map else None)
     say("\n".join([*_lines(converted), f"wrote         {one_line(args.output)}, at step {source.step}"]))
+    new = os.path.join(args.output, "new.yaml")
+    try:
+        if loaded is not None and (home := loaded.search_paths[0]) != os.getcwd():
+            _bring(loaded.declaration, args.network, output, home)
+        load(new)
+    except DeclarationError as error:
+        say(f"{one_line(new)} is to be mended before it can be run:\n{error}", to_stderr=True)
+    else:
+        say(f"goes on by    tfx-estimator run {one_line(new)}")
     return 0
 
 
@@ -73,6 +97,17 @@ def _told() -> Iterator[None]:
             expected="the run's artifacts, and the module of trainer.model, as they were when it trained",
             todo="bring them back; or run the pipeline again",
         ) from error
+
+
+def _bring(declaration: Declaration, network: str | None, output: str, home: str) -> None:
+    """Copies the modules of a declaration that lies elsewhere."""
+    from tfx_estimator.pipeline.config.known import expand
+    from tfx_estimator.pipeline.convert.new_declaration import bring_modules
+
+    targets = [expand("trainer.model", network) if network else declaration.trainer.target]
+    if declaration.transform.module_file is None:
+        targets.append(declaration.transform.target)
+    bring_modules(output, targets, home)
 
 
 def _free(name: str) -> str:
@@ -96,7 +131,7 @@ def _lines(converted: Converted) -> list[str]:
     found = ", ".join(
         f"{kinds.count(kind)} {kind}{'s' if kinds.count(kind) > 1 else ''}" for kind in dict.fromkeys(kinds)
     )
-    rows = [(f"logits, {name}", value) for name, value in proof.logits.items()]
+    rows = [(f"{proof.compared}, {name}", value) for name, value in proof.logits.items()]
     rows += [(f"{name} after the next step", value) for name, value in proof.next_step.items()]
     chance = f"next step     not compared: {', '.join(proof.chance)} draw by chance, on each side otherwise"
     return [
