@@ -80,7 +80,7 @@ def place(tensors: Sequence[Tensor], places: Places, guide: Guide = _NAMES) -> l
     Raises:
         UserCodeError: A tensor has no place, a variable has no tensor, or a shape is another.
     """
-    used = {found[0] for each in tensors if each.kind == WEIGHT and (found := guide.of(each.name))}
+    used = {line[0] for each in tensors if each.kind == WEIGHT and (line := guide.of(each.name))}
     wrong = [f"the line {pattern} of --map fits no tensor" for pattern in guide.patterns if pattern not in used]
     tensors = [each for each in tensors if _is_placed(each, guide)]
     weights = _weights([each for each in tensors if each.kind == WEIGHT], places, guide)

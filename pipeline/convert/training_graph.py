@@ -130,17 +130,7 @@ def look(session: tf.compat.v1.Session, train_op: Any, step: int, train_steps: i
         UserCodeError: There is no optimizer, or several, or one that no declaration has.
     """
     reached = _ancestors([session.graph.as_graph_element(train_op)])
-    updates = [each for each in reached if (found := _UPDATE.fullmatch(each.type)) and found[1] in _KINDS]
-    kinds = {_UPDATE.fullmatch(each.type)[1] for each in updates}  # type: ignore[index]
-    if len(kinds) != 1:
-        raise UserCodeError(
-            f"the training graph of the model_fn has updates of {', '.join(sorted(kinds))}"
-            if kinds
-            else "the training graph of the model_fn has no update of an optimizer that a declaration has as well",
-            expected=f"one optimizer for all weights: {_KNOWN}",
-            todo="convert a training by one of them",
-        )
-    kind = _KINDS[kinds.pop()]
+    kind, updates = _updates(reached)
     variables = {each.op.name: each for each in tf.compat.v1.global_variables()}
     inputs = [_inputs(each) for each in updates]
     slots = {each[key].op.name: (each["var"].op.name, slot) for each in inputs for key, slot in kind.slots.items()}
@@ -169,21 +159,39 @@ def look(session: tf.compat.v1.Session, train_op: Any, step: int, train_steps: i
     rates = _rates(session, tensors[0][rate], counters, step, train_steps)
     options = {name: _decimal(values[0][key]) for key, name in kind.options.items()}
     attributes = {name: bool(updates[0].get_attr(key)) for key, name in kind.attributes.items()}
-    found = {op.name for ops in reads.values() for op in ops} - {GLOBAL_STEP}
-    scopes = {name.rpartition("/")[0] for name in found} - {""}
+    read = {op.name for of_one in reads.values() for op in of_one} - {GLOBAL_STEP}
+    scopes = {name.rpartition("/")[0] for name in read} - {""}
     # Such as `decay`, which is kept, and not read.
-    found |= {name for name, each in variables.items() if name.rpartition("/")[0] in scopes and not each.shape.rank}
-    found -= {*trained, *slots}
-    belonging = [name for name in variables if name not in {*slots, *found, *trained, GLOBAL_STEP}]
+    read |= {name for name, each in variables.items() if name.rpartition("/")[0] in scopes and not each.shape.rank}
+    read -= {*trained, *slots}
+    others = [name for name in variables if name not in {*slots, *read, *trained, GLOBAL_STEP}]
     return Training(
         trained,
-        belonging,
+        others,
         slots,
-        frozenset(found),
+        frozenset(read),
         {"name": kind.name, **kind.more, **options, **attributes, **_of(rates, values[0][rate])},
         rates,
         sorted({each.name.rpartition("/")[0] for each in reached if _DRAWN.search(each.type)}),
     )
+
+
+def _updates(reached: Iterable[tf.Operation]) -> tuple[_Kind, list[tf.Operation]]:
+    """The updates of weights among operations, and of which kind they are."""
+    found: dict[str, list[tf.Operation]] = {}
+    for each in reached:
+        if (told := _UPDATE.fullmatch(each.type)) and told[1] in _KINDS:
+            found.setdefault(told[1], []).append(each)
+    if len(found) != 1:
+        raise UserCodeError(
+            f"the training graph of the model_fn has updates of {', '.join(sorted(found))}"
+            if found
+            else "the training graph of the model_fn has no update of an optimizer that a declaration has as well",
+            expected=f"one optimizer for all weights: {_KNOWN}",
+            todo="convert a training by one of them",
+        )
+    ((name, updates),) = found.items()
+    return _KINDS[name], updates
 
 
 def _inputs(op: tf.Operation) -> dict[str, tf.Tensor]:
