@@ -112,6 +112,7 @@ def _momentum(change: Change) -> Any:
         grad=change.gradient,
         # By way of float32, as TensorFlow 1 does.
         momentum=tf.cast(tf.constant(change.options["momentum"], tf.float32), change.rate.dtype),
+        use_nesterov=change.options["nesterov"],
     )
 
 

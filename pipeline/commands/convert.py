@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from tfx_estimator.pipeline.base.text import one_line
 
 if TYPE_CHECKING:
+    from tfx_estimator.pipeline.config import Declaration
     from tfx_estimator.pipeline.convert.conversion import Converted
 
 HELP = "make a Keras model, and a Keras training that goes on, of an Estimator's; and prove that they are equal"
 EPILOG = """\
   tfx-estimator convert runs/digits --output converted
-  tfx-estimator run digits --set trainer.path=keras --set trainer.train_steps=1200 \\
-    --set trainer.warm_start='{checkpoint: converted/checkpoints, resume: true}'
+  tfx-estimator run converted/new.yaml
 """
 
 
@@ -41,20 +41,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="another one of the same model, or a folder of them, such as the model_dir of an Estimator that no "
         "pipeline trained",
     )
+    parser.add_argument(
+        "--network",
+        metavar="MODULE:FUNCTION",
+        help="of a run of a whole model_fn: the function that makes the same network with Keras",
+    )
+    parser.add_argument(
+        "--map",
+        metavar="FILE",
+        help="YAML that maps regular expressions of tensors' names to places in the Keras model; null leaves one out",
+    )
     parser.epilog = EPILOG
 
 
 def run(args: argparse.Namespace) -> int:
     """Converts, and prints what was compared."""
+    from tfx_estimator.pipeline.base.errors import DeclarationError
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.run.terminal import quiet
     from tfx_estimator.pipeline.user_source import loader
 
     _refuse_keras3(args.to)
-    output = _free(args.output)
-    if args.declaration:
-        load(args.declaration).make_importable()
+    output, loaded = _free(args.output), load(args.declaration) if args.declaration else None
+    if loaded is not None:
+        loaded.make_importable()
     else:
         loader.install([os.getcwd()])
     # Hides what TensorFlow prints.
@@ -65,9 +76,24 @@ def run(args: argparse.Namespace) -> int:
     say(f"converts step {source.step} of {source.run.name}, and trains a step of both: about half a minute")
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.conversion import convert
+        from tfx_estimator.pipeline.convert.guide import read_map
+        from tfx_estimator.pipeline.convert.replacement import Replacement
 
-        converted = convert(source, output, args.to)
+        declared = loaded.declaration.trainer if loaded is not None else None
+        replacement = Replacement(args.network, declared) if args.network else None
+        converted = convert(source, output, args.to, replacement, read_map(args.map) if args.map else None)
     say("\n".join([*_lines(converted), f"wrote         {one_line(args.output)}, at step {source.step}"]))
+    if args.to == "keras3":
+        return 0
+    new = os.path.join(args.output, "new.yaml")
+    try:
+        if loaded is not None and (home := loaded.search_paths[0]) != os.getcwd():
+            _bring(loaded.declaration, args.network, output, home)
+        load(new)
+    except DeclarationError as error:
+        say(f"{one_line(new)} is to be mended before it can be run:\n{error}", to_stderr=True)
+    else:
+        say(f"goes on by    tfx-estimator run {one_line(new)}")
     return 0
 
 
@@ -102,6 +128,17 @@ def _refuse_keras3(to: str) -> None:
         )
 
 
+def _bring(declaration: Declaration, network: str | None, output: str, home: str) -> None:
+    """Copies the modules of a declaration that lies elsewhere."""
+    from tfx_estimator.pipeline.config.known import expand
+    from tfx_estimator.pipeline.convert.new_declaration import bring_modules
+
+    targets = [expand("trainer.model", network) if network else declaration.trainer.target]
+    if declaration.transform.module_file is None:
+        targets.append(declaration.transform.target)
+    bring_modules(output, targets, home)
+
+
 def _free(name: str) -> str:
     """The absolute path of the folder to make; the one that it will be in is made."""
     from tfx_estimator.pipeline.base.errors import DeclarationError
@@ -123,7 +160,7 @@ def _lines(converted: Converted) -> list[str]:
     found = ", ".join(
         f"{kinds.count(kind)} {kind}{'s' if kinds.count(kind) > 1 else ''}" for kind in dict.fromkeys(kinds)
     )
-    rows = [(f"logits, {name}", value) for name, value in proof.logits.items()]
+    rows = [(f"{proof.compared}, {name}", value) for name, value in proof.logits.items()]
     rows += [(f"{name} after the next step", value) for name, value in proof.next_step.items()]
     chance = f"next step     not compared: {', '.join(proof.chance)} draw by chance, on each side otherwise"
     rounding = f"next step     left out in Keras 3: {', '.join(proof.rounding)}, whose gradients are but rounding"

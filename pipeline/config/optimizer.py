@@ -20,7 +20,7 @@ REQUIRED = object()
 # Option -> optimizer -> default; the defaults are Keras's.
 OF_OPTIMIZERS: dict[str, dict[str, Any]] = {
     "momentum": {"momentum": 0.9, "sgd": 0.0, "rmsprop": 0.0},
-    "nesterov": {"sgd": False},
+    "nesterov": {"momentum": False, "sgd": False},
     "rho": {"rmsprop": 0.9, "adadelta": 0.95},
     "centered": {"rmsprop": False},
     "beta_1": {"adam": 0.9, "adamw": 0.9, "adamax": 0.9, "nadam": 0.9, "lion": 0.9},

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 from tfx.components.trainer.fn_args_utils import FnArgs
@@ -21,16 +21,17 @@ from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.keras.saving import Saver, restore_weights
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.settings import KERAS, SETTINGS_KEY
-from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.step.precision import use
-from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
+from tfx_estimator.pipeline.base.errors import NotEqualError
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.config.warm_start import PROOF
-from tfx_estimator.pipeline.convert import tensors
+from tfx_estimator.pipeline.convert import new_declaration, tensors
+from tfx_estimator.pipeline.convert.guide import Guide
 from tfx_estimator.pipeline.convert.keras3.handing import refuse, to_keras3
-from tfx_estimator.pipeline.convert.placing import Placed, Places, fill, place
+from tfx_estimator.pipeline.convert.placing import Placed, Places, apart, fill, place
 from tfx_estimator.pipeline.convert.proof import MOST, Proof, ask, compare_answers, compare_step
+from tfx_estimator.pipeline.convert.replacement import Replacement, require
 from tfx_estimator.pipeline.convert.source import Source
 
 KERAS2, KERAS3 = "keras2", "keras3"
@@ -55,27 +56,30 @@ class Converted:
     proof: Proof
 
 
-def convert(source: Source, output: str, to: str = KERAS2) -> Converted:
-    """Writes the Keras model, its checkpoint, and the proof that they are the Estimator's.
+def convert(
+    source: Source,
+    output: str,
+    to: str = KERAS2,
+    replacement: Optional[Replacement] = None,
+    patterns: Optional[Mapping[str, Optional[str]]] = None,
+) -> Converted:
+    """Writes the Keras model, what it goes on from, and the proof that all is the Estimator's.
 
     Args:
         output: The folder to make; it is there when all of it is, and right.
-        to: Keras 2, with a checkpoint of our Keras paths; or Keras 3, with the source that trains on.
+        to: Keras 2, with a checkpoint of our Keras paths and a declaration; or Keras 3, with the source that trains on.
+        replacement: The network of a whole model_fn.
+        patterns: The places of weights by regular expressions of their names: see `guide.read_map`.
 
     Raises:
         UserCodeError: The checkpoint is not that of the network, or Keras 3 cannot build that.
         NotEqualError: The two differ.
     """
-    estimator = source.settings.section
-    if is_model_fn(find_function(estimator.model or "")):
-        raise UserCodeError(
-            f"trainer.model: {estimator.model!r} is a whole model_fn, and tells of no Keras model",
-            expected="a run whose trainer.model is a network function",
-            todo="convert the run of one",
-        )
+    require(source.settings.section.model or "", replacement)
+    settings = source.settings if replacement is None else replacement.settings(source.settings)
     if to == KERAS3:
-        refuse(source.settings)
-    section = source.settings.with_trainer(**_ALONE, path=KERAS).section
+        refuse(settings)
+    section, guide = settings.with_trainer(**_ALONE, path=KERAS).section, Guide(patterns or {})
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
         fn_args = FnArgs(
             train_files=[os.path.join(source.uri("examples"), "Split-train", "*")],
@@ -87,27 +91,37 @@ def convert(source: Source, output: str, to: str = KERAS2) -> Converted:
         declared = declared_input(fn_args, section, lambda: source.step)
         reader, found = tensors.read(source.checkpoint)
         maker = ModelMaker(section, len(source.settings.label_names), declared.transformed_spec)
-        # Before the Estimator is asked, which would name one tensor of those that do not fit.
-        place(found, Places(maker.make_compiled(steps_per_execution=1)))
-        gc.collect()  # Keras's models are cycles; of large ones there is room for one.
+        steps = None if replacement is None else (source.step, section.train_steps or source.step)
+        if replacement is None:
+            # Before the Estimator is asked, which would name one tensor of those that do not fit.
+            place(found, Places(maker.make_compiled(steps_per_execution=1)), guide)
+            gc.collect()  # Keras's models are cycles; of large ones there is room for one.
         names = [each.name for each in found]
-        answers = ask(trainer_fn(fn_args, None)["estimator"], source.checkpoint, names, declared, scratch)
+        answers = ask(trainer_fn(fn_args, None)["estimator"], source.checkpoint, names, declared, scratch, steps)
+        if replacement is not None and (training := answers.training) is not None:
+            settings = replacement.with_optimizer(settings, training)
+            maker = dataclasses.replace(maker, section=settings.with_trainer(**_ALONE, path=KERAS).section)
+            found = tensors.told(found, training.slots, training.hyperparameters)
+            guide = dataclasses.replace(guide, trained=training.trained, others=training.others)
         # Another one: the Estimator's graph has spoilt the first.
         model = maker.make_compiled(steps_per_execution=1)
         assert isinstance(model, KerasClassifier)
-        placed = place(found, Places(model))
+        placed, beside = place(found, Places(model), guide), apart(found, guide)
         fill(placed, reader)
         draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
         try:
-            checkpoint = _write(draft, model, placed, source)
+            checkpoint = _write(draft, model, placed, beside, source)
             proof = compare_answers(answers, _evaluated(maker, checkpoint), declared, source.model)
             gc.collect()
-            use(section.precision, trains=True)
+            use(maker.section.precision, trains=True)
             proof = compare_step(proof, answers, model, placed)
             if to == KERAS3 and proof.holds:
-                proof, there = to_keras3(draft, model, placed, answers, source.settings, source.step, proof)
-                _write_mapping(draft, placed, source, there)
+                proof, there = to_keras3(draft, model, placed, answers, settings, source.step, proof)
+                _write_mapping(draft, placed, beside, source, there)
                 shutil.rmtree(os.path.join(draft, CHECKPOINTS))
+            elif to == KERAS2:
+                goes_on_from = os.path.join(os.path.abspath(output), CHECKPOINTS)
+                new_declaration.write(draft, source.settings, settings, goes_on_from, source.step)
             write_json(os.path.join(draft, PROOF), proof.to_dict())
             if not proof.holds:
                 raise _not_equal(proof)
@@ -125,35 +139,45 @@ def _evaluated(maker: ModelMaker, checkpoint: str) -> KerasClassifier:
     return model
 
 
-def _write(folder: str, model: KerasClassifier, placed: list[Placed], source: Source) -> str:
+def _write(
+    folder: str, model: KerasClassifier, placed: list[Placed], beside: list[dict[str, Any]], source: Source
+) -> str:
     """Writes the files, and returns the checkpoint."""
     model.network.save(os.path.join(folder, "model.keras"))
     np.savez(os.path.join(folder, "weights.npz"), **{each.place: each.variable.numpy() for each in placed})
-    _write_mapping(folder, placed, source, {})
+    _write_mapping(folder, placed, beside, source, {})
     Saver(model, os.path.join(folder, CHECKPOINTS), 1, TaskSpec(CHIEF, 0, 1)).save(source.step)
     return os.path.join(folder, CHECKPOINTS, f"model.ckpt-{source.step}")
 
 
-def _write_mapping(folder: str, placed: list[Placed], source: Source, there: Mapping[str, tuple[str, str]]) -> None:
+def _write_mapping(
+    folder: str,
+    placed: list[Placed],
+    beside: list[dict[str, Any]],
+    source: Source,
+    there: Mapping[str, tuple[str, str]],
+) -> None:
     """Writes mapping.json.
 
     Args:
+        beside: The entries of tensors without a place.
         there: Of Keras 3: the place and the rule that found it, by the place in Keras 2.
     """
     entries = [each.to_dict() for each in placed]
     for entry in entries if there else ():
         entry["place"], entry["rule"] = there[entry["place"]]
-    mapping = {"checkpoint": source.checkpoint, "step": source.step, "tensors": entries}
+    mapping = {"checkpoint": source.checkpoint, "step": source.step, "tensors": [*entries, *beside]}
     with open(os.path.join(folder, "mapping.json"), "w", encoding="utf-8") as file:
         json.dump(mapping, file, indent=2)
 
 
 def _not_equal(proof: Proof) -> NotEqualError:
-    found = [f"logits of the {name}: {value:.3g}" for name, value in proof.logits.items()]
+    found = [f"{proof.compared} of the {name}: {value:.3g}" for name, value in proof.logits.items()]
     found += [f"{name} after the next step: {value:.3g}" for name, value in proof.next_step.items()]
     found += [f"predicted classes that differ: {proof.classes} of {proof.examples}"]
     return NotEqualError(
         "\n".join(["the Keras model is not the Estimator: largest differences", *found]),
         expected=f"at most {MOST:g}, and the same classes; so nothing was written",
-        todo="have the module of trainer.model be what it was when the run trained it",
+        todo="have the network and its module be those of the run; where the next step of a model_fn alone differs, "
+        "declare what it does to loss and gradients, label_smoothing or clip_norm, in the file of --declaration",
     )

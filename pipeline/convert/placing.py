@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Optional
 
 import tensorflow as tf
 
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.step.precision import stored
 from tfx_estimator.pipeline.base.errors import UserCodeError
-from tfx_estimator.pipeline.convert.tensors import SLOT, STEP, WEIGHT, Tensor
+from tfx_estimator.pipeline.convert.guide import Guide
+from tfx_estimator.pipeline.convert.tensors import HYPERPARAMETER, SLOT, STEP, WEIGHT, Tensor
 
 # The rules that find a place, as mapping.json names them.
 _SAME, _SCOPE, _OF_WEIGHT = "same name", "name without the network's scope", "slot of the weight"
+_ORDER, _MAP, _READ = "order of creation", "--map", "read from the training graph"
+# The place of what is no variable of the Keras model.
+_DECLARED, _LEFT_OUT = "trainer.optimizer", "left out"
+# Names alone tell all.
+_NAMES = Guide()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,22 +69,38 @@ class Places:
         # Of float16, outside of the network's scope.
         self.weights |= {_name(each): each for each in (optimizer.loss_scale.variables if optimizer.loss_scale else ())}
         self.step = optimizer.iterations
+        # In the order of their creation.
+        self.trained = [_name(each) for each in model.trainable_weights]
+        self.others = [_name(each) for each in model.non_trainable_weights]
 
 
-def place(tensors: Sequence[Tensor], places: Places) -> list[Placed]:
-    """Finds the place of each tensor.
+def place(tensors: Sequence[Tensor], places: Places, guide: Guide = _NAMES) -> list[Placed]:
+    """Finds the place of each tensor that is to have one.
 
     Raises:
         UserCodeError: A tensor has no place, a variable has no tensor, or a shape is another.
     """
-    weights = {each.name: _weight(each, places) for each in tensors if each.kind == WEIGHT}
+    used = {line[0] for each in tensors if each.kind == WEIGHT and (line := guide.of(each.name))}
+    wrong = [f"the line {pattern} of --map fits no tensor" for pattern in guide.patterns if pattern not in used]
+    tensors = [each for each in tensors if _is_placed(each, guide)]
+    weights = _weights([each for each in tensors if each.kind == WEIGHT], places, guide)
     found, left = [], []
     for each in tensors:
         if (at := _find(each, places, weights)) is None:
             left.append(each)
         else:
             found.append(at)
-    wrong = [f"{each.name}, a {each.kind} of shape {list(each.shape)}, has no place" for each in left]
+    free = [name for name in places.weights if name not in {at for at, _ in weights.values()}]
+    wrong += [
+        f"{each.name}, a {each.kind} of shape {list(each.shape)}, has no place{_line(each, places, free)}"
+        for each in left
+        if weights.get(each.name, ("", ""))[1] != _MAP
+    ]
+    wrong += [
+        f"{name} would go to {at} by --map, which the Keras model does not have"
+        for name, (at, rule) in weights.items()
+        if rule == _MAP and at not in places.weights
+    ]
     wrong += [
         f"{each.tensor.name} is {list(each.tensor.shape)}, and {each.place} is {each.variable.shape.as_list()}"
         for each in found
@@ -93,8 +116,19 @@ def place(tensors: Sequence[Tensor], places: Places) -> list[Placed]:
         raise UserCodeError(
             "\n".join(["the checkpoint is not that of the Keras model:", *wrong]),
             expected="a place for each tensor, and a tensor for each variable: " + ", ".join(sorted(places.weights)),
-            todo="have the module of trainer.model be what it was when the run trained it",
+            todo="have the network be that of the run; of layers that have other names now, name them by --map",
         )
+    return found
+
+
+def apart(tensors: Iterable[Tensor], guide: Guide) -> list[dict[str, Any]]:
+    """Returns the entries in mapping.json of what has no place in the Keras model."""
+    found = []
+    for each in tensors:
+        if not _is_placed(each, guide):
+            at, rule = (_LEFT_OUT, _MAP) if guide.left_out(each) else (_DECLARED, _READ)
+            entry = {"tensor": each.name, "kind": each.kind, "shape": list(each.shape)}
+            found.append({**entry, "place": at, "rule": rule})
     return found
 
 
@@ -104,12 +138,45 @@ def fill(placed: Iterable[Placed], reader: tf.train.CheckpointReader) -> None:
         each.variable.assign(tf.cast(reader.get_tensor(each.tensor.name), each.variable.dtype))
 
 
-def _weight(tensor: Tensor, places: Places) -> tuple[str, str]:
-    """The name of a weight's variable and the rule that found it; both empty if none did."""
-    for name, rule in ((tensor.name, _SAME), (tensor.name.partition("/")[2], _SCOPE)):
-        if name in places.weights:
-            return name, rule
-    return "", ""
+def _is_placed(tensor: Tensor, guide: Guide) -> bool:
+    return tensor.kind != HYPERPARAMETER and not guide.left_out(tensor)
+
+
+def _weights(tensors: Sequence[Tensor], places: Places, guide: Guide) -> dict[str, tuple[str, str]]:
+    """The places of weights, and the rules that found them, by name; of those that a rule finds.
+
+    What the user says by `--map` comes first: it is to mend what the others would find.
+    """
+    found = {each.name: (at[1] or "", _MAP) for each in tensors if (at := guide.of(each.name))}
+    for rule in (_SAME, _SCOPE):
+        names = [each.name for each in tensors if each.name not in found]
+        wanted = {name: name if rule == _SAME else name.partition("/")[2] for name in names}
+        # In several scopes there may be layers of one name.
+        times = collections.Counter([*wanted.values(), *(at for at, _ in found.values())])
+        found |= {name: (at, rule) for name, at in wanted.items() if at in places.weights and times[at] == 1}
+    by_name = {each.name: each for each in tensors}
+    taken = {at for at, _ in found.values()}
+    for old, new in ((guide.trained, places.trained), (guide.others, places.others)):
+        left = [by_name[name] for name in old if name in by_name and name not in found]
+        free = [name for name in new if name not in taken]
+        if len(left) == len(free) and all(map(_is_like, left, free, [places.weights.get(each) for each in free])):
+            found |= {each.name: (at, _ORDER) for each, at in zip(left, free)}
+    return found
+
+
+def _is_like(tensor: Tensor, name: str, variable: Optional[tf.Variable]) -> bool:
+    """Have the two the last part of their names, and their shapes, in common."""
+    same_name = tensor.name.rpartition("/")[2] == name.rpartition("/")[2]
+    return variable is not None and same_name and list(tensor.shape) == variable.shape.as_list()
+
+
+def _line(tensor: Tensor, places: Places, free: Sequence[str]) -> str:
+    """What to write into `--map` for a weight: places that are left and have its shape are named, and none is taken."""
+    fits = [name for name in free if places.weights[name].shape.as_list() == list(tensor.shape)]
+    if tensor.kind != WEIGHT or not fits:
+        return ""
+    other = f", or in its place {', '.join(fits[1:])}" if fits[1:] else ""
+    return f'; a line of --map gives it one: "{re.escape(tensor.name)}": {fits[0]}{other}'
 
 
 def _find(tensor: Tensor, places: Places, weights: Mapping[str, tuple[str, str]]) -> Placed | None:
@@ -119,8 +186,8 @@ def _find(tensor: Tensor, places: Places, weights: Mapping[str, tuple[str, str]]
         at = weights.get(tensor.weight, ("", ""))[0]
         slot = places.slots.get((at, tensor.slot))
         return None if slot is None else Placed(tensor, f"{at}/{tensor.slot}", slot, _OF_WEIGHT)
-    name, rule = weights[tensor.name]
-    return Placed(tensor, name, places.weights[name], rule) if name else None
+    name, rule = weights.get(tensor.name, ("", ""))
+    return Placed(tensor, name, places.weights[name], rule) if name in places.weights else None
 
 
 def _name(variable: tf.Variable) -> str:

@@ -1,12 +1,13 @@
 """The tensors of an Estimator's checkpoint: weights, the slots of its optimizers, and the step.
 
-A slot is known by the weight in its name, which is in the checkpoint as well: nothing is told by a shape.
+A slot is known by the weight in its name, which is in the checkpoint as well; of a whole model_fn by its graph. Nothing
+is told by a shape.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Optional
 
 import tensorflow as tf
@@ -14,7 +15,7 @@ import tensorflow as tf
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.text import first_line
 
-WEIGHT, SLOT, STEP = "weight", "slot", "step"
+WEIGHT, SLOT, STEP, HYPERPARAMETER = "weight", "slot", "step", "hyperparameter"
 GLOBAL_STEP = "global_step"
 
 
@@ -24,7 +25,7 @@ class Tensor:
 
     Args:
         name: As the checkpoint has it.
-        kind: A weight, or another state that no optimizer changes; a slot; or the step.
+        kind: A weight, or another state that no optimizer changes; a slot; the step; or a number of the optimizer's.
         weight: Of a slot: whose it is, by its name in the checkpoint.
         slot: Its name in the optimizer.
     """
@@ -58,6 +59,21 @@ def read(checkpoint: str) -> tuple[tf.train.CheckpointReader, list[Tensor]]:
             todo="copy them again, or name another",
         ) from error
     return reader, sorted((_tensor(name, shapes) for name in shapes), key=lambda each: each.name)
+
+
+def told(tensors: Sequence[Tensor], slots: Mapping[str, tuple[str, str]], numbers: Collection[str]) -> list[Tensor]:
+    """Returns the tensors as a training graph has them.
+
+    Args:
+        slots: The weight, and the name in the optimizer, of each slot.
+        numbers: Names of the optimizer's hyperparameters.
+    """
+    found = []
+    for each in tensors:
+        kind = SLOT if each.name in slots else HYPERPARAMETER if each.name in numbers else WEIGHT
+        weight, slot = slots.get(each.name, ("", ""))
+        found.append(each if each.kind == STEP else Tensor(each.name, each.shape, kind, weight, slot))
+    return found
 
 
 def _tensor(name: str, shapes: Mapping[str, Sequence[int]]) -> Tensor:

@@ -30,18 +30,16 @@ def test_a_run_of_epochs_goes_on_in_keras_from_its_last_step(digits_run, forks, 
     assert proof["holds"]
     assert set(proof["logits"]) == {"estimator", "exported model"}
     assert max(proof["next_step"].values()) <= 1e-6
-    begins = f"{{checkpoint: {converted}/checkpoints, resume: true}}"
-    step = json.loads((converted / "mapping.json").read_text())["step"]
-    workdir.run("digits", "--set", "trainer.path=keras", "--set", f"trainer.warm_start={begins}", *_steps(step + 40))
+    step, goes_on = json.loads((converted / "mapping.json").read_text())["step"], str(converted / "new.yaml")
+    assert f"goes on by    tfx-estimator run {goes_on}" in forks.said
+    workdir.run(goes_on)
     training = workdir.summary("digits")["training"]
-    assert (training["first_step"], training["last_step"]) == (step, step + 40)
+    assert (training["first_step"], training["last_step"]) == (step, 2 * step)
     page = tmp_path / "report.html"
     pid = forks.start(["report", str(workdir.path / "digits"), "--output", str(page)])
     assert forks.wait(pid) == 0, forks.said
     assert 'id="conversion"' in page.read_text()
-    assert "raise trainer.train_steps" in workdir.run(
-        "digits", "--set", "trainer.path=keras", "--set", f"trainer.warm_start={begins}", *_steps(step), code=2
-    )
+    assert "raise trainer.train_steps" in workdir.run(goes_on, "--set", f"trainer.train_steps={step}", code=2)
 
 
 def test_a_model_dir_of_elsewhere_is_read_with_what_a_run_has_read(digits_run, tmp_path):

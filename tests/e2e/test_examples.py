@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ def _run(name: str, tmp_path: Path) -> tuple[Path, Workdir]:
     for command in commands()[name]:
         if command[0] == "python":
             subprocess.run([sys.executable, *command[1:]], cwd=folder, check=True)
+        elif command[1] == "convert":
+            subprocess.run([sys.executable, "-m", "tfx_estimator", *command[1:]], cwd=folder, check=True)
         else:
             assert command[:2] == ["tfx-estimator", "run"]
             workdir.run(*command[2:], cwd=folder)
@@ -31,8 +34,14 @@ def _run(name: str, tmp_path: Path) -> tuple[Path, Workdir]:
 
 
 @pytest.mark.long
-def test_own_model_fn_pushes_a_blessed_model(tmp_path):
-    _run("own-model-fn", tmp_path)
+def test_own_model_fn_pushes_a_blessed_model_and_goes_on_with_keras(tmp_path):
+    folder, workdir = _run("own-model-fn", tmp_path)
+    training = workdir.summary("own-model-fn")["training"]
+    assert (training["first_step"], training["last_step"]) == (300, 600)
+    proof = json.loads((folder / "converted" / "proof.json").read_text())
+    assert proof["compared"] == "probabilities"
+    assert max(proof["logits"].values()) <= 1e-6
+    assert proof["chance"] == ["dropout"]
 
 
 @pytest.mark.long

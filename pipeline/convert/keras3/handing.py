@@ -132,6 +132,7 @@ def _asked(
         "seed": section.seed,
         **section.loss_options,
         "evaluated": len(answers.batches),
+        "compared": answers.compared,
         "trains": trains,
     }
 

@@ -187,7 +187,8 @@ def _measure(
     for number in range(asked["evaluated"]):
         features = _features(arrays, f"eval/{number}/")
         old = arrays[f"logits/{number}"]
-        new = np.asarray(model(_given(_inputs(model, features), features), training=False))
+        answer = model(_given(_inputs(model, features), features), training=False)
+        new = np.asarray(answer if asked["compared"] == "logits" else tf.nn.softmax(answer))
         worst = max(worst, _difference(old, new))
         classes += int((old.argmax(axis=1) != new.argmax(axis=1)).sum())
     told: dict[str, Any] = {"logits": worst, "classes": classes, "next_step": {}, "rounding": []}

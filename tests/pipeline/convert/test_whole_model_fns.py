@@ -1,0 +1,129 @@
+"""A whole model_fn in mid-run becomes a Keras training by the network that the user names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.components.trainer.conftest import declaration, digits, tf_estimator  # noqa: F401
+from tests.pipeline.convert.test_conversion import END, HALF, half  # noqa: F401
+from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
+from tfx_estimator.pipeline.config.optimizer import Optimizer
+from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.config.yaml_text import read_yaml
+
+MODULE = "whole_model_fns"
+SCOPE = "name without the network's scope"
+BLOCKS = {r"block(\d)/weights": r"a\1/kernel", r"block(\d)/biases": r"a\1/bias"}
+# model_fn, optimizer, network, map, the rules that place weights, the most that the next step may differ by.
+CASES = [
+    *(
+        ("keras_layers", name, "keras_network", {}, {SCOPE}, 1e-6)
+        for name in ("adam", "nesterov", "sgd", "rmsprop", "rmsprop_centered", "adagrad", "ftrl", "keras_adam")
+    ),
+    *(("v1_layers", name, "v1_network", {}, {"order of creation"}, 1e-6) for name in ("adam", "momentum")),
+    ("v1_norm", "adam", "norm_network", {}, {"order of creation"}, 1e-5),
+    ("variables", "adam", "dense_network", BLOCKS, {"--map"}, 1e-6),
+]
+
+
+def _convert(trained: Any, output: Path, network: str, patterns: dict[str, Any] | None = None, **trainer: Any) -> Any:
+    """Converts; `trainer` are entries of the declaration that is named for it."""
+    from tfx_estimator.pipeline.convert.conversion import KERAS2, convert
+    from tfx_estimator.pipeline.convert.replacement import Replacement
+
+    declared = trained.settings.with_trainer(**trainer).section if trainer else None
+    return convert(trained.source(), str(output), KERAS2, Replacement(f"{MODULE}:{network}", declared), patterns)
+
+
+@pytest.mark.equivalence
+@pytest.mark.parametrize(
+    ("model_fn", "name", "network", "patterns", "rules", "most"), CASES, ids=[f"{each[0]}-{each[1]}" for each in CASES]
+)
+def test_logits_and_the_next_step_are_those_of_the_model_fn(
+    half: Any,  # noqa: F811
+    tmp_path: Path,
+    model_fn: str,
+    name: str,
+    network: str,
+    patterns: dict[str, str],
+    rules: set[str],
+    most: float,
+) -> None:
+    trained, output = half(model=f"{MODULE}:{model_fn}", params={"update": name}), tmp_path / "converted"
+    proof = _convert(trained, output, network, patterns).proof
+    assert (proof.examples, proof.classes) == (360, 0)
+    assert max(proof.logits.values()) <= 1e-6
+    assert max(proof.next_step.values()) <= most
+    tensors = json.loads((output / "mapping.json").read_text())["tensors"]
+    before = tf.train.load_checkpoint(str(trained.folder / f"model.ckpt-{HALF}"))
+    assert {each["tensor"] for each in tensors} == set(before.get_variable_to_shape_map())
+    assert {each["rule"] for each in tensors if each["kind"] == "weight"} == rules
+    stored = np.load(output / "weights.npz")
+    for each in tensors:
+        if each["kind"] in ("weight", "slot"):
+            np.testing.assert_array_equal(stored[each["place"]], before.get_tensor(each["tensor"]))
+
+
+@pytest.mark.equivalence
+def test_what_is_not_the_network_of_the_model_fn_is_refused_and_the_line_for_the_map_is_said(
+    half: Any,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tfx_estimator.pipeline.convert import conversion
+
+    ask, answers = conversion.ask, []
+
+    def ask_once(*args: Any) -> Any:
+        """The Estimator is always the same."""
+        if not answers:
+            answers.append(ask(*args))
+        return answers[0]
+
+    monkeypatch.setattr(conversion, "ask", ask_once)
+    trained, output = half(model=f"{MODULE}:variables", params={"update": "momentum"}), tmp_path / "converted"
+    refused = {
+        "dense_network": [
+            ({}, '"block0/weights": a0/kernel'),
+            ({**BLOCKS, r"block(\d)/biases": r"b\1/bias"}, "block0/biases would go to b0/bias by --map"),
+            ({**BLOCKS, "blok": "a0/kernel"}, "the line blok of --map fits no tensor"),
+            ({r"block2/weights": None, **BLOCKS}, "a2/kernel of the Keras model has no tensor"),
+            ({r"block[12]/biases": "a1/bias", **BLOCKS}, "a1/bias would be given 2 tensors"),
+        ],
+        "with_a_layer_more": [(BLOCKS, "dense_2/kernel of the Keras model has no tensor")],
+    }
+    for network, maps in refused.items():
+        for patterns, words in maps:
+            with pytest.raises(UserCodeError) as wrong:
+                _convert(trained, output, network, patterns)
+            assert words in str(wrong.value)
+    swapped = {"block0/biases": "a1/bias", "block1/biases": "a0/bias", **BLOCKS}
+    with pytest.raises(NotEqualError, match=r"logits of the estimator: \d"):
+        _convert(trained, output, "dense_network", swapped)
+    assert not list(tmp_path.glob("*convert*"))
+
+
+@pytest.mark.equivalence
+def test_a_schedule_is_the_declared_one_and_dropout_is_in_both(half: Any, tmp_path: Path) -> None:  # noqa: F811
+    decayed = {"name": "adam", "learning_rate": 0.004, "schedule": "exponential", "decay_steps": 6, "decay_rate": 0.5}
+    params = {"update": "decayed", "rate": 0.25}
+    trained, output = half(model=f"{MODULE}:with_dropout", params=params), tmp_path / "converted"
+    with pytest.raises(UserCodeError, match=r"is a schedule.*: 0\.004 at step 0, ") as wrong:
+        _convert(trained, output, "dropout_network", optimizer=decayed)
+    assert "name: adam" in wrong.value.expected
+    with pytest.raises(UserCodeError, match=r"draws by chance in dropout/.*, and the network in nothing"):
+        _convert(trained, output, "without_dropout", optimizer={**decayed, "staircase": True})
+    proof = _convert(trained, output, "dropout_network", optimizer={**decayed, "staircase": True, "clip_norm": 1}).proof
+    assert proof.holds
+    assert (proof.chance, proof.next_step) == (["dropout"], {})
+    declared = TrainerSection.parse_obj(read_yaml((output / "new.yaml").read_text(), "new.yaml").value["trainer"])
+    assert (declared.path, declared.model, declared.params) == ("keras", f"{MODULE}:dropout_network", {"rate": 0.25})
+    wanted = Optimizer(**decayed, staircase=True, clip_norm=1, beta_1=0.9, beta_2=0.999, epsilon=1e-8)
+    assert declared.optimizer == wanted
+    assert (declared.train_steps, declared.warm_start.step, declared.warm_start.resume) == (END, HALF, True)
