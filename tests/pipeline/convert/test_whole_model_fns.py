@@ -83,7 +83,8 @@ def test_what_is_not_the_network_of_the_model_fn_is_refused_and_the_line_for_the
     def ask_once(*args: Any) -> Any:
         """The Estimator is always the same."""
         if not answers:
-            answers.append(ask(*args))
+            estimator, checkpoint, names, declared, _, steps = args
+            answers.append(ask(estimator, checkpoint, names, declared, str(tmp_path), steps))
         return answers[0]
 
     monkeypatch.setattr(conversion, "ask", ask_once)
