@@ -105,6 +105,13 @@ def real_data_dir() -> str:
     return str(folder)
 
 
+@pytest.fixture
+def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The test's own folder, whose modules are found."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def temporary_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Makes the place for temporary files, which goes with the session: what tests kill leaves some behind.

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.examples import EXAMPLES, commands, copy_example
+from tests.folders import write_files
 from tfx_estimator.__main__ import main
 
 pytestmark = pytest.mark.unit
@@ -30,10 +31,8 @@ def test_the_declaration_is_valid(path, tmp_path, monkeypatch, capsys):
     if Path("draw_images.py").exists():
         runpy.run_path("draw_images.py")
     # What the example before it leaves.
-    weights = Path("runs/scaling/serving/1/variables/variables.index")
-    weights.parent.mkdir(parents=True)
-    weights.touch()
-    weights.with_name("variables.data-00000-of-00001").touch()
+    weights = ("variables.index", "variables.data-00000-of-00001")
+    write_files(Path("runs/scaling/serving/1/variables"), dict.fromkeys(weights, ""))
     assert main(["validate", path.name]) == 0
     assert capsys.readouterr().out.startswith("ok: ")
     assert any(path.name in command for command in commands()[path.parts[0]])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.root import ROOT
+from tests.root import ROOT, run_python
 from tests.stack import HERE
 from tfx_estimator.__main__ import main
 from tfx_estimator.data import features
@@ -46,9 +45,7 @@ def test_every_module_imports_and_does_nothing_else() -> None:
     paths = [path for path in sources() if path.name != "__main__.py"]
     modules = [module_name(path) for path in paths if str(path.relative_to(ROOT)) not in argo]
     assert len(modules) > 40
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORT_ALL, json.dumps(modules)], capture_output=True, text=True, cwd=ROOT, timeout=240
-    )
+    done = run_python("-c", IMPORT_ALL, json.dumps(modules), cwd=ROOT)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("\n") == 1, f"an import printed something:\n{done.stdout}"
     assert json.loads(done.stdout) == {}
@@ -71,9 +68,7 @@ def test_files_stay_readable() -> None:
 
 
 def test_locks_are_what_setup_asks_for() -> None:
-    done = subprocess.run(
-        [sys.executable, "requirements/check_lock.py"], capture_output=True, text=True, cwd=ROOT, timeout=60
-    )
+    done = run_python("requirements/check_lock.py", cwd=ROOT)
     assert done.returncode == 0, done.stderr
 
 
@@ -90,7 +85,7 @@ def test_a_lock_out_of_date_is_found(requirement: str, said: str) -> None:
         "import sys; sys.path.insert(0, 'requirements'); import check_lock as c\n"
         f"print(*c.problems([c.Requirement({requirement!r})], c.LOCK.read_text()), sep='\\n')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    done = run_python("-c", code, cwd=ROOT)
     assert said in done.stdout, done.stdout + done.stderr
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib import metadata
 
 import pytest
 
 import tfx_estimator
+from tests.root import run_python
 from tfx_estimator.pipeline.base import errors
 
 pytestmark = pytest.mark.unit
@@ -58,5 +57,5 @@ def test_an_unknown_name_is_no_attribute() -> None:
 )
 def test_importing_is_light(code: str, absent: tuple[str, ...]) -> None:
     code = f"{code}\nimport sys; print([name for name in {absent!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == "[]"
+    done = run_python("-c", code)
+    assert done.stdout.strip() == "[]", done.stderr

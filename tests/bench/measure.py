@@ -29,7 +29,6 @@ class Clock:
 
     @classmethod
     def now(cls) -> Clock:
-        """Reads the clocks."""
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         return cls(time.process_time() + children.ru_utime + children.ru_stime, time.perf_counter())
 

@@ -10,6 +10,8 @@ import pytest
 from tests.bench import suites
 from tests.bench.measure import Worker
 
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
+
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, real_data_dir):
@@ -27,8 +29,6 @@ def _measure(task: str, examples: int, **options: Any) -> None:
     assert all(each["cpu"] > 0 and each["wall"] > 0 for each in slices)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     "side",
     [
@@ -44,8 +44,6 @@ def test_each_side_of_the_keras_suites_trains_in_slices(prepared, real_data_dir,
     _measure("train_keras", 6400, side=side, slice_steps=100, **options)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("side", ["tutorial", "ours", "constant"])
 def test_each_side_of_the_suites_of_an_estimator_trains_in_slices(prepared, real_data_dir, side):
     options = {"data_dir": real_data_dir, "prepared": prepared(), "batch_size": 64, "steps": 10}

@@ -6,8 +6,9 @@ import shutil
 from collections.abc import Sequence
 
 import pytest
-from tfx.types import standard_artifacts
 
+from tests.artifacts import artifact
+from tests.folders import write_files
 from tfx_estimator.components.baseline_resolver import BaselineStrategy, write_comparable
 from tfx_estimator.components.evaluator.executor import _without_unfit_baseline
 from tfx_estimator.components.inventory import note
@@ -20,16 +21,11 @@ def made(tmp_path):
     """Makes a model artifact with files, of examples with some properties."""
 
     def make(name: object, number: int = 0, outputs: Sequence[str] = ("probabilities",), **properties: str):
-        artifact, examples = standard_artifacts.Model(), standard_artifacts.Examples()
-        artifact.uri, artifact.id = str(tmp_path / str(name)), number
-        folder = tmp_path / str(name) / "Format-Serving"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "saved_model.pb").write_text("a model")
-        note(artifact.mlmd_artifact, artifact.type_name)
-        for key, value in {"dataset": "mnist", **properties}.items():
-            examples.set_string_custom_property(key, value)
-        write_comparable(artifact, [examples], outputs)
-        return artifact
+        model = artifact("Model", write_files(tmp_path / str(name), {"Format-Serving/saved_model.pb": "a model"}))
+        model.id = number
+        note(model.mlmd_artifact, model.type_name)
+        write_comparable(model, [artifact("Examples", **{"dataset": "mnist", **properties})], outputs)
+        return model
 
     return make
 
@@ -65,26 +61,16 @@ def resolve(made, tmp_path):
 
 
 def _blessing(number: int, blessed: bool):
-    artifact = standard_artifacts.ModelBlessing()
-    artifact.id = 100 + number
-    artifact.set_int_custom_property("blessed", int(blessed))
-    artifact.set_int_custom_property("current_model_id", number)
-    return artifact
+    made = artifact("ModelBlessing", blessed=int(blessed), current_model_id=number)
+    made.id = 100 + number
+    return made
 
 
-def test_the_latest_blessed_model_is_found(resolve):
-    assert resolve({1: True, 2: True, 3: False}, candidate=4) == {
-        "model": [2],
-        "model_blessing": [102],
-        "candidate": [4],
-    }
-
-
-def test_the_candidate_is_not_compared_with_itself(resolve):
+def test_the_latest_blessed_model_that_is_whole_is_found(resolve):
+    found = resolve({1: True, 2: True, 3: False}, candidate=4)
+    assert found == {"model": [2], "model_blessing": [102], "candidate": [4]}
+    # The candidate is not compared with itself.
     assert resolve({1: True, 2: True}, candidate=2)["model"] == [1]
-
-
-def test_a_model_of_which_a_part_is_gone_is_passed_over(resolve):
     assert resolve({1: True, 2: True, 3: True}, candidate=4, cut=(2, 3))["model"] == [1]
     assert resolve({1: True}, candidate=4, cut=(1,))["model"] == []
 
@@ -147,8 +133,7 @@ def test_each_difference_is_told(made):
 
 
 def test_a_model_of_somebody_elses_trainer_is_none(made):
-    foreign = standard_artifacts.Model()
-    foreign.uri = "/elsewhere"
+    foreign = artifact("Model", "/elsewhere")
     assert baseline_of(foreign, made("2", number=2))[1] == (
         "the latest blessed model does not say what it was trained on"
     )

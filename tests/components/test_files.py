@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from pathlib import Path
 
 import pytest
 
-from tests.components.conftest import DIED
+from tests.components.conftest import until_it_lives
+from tests.folders import contents, write_files
 from tfx_estimator.components import files
 from tfx_estimator.components.files import move_folder, read_json
 
@@ -17,33 +16,26 @@ pytestmark = pytest.mark.unit
 FILES = {"saved_model.pb": b"graph", "assets/words.txt": b"a b", "variables/variables.index": b"index", "zebra": b"z"}
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_a_move_that_dies_at_any_operation_loses_nothing_and_can_be_done_again(bucket, tmp_path):
     source, target = tmp_path / "bucket" / "source", tmp_path / "bucket" / "target"
-    ended, operations = False, 0
-    while not ended:
+
+    def begin() -> None:
         shutil.rmtree(target, ignore_errors=True)
-        for name, content in FILES.items():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes(content)
+        write_files(source, FILES)
+        for name in FILES:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-        pid = os.fork()
-        if not pid:
-            bucket.left = operations
-            move_folder("store://bucket/source", "store://bucket/target")
-            os._exit(0)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        assert code in (0, DIED)
-        ended = code == 0
+
+    def move() -> None:
+        move_folder("store://bucket/source", "store://bucket/target")
+
+    operations = 0
+    for _ in until_it_lives(bucket, move, begin):
         assert FILES in (contents(source), contents(target))
         # What loads is whole.
         for folder in (source, target):
             assert "saved_model.pb" not in contents(folder) or contents(folder) == FILES
         if source.exists():
-            move_folder("store://bucket/source", "store://bucket/target")
+            move()
         assert contents(target) == FILES
         assert not source.exists()
         operations += 1
@@ -53,9 +45,7 @@ def test_a_move_that_dies_at_any_operation_loses_nothing_and_can_be_done_again(b
 @pytest.mark.parametrize("operation", ["remove", "rmtree"])
 def test_a_folder_whose_source_cannot_be_removed_has_been_moved(bucket, tmp_path, monkeypatch, caplog, operation):
     source, target = tmp_path / "bucket" / "source", tmp_path / "bucket" / "target"
-    for name, content in FILES.items():
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        (source / name).write_bytes(content)
+    write_files(source, FILES)
 
     def fail(path: str) -> None:
         raise OSError("503: try again later")

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
-from tfx.types import standard_artifacts
 
+from tests.artifacts import artifact, write_records
+from tests.folders import write_files
 from tfx_estimator.components.inventory import damage, note, whole
 from tfx_estimator.pipeline.base.errors import DamagedDataError, TaskFailedError
 
@@ -19,21 +19,17 @@ pytestmark = pytest.mark.unit
 @pytest.fixture
 def examples(tmp_path):
     """An Examples artifact of ours, with two files of three records."""
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(tmp_path / "examples" / "1")
-    artifact.set_string_custom_property("dataset", "digits")
     folder = tmp_path / "examples" / "1" / "Split-train"
     folder.mkdir(parents=True)
     for name in "ab":
-        with tf.io.TFRecordWriter(str(folder / name)) as writer:
-            for _ in range(3):
-                writer.write(b"twelve bytes")
-    note(artifact.mlmd_artifact, artifact.type_name)
-    return artifact
+        write_records(folder / name, [b"twelve bytes"] * 3)
+    made = artifact("Examples", folder.parent, dataset="digits")
+    note(made.mlmd_artifact, made.type_name)
+    return made
 
 
-def file_of(artifact, name: str = "b") -> Path:
-    return Path(artifact.uri) / "Split-train" / name
+def file_of(made, name: str = "b") -> Path:
+    return Path(made.uri) / "Split-train" / name
 
 
 def test_a_file_that_is_gone_and_one_that_is_cut_at_the_end_of_a_record_are_named(examples):
@@ -73,12 +69,8 @@ def test_the_file_whose_bytes_are_others_is_named_where_reading_failed(examples,
 
 
 def test_a_pushed_model_is_whole_where_it_was_pushed_to(tmp_path):
-    pushed = standard_artifacts.PushedModel()
-    pushed.uri = str(tmp_path / "pushed")
-    pushed.set_string_custom_property("pushed_destination", str(tmp_path / "serving" / "1"))
-    for folder in (tmp_path / "pushed", tmp_path / "serving" / "1"):
-        folder.mkdir(parents=True)
-        (folder / "saved_model.pb").write_text("a model")
+    pushed = artifact("PushedModel", tmp_path / "pushed", pushed_destination=str(tmp_path / "serving" / "1"))
+    write_files(tmp_path, dict.fromkeys(("pushed/saved_model.pb", "serving/1/saved_model.pb"), "a model"))
     note(pushed.mlmd_artifact, pushed.type_name)
     assert damage(pushed) == ("", "")
     (tmp_path / "serving" / "1" / "saved_model.pb").unlink()
@@ -86,8 +78,7 @@ def test_a_pushed_model_is_whole_where_it_was_pushed_to(tmp_path):
 
 
 def test_logs_and_checkpoints_may_be_removed(tmp_path):
-    made = standard_artifacts.ModelRun()
-    made.uri = str(tmp_path)
+    made = artifact("ModelRun", tmp_path)
     (tmp_path / "events").write_text("a curve")
     note(made.mlmd_artifact, made.type_name)
     (tmp_path / "events").unlink()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.artifacts import example, write_records
+
 SIZES = (20, 13, 27, 19, 11, 25, 5, 30)  # examples per file
 TOTAL = sum(SIZES)
 RESIDENT = {"streamed": 0, "resident": 1 << 20}
@@ -13,15 +15,7 @@ PIPELINES = range(1, 9)
 
 def write(path: Path, examples: Iterable[tuple[bytes, int]]) -> str:
     """Writes (image, label) pairs as tf.Examples."""
-    import tensorflow as tf
-
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for image, label in examples:
-            example = tf.train.Example()
-            example.features.feature["image"].bytes_list.value.append(image)
-            example.features.feature["label"].int64_list.value.append(label)
-            writer.write(example.SerializeToString())
-    return str(path)
+    return write_records(path, (example(image=image, label=label) for image, label in examples))
 
 
 def labels(dataset, batches: int | None = None) -> list[list[int]]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
 from tests.data.sizes import split_sizes
+from tests.root import finish, start_python
 from tfx_estimator.data.digits import upscale
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config.data import DataSection
@@ -59,11 +56,5 @@ def test_every_digit_of_scikit_learn_is_there_once(tmp_path):
 
 
 def test_two_processes_may_prepare_at_once(tmp_path):
-    command = [sys.executable, "-c", _PREPARE, str(tmp_path)]
-    root = Path(__file__).resolve().parents[2]
-    tasks = [subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
-    for task in tasks:
-        out, err = task.communicate(timeout=120)
-        assert task.returncode == 0, err.decode()
-        assert out.split() == [b"1797"]
+    assert finish(*(start_python("-c", _PREPARE, str(tmp_path)) for _ in range(2))) == ["1797\n"] * 2
     assert [path.name for path in (tmp_path / "digits").iterdir()] == ["1.0.0"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from tests.artifacts import write_records
 from tfx_estimator.data import input_fn
 from tfx_estimator.data.input_fn import ExampleReader
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
@@ -26,10 +27,7 @@ SIDES = {"streamed": 0, "resident": 1 << 20}
 
 def write(path: Path, numbers: range, size: int = 60) -> str:
     """Each record is its number, and padding: all have the same length."""
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for number in numbers:
-            writer.write(f"{number:0{size}d}".encode())
-    return str(path)
+    return write_records(path, (f"{number:0{size}d}".encode() for number in numbers))
 
 
 @pytest.fixture(scope="module")
@@ -186,9 +184,7 @@ def test_a_file_that_changes_while_it_is_read_ends_training(tmp_path):
     reader = make_reader([path], 0, 0)
     stream = serialized(reader, None).as_numpy_iterator()
     # 116 records of 104 bytes are as long as 120 of 100.
-    with tf.io.TFRecordWriter(path) as writer:
-        for _ in range(116):
-            writer.write(b"1" * 104)
+    write_records(path, [b"1" * 104] * 116)
     assert Path(path).stat().st_size == 120 * 116
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s)damaged file.*{path}.*changed while it was read"):
         next(stream)

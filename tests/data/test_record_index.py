@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
+from tests.artifacts import write_records
 from tfx_estimator.data import record_index
 from tfx_estimator.data.record_index import index_records
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
@@ -19,10 +19,7 @@ FILES = ([5, 0, 70_000, 12, 300_000, 1, 1], [], [9] * 20_001)
 
 
 def write(path: Path, sizes: Sequence[int]) -> str:
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for size in sizes:
-            writer.write(b"x" * size)
-    return str(path)
+    return write_records(path, (b"x" * size for size in sizes))
 
 
 @pytest.fixture

@@ -71,12 +71,10 @@ class Page:
         headings = re.findall(r"^#+ (.+)$", self.prose, re.MULTILINE)
         return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
-    def write_files(self, folder: Path) -> None:
-        for block in self.blocks:
-            if block.file:
-                path = folder / block.file
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(block.text, encoding="utf-8")
+    @property
+    def files(self) -> dict[str, str]:
+        """What each of its files is, by name."""
+        return {block.file: block.text for block in self.blocks if block.file}
 
 
 README = Page(ROOT / "README.md")

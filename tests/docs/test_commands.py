@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import itertools
 import os
@@ -158,13 +159,20 @@ def check_variable(name: str) -> None:
     assert any(f'"{name}"' in path.read_text(encoding="utf-8") for path in readers), f"nothing reads {name}"
 
 
+@contextlib.contextmanager
+def told(page: Page, words: list[str]) -> Iterator[None]:
+    """Names a command that fails, and its page."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        pytest.fail(f"{page.name}: {shlex.join(words)}: {error}")
+
+
 def test_every_command_can_be_given(page: Page, folder: Path) -> None:
     exported: list[str] = []
     for words in commands(page):
-        try:
+        with told(page, words):
             check_command(words, folder, exported)
-        except (Exception, SystemExit) as error:
-            pytest.fail(f"{page.name}: {shlex.join(words)}: {error}")
 
 
 def test_what_a_command_prints_is_what_the_page_shows(
@@ -217,10 +225,8 @@ def given_in_passing(page: Page) -> Iterator[list[str]]:
 
 def test_a_command_in_passing_can_be_given_with_what_the_page_declares(page: Page, folder: Path) -> None:
     for words in given_in_passing(page):
-        try:
+        with told(page, words):
             check_in_passing(words)
-        except (Exception, SystemExit) as error:
-            pytest.fail(f"{page.name}: {shlex.join(words)}: {error}")
 
 
 def check_in_passing(words: list[str]) -> None:

@@ -6,13 +6,13 @@ import ast
 import importlib
 import importlib.util
 import inspect
-import subprocess
 import sys
 from typing import Any
 
 import pytest
 
 from tests.docs.pages import PAGES, Page
+from tests.root import run_python
 from tfx_estimator.components.trainer.arguments import read_distribution
 from tfx_estimator.pipeline.base.errors import DeclarationError
 
@@ -82,7 +82,7 @@ def test_the_pipeline_on_the_page_is_made(tmp_path, monkeypatch) -> None:
 @pytest.mark.long
 def test_the_pipeline_on_the_page_runs(tmp_path) -> None:
     (tmp_path / "run_digits.py").write_text(_pipeline())
-    done = subprocess.run([sys.executable, "run_digits.py"], cwd=tmp_path, capture_output=True, text=True, timeout=280)
+    done = run_python("run_digits.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-4000:]
     assert list((tmp_path / "runs" / "digits" / "serving").glob("*/saved_model.pb"))
 

@@ -164,6 +164,25 @@ def by_layer(variables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {"/".join(name.split("/")[-2:]): value for name, value in variables.items() if name.endswith(ends)}
 
 
+def assert_alike(whole: Trained, parts: Trained, steps: int, atol: float) -> None:
+    """Compares every step's loss, and the weights of each layer."""
+    assert whole.steps == parts.steps == list(range(1, steps + 1))
+    losses = [[each.loss(step) for step in each.steps] for each in (whole, parts)]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=atol)
+    assert largest_difference(by_layer(whole.weights), by_layer(parts.weights)) <= atol
+
+
+def killed_once(declared: dict[str, Any], kill_at: int, marker: Path, interval: int = 20) -> dict[str, Any]:
+    """The same trainer, of which a task is killed once, between two checkpoints."""
+    return {
+        **declared,
+        "model": "own_networks:killed_once",
+        "params": {"kill_at": kill_at, "marker": str(marker)},
+        "save_checkpoints_steps": interval,
+        "distribution": {**declared["distribution"], "max_restarts": 1},
+    }
+
+
 @pytest.fixture(scope="session")
 def images(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Images]:
     """Returns a data set by name, and prepares it the first time.

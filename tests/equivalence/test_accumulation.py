@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, by_layer, flat_weights, largest_difference
+from tests.equivalence.conftest import (
+    MULTI_WORKER,
+    ONE_DEVICE,
+    assert_alike,
+    by_layer,
+    flat_weights,
+    killed_once,
+    largest_difference,
+)
 from tests.equivalence.test_strategies import MIRRORED, STEPS, as_shipped
 from tests.equivalence.train_accumulation import TRAINED
 
@@ -71,26 +79,15 @@ def in_parts(path: str, train: dict[str, Any], parts: int = 3, key: str = "gradi
 )
 def test_the_network_as_shipped_has_the_losses_and_weights_of_whole_batches(trainings, path, train, key):
     whole, parts = trainings.run(as_shipped(ONE_DEVICE), in_parts(path, train, key=key))
-    assert whole.steps == parts.steps == list(range(1, STEPS + 1))
-    losses = [[each.loss(step) for step in each.steps] for each in (whole, parts)]
-    np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=FLOAT32)
-    found, expected = (by_layer(each.weights) for each in (parts, whole))
-    assert largest_difference(expected, found) <= FLOAT32
+    assert_alike(whole, parts, STEPS, FLOAT32)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", ["estimator", "keras"])
 def test_a_killed_worker_changes_no_later_step(trainings, tmp_path, path):
     declared = in_parts(path, MULTI_WORKER, parts=3)
-    marker = tmp_path / "marker"
-    killed = {
-        **declared,
-        "model": "own_networks:killed_once",
-        "params": {"kill_at": 27 if path == "estimator" else 27 * 3, "marker": str(marker)},
-        "save_checkpoints_steps": 20,
-        "distribution": {**declared["distribution"], "max_restarts": 1},
-    }
-    before, after = trainings.run(declared, killed)
+    kill_at, marker = 27 if path == "estimator" else 27 * 3, tmp_path / "marker"
+    before, after = trainings.run(declared, killed_once(declared, kill_at, marker))
     assert marker.exists()
     assert after.metric("restarts") == 1
     assert after.metric("last_step") == STEPS

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.equivalence.conftest import ONE_DEVICE, by_layer, flat_weights, largest_difference
+from tests.equivalence.conftest import ONE_DEVICE, assert_alike, flat_weights
 from tests.equivalence.test_strategies import STEPS, as_shipped
 from tests.equivalence.train_parallel import CASES, PATHS
 
@@ -83,11 +83,7 @@ PIPELINE = {"pipeline_parallel": {"stages": 2, "microbatches": 4}}
 @pytest.mark.parametrize("parallel", [MODEL, PIPELINE], ids=["layers", "stages"])
 def test_the_network_as_shipped_has_the_losses_weights_and_metrics_of_the_whole(trainings, path, parallel):
     whole, parts = trainings.run(as_shipped(ONE_DEVICE), divided(path, **parallel))
-    assert whole.steps == parts.steps == list(range(1, STEPS + 1))
-    losses = [[each.loss(step) for step in each.steps] for each in (whole, parts)]
-    np.testing.assert_allclose(losses[1], losses[0], rtol=0, atol=FLOAT32)
-    found, expected = (by_layer(each.weights) for each in (parts, whole))
-    assert largest_difference(expected, found) <= FLOAT32
+    assert_alike(whole, parts, STEPS, FLOAT32)
     # An Estimator's own `loss` of an evaluation is a mean of batch means, and there are 403 examples in batches of 100.
     for name in ("eval_accuracy", "eval_average_loss"):
         assert parts.metric(name) == pytest.approx(whole.metric(name), abs=FLOAT32)

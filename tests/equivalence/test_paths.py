@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.artifacts import example
 from tests.equivalence.conftest import MULTI_WORKER, ONE_DEVICE, Trained, read_losses
 from tests.equivalence.test_strategies import AUGMENT, CENTRAL, STEPS, as_shipped, in_float64
 from tests.equivalence.test_strategies import MIRRORED as TWO_DEVICES
@@ -159,14 +160,7 @@ def test_a_training_in_parts_and_step_by_step_ends_with_the_bits_of_one_in_large
 def test_what_is_served_has_the_names_shapes_and_numbers_of_the_estimator(trainings, images, path):
     declared = in_float64("mnist_cnn", "one_device")
     pixels, labels = images("mnist exact").eval
-    records = [
-        tf.train.Example(
-            features=tf.train.Features(
-                feature={"image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.tobytes()]))}
-            )
-        ).SerializeToString()
-        for image in pixels
-    ]
+    records = [example(image=image.tobytes()) for image in pixels]
     inputs = {"serving_default": {"examples": tf.constant(records)}, "images": {"images": tf.constant(pixels)}}
     described, answers = [], []
     for trained in trainings.run(declared, {**declared, **PATHS[path]}):

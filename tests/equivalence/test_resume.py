@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.equivalence.conftest import MULTI_WORKER, largest_difference, read_weights
+from tests.equivalence.conftest import MULTI_WORKER, killed_once, largest_difference, read_weights
 from tests.equivalence.test_strategies import AS_SHIPPED, AUGMENT, STEPS, as_shipped
 from tfx_estimator.pipeline.base.errors import TaskFailedError
 
-pytestmark = [pytest.mark.equivalence, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.equivalence, pytest.mark.long, pytest.mark.timeout(300)]
 
 CHECKPOINT, KILL = 20, 27
 LATE = 1_000_000
@@ -21,18 +21,11 @@ LATE = 1_000_000
 STEP_TIMEOUT = 30
 
 
-@pytest.mark.long
 def test_a_worker_killed_at_a_step_changes_no_later_step(trainings, tmp_path):
     uninterrupted = as_shipped(MULTI_WORKER)
-    killed = {
-        **uninterrupted,
-        "model": "own_networks:killed_once",
-        "params": {"kill_at": KILL, "marker": str(tmp_path / "marker")},
-        "save_checkpoints_steps": CHECKPOINT,
-        "distribution": {**uninterrupted["distribution"], "max_restarts": 1},
-    }
-    before, after = trainings.run(uninterrupted, killed)
-    assert (tmp_path / "marker").exists()
+    marker = tmp_path / "marker"
+    before, after = trainings.run(uninterrupted, killed_once(uninterrupted, KILL, marker, CHECKPOINT))
+    assert marker.exists()
     assert after.metric("restarts") == 1
     assert after.metric("last_step") == STEPS
     # The second attempt went on from the checkpoint before the kill.
@@ -47,7 +40,6 @@ def test_a_worker_killed_at_a_step_changes_no_later_step(trainings, tmp_path):
     assert largest_difference(before.weights, after.weights) <= AS_SHIPPED
 
 
-@pytest.mark.long
 def test_a_training_made_longer_ends_with_the_bits_of_one_of_that_length(trainings, tmp_path, caplog):
     declared = {
         "data": "mnist exact",
@@ -88,7 +80,6 @@ def make_late(folder: Path) -> None:
         tf.compat.v1.train.Saver().save(session, str(folder / "model.ckpt"), global_step=LATE)
 
 
-@pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(600)
 def test_two_workers_go_on_at_a_late_step_as_soon_as_at_the_first(trainings, tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import pytest
 from tests.components.trainer.conftest import digits, training  # noqa: F401
 from tests.equivalence.conftest import read_losses
 from tests.examples import EXAMPLES
+from tfx_estimator.components.trainer.cluster.plan import free_ports
 from tfx_estimator.components.trainer.settings import Settings
 
 pytestmark = [pytest.mark.equivalence, pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -51,7 +51,7 @@ def plain(module: Path, tmp_path: Path, digits: dict[str, list[Any]]) -> Callabl
 
     def train(strategy: str) -> dict[int, float]:
         kinds = ("chief", *TASKS[strategy])
-        cluster = dict(zip(kinds, ([f"127.0.0.1:{port}"] for port in _free_ports(len(kinds)))))
+        cluster = dict(zip(kinds, ([f"127.0.0.1:{port}"] for port in free_ports(len(kinds)))))
         folder = str(tmp_path / "plain")
         program = [str(module), strategy, digits["examples"][0].uri, folder, str(STEPS)]
         command = [sys.executable, "-m", "tfx_estimator.estimator", *program]
@@ -72,14 +72,6 @@ def plain(module: Path, tmp_path: Path, digits: dict[str, list[Any]]) -> Callabl
         return dict(read_losses(folder))
 
     return train
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tests.equivalence.train_layers import begin
-from tests.equivalence.train_recipes import with_estimator, with_keras
+from tests.equivalence.train_recipes import WITH_ALL, with_estimator, with_keras
 
 # Of a batch of 16, or of 8 on each of two devices: neither divides by 3.
 PARTS: dict[str, dict[str, int]] = {
@@ -25,14 +25,7 @@ PARTS: dict[str, dict[str, int]] = {
     "both": {"gradient_accumulation": 3, "parallel_parts": 2},
 }
 # Entries of `params`, and options of the network.
-_SGD: tuple[dict[str, Any], dict[str, str]] = (
-    {
-        "optimizer": {"name": "sgd", "learning_rate": 0.05, "weight_decay": 0.01, "global_clip_norm": 1.0},
-        "class_weights": [1.0, 3.0],
-        "label_smoothing": 0.1,
-    },
-    {"dropout": "stateless"},
-)
+_SGD: tuple[dict[str, Any], dict[str, str]] = (WITH_ALL, {"dropout": "stateless"})
 CASES = {
     "sgd": _SGD,
     "more sgd": _SGD,

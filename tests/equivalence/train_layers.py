@@ -75,7 +75,6 @@ def begin() -> dict[str, Optional[tf.distribute.Strategy]]:
 
 
 def main(folder: str) -> None:
-    """Trains all cases."""
     built = begin()
     for case, (_, strategies, _) in CASES.items():
         for strategy in strategies:

@@ -17,8 +17,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from tests.equivalence.conftest import read_weights
-from tests.equivalence.train_recipes import BATCH, SHAPE, WEIGHTS, data
+from tests.equivalence.train_recipes import BATCH, SHAPE, WITH_ALL, data, trained_weights
 from tests.equivalence.user.own_networks import in_float64
 from tfx_estimator.components.trainer.estimator import patches
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
@@ -31,24 +30,19 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 PATHS = ("estimator", "keras")
 STEPS = 5
 _CPUS = ["cpu:0", "cpu:1"]
-_SGD = {
-    "optimizer": {"name": "sgd", "learning_rate": 0.05, "weight_decay": 0.01, "global_clip_norm": 1.0},
-    "class_weights": [1.0, 3.0],
-    "label_smoothing": 0.1,
-}
 _DROPOUT = {"model": "own_networks:in_float64", "params": {"network": "regularised", "dropout": "stateless"}}
 _BRANCHED = {"model": "own_networks:in_float64", "params": {"network": "branched"}}
 # Entries of `trainer`, whole and divided.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "layers": (
-        {**_SGD, **_DROPOUT},
+        {**WITH_ALL, **_DROPOUT},
         {"model_parallel": {"devices": _CPUS, "layers": {"dense": 1, "relu2": 1, "logits": 1, "dropout2": 1}}},
     ),
     "branches": (
         {**_BRANCHED, "optimizer": {"name": "adam", "learning_rate": 0.003}},
         {"model_parallel": {"devices": ["cpu:1", "cpu:0"], "layers": {"right": 1, "*at*": 0, "logits": 1}}},
     ),
-    "stages": ({**_SGD, **_DROPOUT}, {"pipeline_parallel": {"stages": 2, "microbatches": 3}}),
+    "stages": ({**WITH_ALL, **_DROPOUT}, {"pipeline_parallel": {"stages": 2, "microbatches": 3}}),
     "three stages": (
         {**_DROPOUT, "optimizer": {"name": "adam", "learning_rate": 0.003}},
         {
@@ -105,8 +99,7 @@ def with_estimator(section: TrainerSection, folder: str) -> tuple[list[np.ndarra
     tf.estimator.Estimator(model_fn, config=config, params=params).train(
         lambda: data(BATCH), max_steps=STEPS, hooks=[traces]
     )
-    weights = read_weights(folder)
-    return [weights[name] for name in sorted(weights) if name.rpartition("/")[2] in WEIGHTS], traces.ran
+    return trained_weights(folder), traces.ran
 
 
 def with_keras(section: TrainerSection) -> tuple[list[np.ndarray], dict[str, list[str]]]:

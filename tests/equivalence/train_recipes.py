@@ -42,6 +42,12 @@ RECIPES: dict[str, dict[str, Any]] = {
         "class_weights": [1.0, 3.0],
     },
 }
+# What of a recipe its parts must not change.
+WITH_ALL: dict[str, Any] = {
+    "optimizer": {"name": "sgd", "learning_rate": 0.05, "weight_decay": 0.01, "global_clip_norm": 1.0},
+    "class_weights": [1.0, 3.0],
+    "label_smoothing": 0.1,
+}
 # Trains `linear`, under the first two strategies.
 SCALED: dict[str, Any] = {
     "optimizer": {"name": "sgd", "learning_rate": 0.1, "schedule": "constant", "scaling": "linear", "warmup_steps": 4}
@@ -87,6 +93,11 @@ def with_estimator(
     config = tf.estimator.RunConfig(folder, tf_random_seed=3, train_distribute=built)
     build = network if callable(network) else functools.partial(in_float64, network=network, **options)
     tf.estimator.Estimator(make_model_fn(build), config=config, params=params).train(input_fn, max_steps=STEPS)
+    return trained_weights(folder)
+
+
+def trained_weights(folder: str) -> list[np.ndarray]:
+    """The weights of an Estimator's last checkpoint, by the order of their names."""
     weights = read_weights(folder)
     return [weights[name] for name in sorted(weights) if name.rpartition("/")[2] in WEIGHTS]
 

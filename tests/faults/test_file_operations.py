@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import json
 import os
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.file_operations import Forks, Operation, need_strace
+from tests.folders import contents
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -65,7 +65,7 @@ class Served:
         found = [path.name for path in self.base.iterdir() if path.name.isdigit()]
         for name in found:
             model = self._models[0 if name == self.first else 1] / "Format-Serving"
-            assert equal(self.base / name, model)
+            assert contents(self.base / name) == contents(model)
         return sorted(found, key=int)
 
     def push_again(self) -> None:
@@ -75,16 +75,6 @@ class Served:
         assert (first, second) == (self.first, self._forks.result)
         assert sorted(os.listdir(self.base)) == [first, second]
         shutil.rmtree(self.base / second)
-
-
-def files(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-
-
-def equal(folder: Path, other: Path) -> bool:
-    """Do two folders hold the same files."""
-    names = files(folder)
-    return names == files(other) and not any(filecmp.cmpfiles(folder, other, names, shallow=False)[1:])
 
 
 @pytest.fixture
@@ -143,7 +133,7 @@ class Trained:
     def published(self, number: int) -> Path:
         """The folder of a model, which is there whole or not at all."""
         folder = self.root / "model" / str(number) / "Format-Serving"
-        assert not folder.exists() or equal(folder, self._saved)
+        assert not folder.exists() or contents(folder) == contents(self._saved)
         return folder
 
     def train(self) -> list[bool]:

@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import psutil
@@ -17,7 +16,7 @@ from tfx.types import artifact_utils
 
 from tests.faults.conftest import INTERVAL, SERVED, STEPS
 from tests.faults.injector import STARTING, TRAINING, Fault
-from tests.root import ROOT
+from tests.root import ROOT, start_python
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.cluster import plan
 from tfx_estimator.pipeline.base import errors
@@ -52,13 +51,7 @@ class Supervised:
     def start(self) -> subprocess.Popen:
         self.job.write_text(json.dumps({**self.values, "executions": self.executions}))
         self.executions += 1
-        self.run = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.train", str(self.job)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.run = start_python("-m", "tests.faults.train", str(self.job), cwd=ROOT)
         return self.run
 
     def wait_for_step(self, step: int) -> list[psutil.Process]:

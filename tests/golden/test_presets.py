@@ -10,12 +10,10 @@ from tfx_estimator.pipeline import presets
 pytestmark = pytest.mark.golden
 
 
-@pytest.mark.parametrize("name", presets.names())
-def test_the_resolved_declaration_of_a_preset(golden, capsys, name):
-    assert main(["show", name]) == 0
-    golden(f"presets/{name}.yaml", capsys.readouterr().out)
+WORDS = {"declaration.schema.json": ["schema"]} | {f"presets/{each}.yaml": ["show", each] for each in presets.names()}
 
 
-def test_the_schema(golden, capsys):
-    assert main(["schema"]) == 0
-    golden("declaration.schema.json", capsys.readouterr().out)
+@pytest.mark.parametrize("file", WORDS)
+def test_a_resolved_preset_and_the_schema(golden, capsys, file):
+    assert main(WORDS[file]) == 0
+    golden(file, capsys.readouterr().out)

@@ -65,7 +65,6 @@ def find(kind: Any, strategy: Any) -> tuple[list[list[str]], bool]:
 
 
 def main() -> None:
-    """Makes all."""
     configure_devices(*SECTIONS.values())
     for name, section in SECTIONS.items():
         strategy = make_strategy(section)

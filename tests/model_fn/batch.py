@@ -18,7 +18,6 @@ PARAMS: dict[str, Any] = {
 
 
 def input_fn() -> Any:
-    """Of an Estimator."""
     import tensorflow as tf
 
     return tf.data.Dataset.from_tensors(({"image": IMAGES}, LABELS)).repeat()

@@ -51,7 +51,6 @@ def outcome(kind: Any, strategy: tf.distribute.Strategy, inputs: np.ndarray) -> 
 
 
 def main() -> None:
-    """Compares all."""
     section = TrainStrategy.parse_obj({"strategy": "mirrored", "devices": {"cpu": 2}})
     configure_devices(section)
     strategies = tf.distribute.get_strategy(), make_keras_strategy(section)

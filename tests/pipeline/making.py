@@ -13,7 +13,7 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.types import standard_artifacts
 
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.runners.listener import NodeRun
+from tfx_estimator.pipeline.runners.listener import Listener, NodeRun
 from tfx_estimator.pipeline.runners.local import LocalRunner
 
 
@@ -29,7 +29,6 @@ def Making(model: OutputArtifact[standard_artifacts.Model], word: Parameter[str]
 
 @component
 def Copying(model: InputArtifact[standard_artifacts.Model], copied: OutputArtifact[standard_artifacts.Model]):  # noqa: N802
-    """Copies it."""
     (Path(copied.uri) / "word").write_text((Path(model.uri) / "word").read_text())
 
 
@@ -40,18 +39,13 @@ def Failing(model: OutputArtifact[standard_artifacts.Model], stored: Parameter[s
     raise ValueError(model.uri)
 
 
-class Heard:
+class Heard(Listener):
     """How each component went, and its execution."""
 
     def __init__(self) -> None:
         self.runs: dict[str, NodeRun] = {}
 
-    def run_started(self, nodes) -> None: ...
-
-    def node_started(self, node: str, index: int, total: int) -> None: ...
-
     def node_ended(self, run: NodeRun) -> None:
-        """Takes note."""
         self.runs[run.node] = run
 
 

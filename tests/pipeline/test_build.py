@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import pytest
 from tfx.dsl.compiler.compiler import Compiler
 
+from tests.root import run_python
 from tfx_estimator import PipelineFolders, create_pipeline, load_declaration
 from tfx_estimator.components.evaluator.eval_config import eval_config
 from tfx_estimator.components.trainer.settings import Settings
@@ -198,8 +198,8 @@ def test_components_that_are_not_used_are_not_imported():
     # `tfx.v1` brings google.cloud.aiplatform: as many seconds as TensorFlow.
     code = "import tfx_estimator.pipeline.build, sys\n"
     code += "print([m for m in ('tfx.v1', 'google.cloud.aiplatform') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    done = run_python("-c", code)
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_a_tuner_stands_before_the_trainer_and_feeds_it(plain, tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.pipeline import making
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.log import ROOT
 from tfx_estimator.pipeline.folders import PipelineFolders, name_artifacts_here
@@ -23,8 +24,6 @@ OLD, NEW = "of the old", "of the new"
 @pytest.fixture
 def top(tmp_path) -> Path:
     """Folders of runs: `old`, which was `runs` when it was made, and `runs`, which was made since; and their word."""
-    from tests.pipeline import making
-
     for word, then in ((OLD, "old"), (NEW, "runs")):
         (tmp_path / "word").write_text(word)
         making.run(PipelineFolders(str(tmp_path / "runs"), "mine"), tmp_path / "word")
@@ -33,8 +32,6 @@ def top(tmp_path) -> Path:
 
 
 def uris(folders: PipelineFolders) -> list[str]:
-    from tests.pipeline import making
-
     return [each.uri for each in making.artifacts(folders.metadata)]
 
 
@@ -48,8 +45,6 @@ def told(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 
 
 def test_tfx_takes_the_artifacts_of_the_folder_that_it_runs_in(top, caplog):
-    from tests.pipeline import making
-
     folders, others = (PipelineFolders(str(top / name), "mine") for name in ("old", "runs"))
     assert uris(folders) == made_in(others)
     with caplog.at_level(logging.INFO, ROOT):
@@ -71,15 +66,11 @@ def test_tfx_takes_the_artifacts_of_the_folder_that_it_runs_in(top, caplog):
 
 
 def test_without_it_tfx_would_take_those_of_the_other_folder(top):
-    from tests.pipeline import making
-
     folders = PipelineFolders(str(top / "old"), "mine")
     assert (making.copied(folders.metadata, making.run(folders, top / "word")) / "word").read_text() == NEW
 
 
 def test_what_is_missing_is_made_anew_and_not_taken_from_the_other_folder(top):
-    from tests.pipeline import making
-
     folders = PipelineFolders(str(top / "old"), "mine")
     shutil.rmtree(top / "old" / "mine" / "artifacts" / "Making")
     name_artifacts_here(folders.metadata, folders.home)
@@ -90,8 +81,6 @@ def test_what_is_missing_is_made_anew_and_not_taken_from_the_other_folder(top):
 
 
 def test_a_folder_that_is_moved_back_finds_all_of_its_cache(top):
-    from tests.pipeline import making
-
     shutil.rmtree(top / "runs")
     moved, back = (PipelineFolders(str(top / name), "mine") for name in ("old", "runs"))
     name_artifacts_here(moved.metadata, moved.home)
@@ -103,8 +92,6 @@ def test_a_folder_that_is_moved_back_finds_all_of_its_cache(top):
 
 
 def test_properties_that_name_a_place_in_the_folder_are_moved_as_well(top):
-    from tests.pipeline import making
-
     folders = PipelineFolders(str(top / "old"), "mine")
     name_artifacts_here(folders.metadata, folders.home)
     properties = making.artifacts(folders.metadata)[0].custom_properties
@@ -114,8 +101,6 @@ def test_properties_that_name_a_place_in_the_folder_are_moved_as_well(top):
 
 
 def test_what_was_imported_from_another_pipelines_folder_stays(tmp_path):
-    from tests.pipeline import making
-
     runs, moved = (PipelineFolders(str(tmp_path / name), "mine") for name in ("runs", "old"))
     # Where a component of another name would have made it, of the same execution and output.
     theirs = tmp_path / "theirs" / "mine" / "artifacts" / "Making" / "result" / "1"

@@ -11,52 +11,36 @@ further one costs next to no rows.
 from __future__ import annotations
 
 import copy
+import functools
 from pathlib import Path
 from typing import Any
 
 # Entries of `trainer` that none of the paths does without.
 BASE: dict[str, Any] = {"model": "mnist_cnn", "train_steps": 2, "global_batch_size": 32}
 
+
+def _by(strategy: str, **options: Any) -> dict[str, Any]:
+    """Says the strategy of training."""
+    return {"distribution": {"train": {"strategy": strategy, **options}}}
+
+
+_MIRRORED = functools.partial(_by, "mirrored", devices={"cpu": 2})
+_WORKERS = functools.partial(_by, "multi_worker_mirrored")
+_SERVED = functools.partial(_by, "parameter_server", ps=1)
+
 # Entries of `trainer` by a short name; small enough that two steps on the digits pass through them.
 OPTIONS: dict[str, dict[str, Any]] = {
-    "mirrored": {"distribution": {"train": {"strategy": "mirrored", "devices": {"cpu": 2}}}},
-    "mirrored_packs": {
-        "distribution": {
-            "train": {
-                "strategy": "mirrored",
-                "devices": {"cpu": 2},
-                "cross_device_ops": "hierarchical_copy",
-                "num_packs": 2,
-            }
-        }
-    },
-    "mirrored_compressed": {
-        "distribution": {"train": {"strategy": "mirrored", "devices": {"cpu": 2}, "gradient_compression": "bf16"}}
-    },
-    "central_storage": {"distribution": {"train": {"strategy": "central_storage", "devices": {"cpu": 2}}}},
-    "workers": {"distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}},
-    "parameter_server": {"distribution": {"train": {"strategy": "parameter_server", "workers": 2, "ps": 1}}},
-    "partitioned": {
-        "distribution": {
-            "train": {
-                "strategy": "parameter_server",
-                "workers": 2,
-                "ps": 1,
-                "variable_partitioner": {"fixed_shards": 2},
-            }
-        }
-    },
-    "compressed": {"distribution": {"train": {"strategy": "multi_worker_mirrored", "gradient_compression": "fp16"}}},
-    "packs": {
-        "distribution": {
-            "train": {"strategy": "multi_worker_mirrored", "communication": "ring", "bytes_per_pack": 16_384}
-        }
-    },
-    "sync_every": {"sync_every": 2, "distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}}},
-    "outer_momentum": {
-        "sync_every": {"steps": 2, "outer_momentum": 0.5},
-        "distribution": {"train": {"strategy": "multi_worker_mirrored", "workers": 2}},
-    },
+    "mirrored": _MIRRORED(),
+    "mirrored_packs": _MIRRORED(cross_device_ops="hierarchical_copy", num_packs=2),
+    "mirrored_compressed": _MIRRORED(gradient_compression="bf16"),
+    "central_storage": _by("central_storage", devices={"cpu": 2}),
+    "workers": _WORKERS(workers=2),
+    "parameter_server": _SERVED(workers=2),
+    "partitioned": _SERVED(workers=2, variable_partitioner={"fixed_shards": 2}),
+    "compressed": _WORKERS(gradient_compression="fp16"),
+    "packs": _WORKERS(communication="ring", bytes_per_pack=16_384),
+    "sync_every": {"sync_every": 2, **_WORKERS(workers=2)},
+    "outer_momentum": {"sync_every": {"steps": 2, "outer_momentum": 0.5}, **_WORKERS(workers=2)},
     "by_file": {"distribution": {"sharding": "file"}},
     "augment": {"augment": ["random_flip", {"random_crop": {"padding": 2}}]},
     "batch_norm": {"model": "cifar_resnet9"},
@@ -95,20 +79,14 @@ PATHS = ("estimator", "keras", "keras_custom_loop")
 # What an option says on one path, in place of the above.
 ON_PATH: dict[tuple[str, str], dict[str, Any]] = {
     # As a second option it would take nine rows more; on each path one dtype is of workers, and the other of devices.
-    ("keras", "compressed"): {
-        "distribution": {"train": {"strategy": "multi_worker_mirrored", "gradient_compression": "bf16"}}
-    },
-    ("keras", "mirrored_compressed"): {
-        "distribution": {"train": {"strategy": "mirrored", "devices": {"cpu": 2}, "gradient_compression": "fp16"}}
-    },
+    ("keras", "compressed"): _WORKERS(gradient_compression="bf16"),
+    ("keras", "mirrored_compressed"): _MIRRORED(gradient_compression="fp16"),
     # Here by the default, which packs nothing.
-    ("keras", "mirrored_packs"): {"distribution": {"train": {"strategy": "mirrored", "devices": {"cpu": 2}}}},
+    ("keras", "mirrored_packs"): _MIRRORED(),
     # And oneDNN by the other word.
     ("keras_custom_loop", "threads"): {"threads": {"intra_op": 1, "inter_op": 4}, "onednn": True},
     # An Estimator's workers wait for nobody, and each ends the step that it is in: of one alone the number is exact.
-    ("estimator", "parameter_server"): {
-        "distribution": {"train": {"strategy": "parameter_server", "workers": 1, "ps": 1}}
-    },
+    ("estimator", "parameter_server"): _SERVED(workers=1),
 }
 
 # Whose workers only train: what goes by evaluations needs an evaluator beside them.

@@ -7,9 +7,9 @@ import pytest
 from tests.techniques import wire
 from tests.techniques.conftest import TRAINERS
 
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
-@pytest.mark.cluster
-@pytest.mark.timeout(240)
+
 @pytest.mark.parametrize(
     ("trainer", "messages"),
     # A message is of one dtype: two bytes an entry are not those of the loss. Who averages weights sends no gradient.
@@ -19,8 +19,6 @@ def test_a_steps_loss_is_sent_with_its_gradients(two_workers, trainer, messages)
     assert [each["messages"] for each in two_workers[trainer]] == [messages, messages]
 
 
-@pytest.mark.cluster
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("trainer", ["none", "fp16", "bf16"])
 def test_the_loss_is_that_of_the_global_batch(two_workers, trainer):
     first, second = two_workers[trainer]
@@ -31,9 +29,7 @@ def test_the_loss_is_that_of_the_global_batch(two_workers, trainer):
     assert first["loss"] == pytest.approx((one["loss"] + two["loss"]) / 2, rel=tolerance)
 
 
-@pytest.mark.cluster
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_gradients_are_sent_in_packs_of_the_declared_size(two_workers, tmp_path):
     # 20,480 bytes of the last layer's weights, which come first, and 131,072 of the other's.
     (packed,) = wire.run([dict(TRAINERS["none"])], tmp_path, bytes_per_pack=16_384)

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.root import ROOT
+from tests.root import ROOT, finish
 from tfx_estimator.components.trainer.cluster.private_network import PrivateNetwork, enter
 
 WORKERS, BATCH = 2, 32
@@ -45,15 +45,8 @@ def run(trainers: list[dict[str, Any]], folder: Path, **strategy: Any) -> list[l
             command = [sys.executable, "-m", "tests.techniques.wire", told]
             pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
             started.append(subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=network.fds, **pipes))
-        try:
-            said = [process.communicate(timeout=200) for process in started]
-        finally:
-            for process in started:
-                process.kill()
-                process.wait()
-    for process, (_, errors) in zip(started, said):
-        assert process.returncode == 0, errors[-3000:]
-    return [list(each) for each in zip(*(json.loads(out.splitlines()[-1]) for out, _ in said))]
+        said = finish(*started)
+    return [list(each) for each in zip(*(json.loads(out.splitlines()[-1]) for out in said))]
 
 
 def carried() -> int:

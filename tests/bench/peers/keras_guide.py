@@ -13,7 +13,6 @@ import tensorflow_datasets as tfds
 
 
 def make_dataset(name: str, data_dir: Optional[str], batch_size: int) -> tf.data.Dataset:
-    """Makes the guide's training input."""
     examples, info = tfds.load(
         name, split="train", data_dir=data_dir, shuffle_files=True, as_supervised=True, with_info=True
     )

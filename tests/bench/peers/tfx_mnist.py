@@ -57,7 +57,6 @@ def write_floats(data_dir: Optional[str], folder: Path) -> None:
 
 
 def create_pipeline(data_root: str, home: str, train_steps: int, batch_size: int) -> Pipeline:
-    """Builds the example's pipeline."""
     splits = [("train", "train.tfrecord"), ("eval", "test.tfrecord")]
     example_gen = ImportExampleGen(
         input_base=data_root,

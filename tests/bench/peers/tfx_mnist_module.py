@@ -17,12 +17,10 @@ BATCH_SIZE = 128
 
 
 def preprocessing_fn(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The example's own."""
     return base.preprocessing_fn(inputs)
 
 
 def run_fn(fn_args: FnArgs) -> None:
-    """The example's own steps."""
     graph = tft.TFTransformOutput(fn_args.transform_output)
     train = base.input_fn(fn_args.train_files, fn_args.data_accessor, graph, BATCH_SIZE)
     evaluation = base.input_fn(fn_args.eval_files, fn_args.data_accessor, graph, BATCH_SIZE)

@@ -18,8 +18,6 @@ LEARNING_RATE = 1e-4
 
 
 def make_input_fn(data_dir: Optional[str]) -> Callable[..., tf.data.Dataset]:
-    """Makes the tutorial's input_fn."""
-
     def scale(image: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return tf.cast(image, tf.float32) / 255, label
 
@@ -34,7 +32,6 @@ def make_input_fn(data_dir: Optional[str]) -> Callable[..., tf.data.Dataset]:
 
 
 def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str) -> tf.estimator.EstimatorSpec:
-    """The tutorial's model_fn for training."""
     layers = tf.keras.layers
     model = tf.keras.Sequential(
         [

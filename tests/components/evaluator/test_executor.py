@@ -12,9 +12,11 @@ from scipy.special import softmax
 from sklearn.metrics import precision_score, roc_auc_score
 from tfx.components.evaluator.component import Evaluator as Theirs
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-from tfx.types import channel_utils, standard_artifacts
+from tfx.types import channel_utils
 
+from tests.artifacts import artifact, outputs
 from tests.components.trainer.conftest import digits, tf_estimator
+from tests.folders import write_files
 from tfx_estimator.components.evaluator import Evaluator
 from tfx_estimator.components.evaluator.completion import complete
 from tfx_estimator.components.evaluator.eval_config import eval_config
@@ -97,9 +99,7 @@ def export(digits, tmp_path_factory):
         exported = tf.compat.as_str(estimator.export_saved_model(str(home / "exported"), receiver))
         (home / "artifact").mkdir()
         Path(exported).rename(home / "artifact" / "Format-Serving")
-        artifact = standard_artifacts.Model()
-        artifact.uri = str(home / "artifact")
-        return artifact
+        return artifact("Model", home / "artifact")
 
     return make
 
@@ -116,22 +116,16 @@ def run_evaluator(inputs, out: Path, section, names=()) -> tuple[str, bool]:
     )
     # What is chosen is no property, so the key is TFX's own.
     assert component.spec.exec_properties.keys() <= Theirs.SPEC_CLASS.PARAMETERS.keys()
-    outputs = {"evaluation": standard_artifacts.ModelEvaluation(), "blessing": standard_artifacts.ModelBlessing()}
-    for name, artifact in outputs.items():
-        artifact.uri = str(out / name)
+    made = outputs(out, evaluation="ModelEvaluation", blessing="ModelBlessing")
     context = BaseBeamExecutor.Context(beam_pipeline_args=BeamSection().pipeline_args(), tmp_dir=str(out))
     properties = {key: value for key, value in component.exec_properties.items() if value is not None}
     executor = component.executor_spec.executor_class(context)
-    executor.Do(inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)
-    return outputs["evaluation"].uri, outputs["blessing"].get_int_custom_property("blessed") == 1
+    executor.Do(inputs, made, properties)
+    return made["evaluation"][0].uri, made["blessing"][0].get_int_custom_property("blessed") == 1
 
 
 def schema_in(folder: Path, classes: int = CLASSES):
-    schema = standard_artifacts.Schema()
-    schema.uri = str(folder / "schema")
-    (folder / "schema").mkdir()
-    (folder / "schema" / "schema.pbtxt").write_text(str(image_schema(classes)))
-    return schema
+    return artifact("Schema", write_files(folder / "schema", {"schema.pbtxt": str(image_schema(classes))}))
 
 
 @pytest.fixture
@@ -155,8 +149,8 @@ def evaluate(digits, tmp_path):
 
 def _examples_of(classes, examples, folder):
     """The same, with labels below `classes`."""
-    made = standard_artifacts.Examples()
-    made.uri, made.split_names = str(folder / "examples"), examples.split_names
+    made = artifact("Examples", folder / "examples")
+    made.split_names = examples.split_names
     (folder / "examples" / "Split-eval").mkdir(parents=True)
     with tf.io.TFRecordWriter(str(folder / "examples" / "Split-eval" / "data_tfrecord-00000-of-00001")) as writer:
         for record in tf.data.TFRecordDataset(tf.io.gfile.glob(f"{examples.uri}/Split-eval/*")).as_numpy_iterator():
@@ -248,10 +242,8 @@ def keras_model(examples, folder: Path, classes: int):
     def serve(serialized):
         return {"raw": model(images(tf.io.parse_example(serialized, {"image": spec["image"]})["image"]))}
 
-    artifact = standard_artifacts.Model()
-    artifact.uri = str(folder / "model")
-    model.save(f"{artifact.uri}/Format-Serving", signatures={"serving_default": serve})
-    return artifact
+    model.save(str(folder / "model" / "Format-Serving"), signatures={"serving_default": serve})
+    return artifact("Model", folder / "model")
 
 
 @pytest.mark.parametrize("classes", [CLASSES, 2])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from sklearn.metrics import precision_score, recall_score, roc_auc_score, top_k_accuracy_score
-from tfx.types import standard_artifacts
 
+from tests.artifacts import artifact
 from tests.components.evaluator.test_executor import CLASSES, export, logits_fn, run_evaluator
 from tests.components.trainer.conftest import digits, tf_estimator, write_inputs
 from tfx_estimator.pipeline.base.errors import UserCodeError
@@ -89,8 +89,7 @@ def measured(digits, export, tmp_path_factory):
     shade = np.array([each.mean() for each in pixels])
     pairs = list(zip(pixels, labels))
     # A copy: the model itself is never taken for its own baseline.
-    baseline = standard_artifacts.Model()
-    baseline.uri = str(home / "baseline")
+    baseline = artifact("Model", home / "baseline")
     shutil.copytree(model.uri, baseline.uri)
     inputs = write_inputs(home, {"train": pairs[:1], "eval": pairs}, preprocessing_fn)
     inputs |= {"model": [model], "baseline_model": [baseline]}

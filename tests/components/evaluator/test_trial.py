@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
-import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_model_analysis as tfma
 
+from tests.artifacts import example
 from tfx_estimator.components.evaluator.eval_config import eval_config
 from tfx_estimator.components.evaluator.trial import try_metrics, try_signature
 from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, Metric
+
+pytestmark = pytest.mark.unit
 
 CONFIG = tfma.EvalConfig(model_specs=[tfma.ModelSpec(signature_name="serving_default", label_key="label")])
 SPEC = {"image": tf.io.FixedLenFeature([], tf.string)}
@@ -45,16 +48,10 @@ def test_a_signature_that_tfma_cannot_call_is_told(tmp_path, name, told):
     module = tf.Module()
     module.serve = tf.function(lambda **inputs: {"scores": function(inputs[name])}, input_signature=None)
     tf.saved_model.save(module, str(tmp_path), {"serving_default": module.serve.get_concrete_function(**{name: spec})})
-    features = {
-        "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[np.arange(4, dtype=np.uint8).tobytes()])),
-        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[1])),
-    }
-    example = tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
-    if told:
-        with pytest.raises(UserCodeError, match=told):
-            try_signature(str(tmp_path), CONFIG, [example] * 3)
-    else:
-        try_signature(str(tmp_path), CONFIG, [example] * 3)
+    records = [example(image=bytes(range(4)), label=1)] * 3
+    refused = pytest.raises(UserCodeError, match=told) if told else contextlib.nullcontext()
+    with refused:
+        try_signature(str(tmp_path), CONFIG, records)
 
 
 def _try(*metrics):

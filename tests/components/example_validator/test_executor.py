@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 
 import pytest
-import tensorflow as tf
 import tensorflow_data_validation as tfdv
 from tensorflow_data_validation.statistics import stats_impl
 from tensorflow_metadata.proto.v0 import anomalies_pb2
-from tfx.types import artifact_utils, standard_artifacts
+from tfx.types import artifact_utils
 from tfx_bsl.coders import example_coder
 
+from tests.artifacts import artifact, example
 from tfx_estimator.components.example_validator.executor import Executor
 from tfx_estimator.components.image_schema_gen.executor import image_schema
 from tfx_estimator.pipeline.base.errors import DataValidationError
@@ -22,15 +22,7 @@ _IMAGE = bytes(784)
 
 
 def _example(image=_IMAGE, label=1) -> bytes:
-    example = tf.train.Example()
-    feature = example.features.feature
-    if image is not None:
-        feature["image"].bytes_list.value.extend(image if isinstance(image, list) else [image])
-    if isinstance(label, float):
-        feature["label"].float_list.value.append(label)
-    elif label is not None:
-        feature["label"].int64_list.value.extend(label if isinstance(label, list) else [label])
-    return example.SerializeToString()
+    return example(**{name: each for name, each in (("image", image), ("label", label)) if each is not None})
 
 
 _GOOD = [_example(label=index % 10) for index in range(99)]
@@ -43,12 +35,8 @@ def validate(tmp_path):
     def run(train, evaluation=_GOOD, num_classes=10):
         schema = image_schema(num_classes)
         options = tfdv.StatsOptions(schema=schema)
-        statistics, written, anomalies = (
-            standard_artifacts.ExampleStatistics(),
-            standard_artifacts.Schema(),
-            standard_artifacts.ExampleAnomalies(),
-        )
-        statistics.uri, written.uri, anomalies.uri = (str(tmp_path / name) for name in "abc")
+        kinds = {"a": "ExampleStatistics", "b": "Schema", "c": "ExampleAnomalies"}
+        statistics, written, anomalies = (artifact(kind, tmp_path / name) for name, kind in kinds.items())
         statistics.split_names = artifact_utils.encode_split_names(["train", "eval"])
         decoder = example_coder.ExamplesToRecordBatchDecoder()
         for split, records in (("train", train), ("eval", evaluation)):

@@ -7,8 +7,8 @@ import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.tf_metadata import schema_utils
-from tfx.types import standard_artifacts
 
+from tests.artifacts import artifact
 from tfx_estimator.components.image_schema_gen.executor import Executor, image_schema
 from tfx_estimator.components.tfds_example_gen.properties import write_properties
 from tfx_estimator.data.sources import SourceInfo
@@ -18,10 +18,9 @@ pytestmark = pytest.mark.unit
 
 
 def _run(folder, label_names) -> bytes:
-    examples, schema = standard_artifacts.Examples(), standard_artifacts.Schema()
+    examples, schema = artifact("Examples"), artifact("Schema", folder)
     info = SourceInfo("tiny", "1.0.0", (4, 6, 3), label_names)
     write_properties(examples, info, "fingerprint", {"train": 1}, Splits())
-    schema.uri = str(folder)
     Executor().Do({"examples": [examples]}, {"schema": [schema]}, {})
     return (folder / "schema.pbtxt").read_bytes()
 

@@ -15,6 +15,7 @@ from tfx.types import Channel, standard_artifacts
 from tfx.utils import io_utils
 
 from tests.components.pusher.executions import Executor
+from tests.folders import write_files
 from tfx_estimator import Pusher
 from tfx_estimator.pipeline.base import errors
 
@@ -23,12 +24,8 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A model artifact."""
-    folder = tmp_path / "model"
-    (folder / "Format-Serving" / "variables").mkdir(parents=True)
-    (folder / "Format-Serving" / "saved_model.pb").write_text("graph")
-    (folder / "Format-Serving" / "variables" / "variables.index").write_bytes(b"x" * 200_000)
-    return folder
+    files = {"saved_model.pb": "graph", "variables/variables.index": b"x" * 200_000}
+    return write_files(tmp_path / "model" / "Format-Serving", files).parent
 
 
 def execute(*args, **blessings):

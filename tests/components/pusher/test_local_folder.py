@@ -5,12 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.root import finish, start_python
 from tfx_estimator.components.pusher import local_folder, versions
 from tfx_estimator.components.pusher.versions import LocalTree
 from tfx_estimator.pipeline.base import lock
@@ -80,22 +80,13 @@ def test_what_is_the_newest_version_already_is_not_pushed_again(tmp_path, base):
 def test_pushes_at_the_same_time(tmp_path, base, texts):
     for index, text in enumerate(texts):
         model(tmp_path / str(index), text)
-    pushes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PUSH, str(tmp_path / str(index)), str(base)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for index in range(len(texts))
-    ]
+    pushes = [start_python("-c", PUSH, str(tmp_path / str(index)), str(base)) for index in range(len(texts))]
     for push in pushes:
         assert push.stdout.readline() == "ready\n"
     for push in pushes:
         push.stdin.write("\n")
         push.stdin.flush()
-    found = [push.communicate(timeout=60)[0].strip() for push in pushes]
-    assert [push.returncode for push in pushes] == [0] * len(pushes)
+    found = [printed.strip() for printed in finish(*pushes)]
     # The same model at the same time, as of retries, is one version.
     assert len(set(found)) == len(set(texts))
     assert sorted(os.listdir(base)) == sorted(set(found))
@@ -103,13 +94,17 @@ def test_pushes_at_the_same_time(tmp_path, base, texts):
         assert contents(base / version) == contents(tmp_path / str(index))
 
 
+def dead_draft() -> str:
+    """The name of a draft of a process of this machine that has ended."""
+    with subprocess.Popen(["true"]) as ended:
+        return versions.draft_name().replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+
+
 def test_the_draft_of_a_push_that_goes_on_stays_and_that_of_a_dead_one_goes(tmp_path, base):
     base.mkdir(parents=True)
     going, dead, begins = (base / versions.draft_name() for _ in range(3))
     # Killed before it had its lock.
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    unlocked = base / versions.draft_name().replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+    unlocked = base / dead_draft()
     for draft in (going, dead, begins, unlocked):
         (draft / "model").mkdir(parents=True)
     (dead / "lock").touch()
@@ -127,9 +122,7 @@ def test_where_there_are_no_locks_the_process_and_the_age_tell(tmp_path, base, m
     own, elsewhere, old = (
         base / name for name in (versions.draft_name(), ".push-elsewhere-1-a", ".push-elsewhere-1-b")
     )
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    dead = base / versions.draft_name().replace(f"-{os.getpid()}-", f"-{ended.pid}-")
+    dead = base / dead_draft()
     for draft in (own, elsewhere, old, dead):
         (draft / "model").mkdir(parents=True)
         (draft / "lock").touch()

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.components.conftest import DIED
+from tests.components.conftest import until_it_lives
+from tests.folders import contents, write_files
 
 pytestmark = pytest.mark.unit
 
@@ -29,20 +30,13 @@ FILES = {
 def model(tmp_path: Path):
     from tfx_estimator.components.pusher.versions import LocalTree
 
-    for name, content in FILES.items():
-        (tmp_path / "model" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "model" / name).write_bytes(content)
-    return LocalTree(str(tmp_path / "model"))
+    return LocalTree(str(write_files(tmp_path / "model", FILES)))
 
 
 def push(model) -> str:
     from tfx_estimator.components.pusher import object_store
 
     return object_store.push(model, ADDRESS)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def versions(folder: Path) -> list[str]:
@@ -53,16 +47,8 @@ def versions(folder: Path) -> list[str]:
 
 
 def test_a_push_that_dies_at_any_operation_is_cleaned_up_by_the_next(bucket, model):
-    ended, operations = False, 0
-    while not ended:
-        pid = os.fork()
-        if not pid:
-            bucket.left = operations
-            push(model)
-            os._exit(0)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        ended = code == 0
-        assert code in (0, DIED)
+    operations = 0
+    for _ in until_it_lives(bucket, lambda: push(model), lambda: None):
         before = versions(bucket.folder)
         version = push(model)
         # What had its last file is the same model, and is not pushed again.
@@ -114,8 +100,7 @@ def test_pushes_at_the_same_time_have_numbers_of_their_own(bucket, model, tmp_pa
 
 def test_a_file_that_goes_while_it_is_looked_at_does_not_fail_a_push(bucket, model, monkeypatch):
     draft = bucket.folder / ".push-elsewhere-1-a"
-    (draft / "model").mkdir(parents=True)
-    (draft / "model" / "saved_model.pb").touch()
+    write_files(draft, {"model/saved_model.pb": ""})
     walk = bucket.walk
 
     def walked(top, topdown=True, onerror=None):
@@ -129,10 +114,8 @@ def test_a_file_that_goes_while_it_is_looked_at_does_not_fail_a_push(bucket, mod
 
 def test_a_push_on_another_machine_is_left_alone_for_a_day(bucket, model):
     for name, age in ((".push-elsewhere-1-a", 1000), (".push-elsewhere-1-b", 100_000)):
-        draft = bucket.folder / name
-        (draft / "model").mkdir(parents=True)
+        draft = write_files(bucket.folder / name, {"model/saved_model.pb": "", "version-77": ""})
         for file in ("model/saved_model.pb", "version-77"):
-            (draft / file).touch()
             os.utime(draft / file, (0, time.time() - age))
     version = push(model)
     assert sorted(os.listdir(bucket.folder)) == [".push-elsewhere-1-a", version]

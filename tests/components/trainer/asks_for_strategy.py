@@ -27,7 +27,6 @@ def fit() -> tuple[list, int, str]:
 
 
 def main() -> None:
-    """Prints JSON."""
     section = TrainStrategy.parse_obj({"strategy": "mirrored", "devices": {"cpu": 2}})
     configure_devices(section)
     strategy = make_strategy(section)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.artifacts import artifact, example, outputs, write_records
 from tests.faults.file_operations import Forks
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.base.errors import TrainingError
@@ -120,12 +121,10 @@ def write_inputs(
         splits: Images, uint8, and labels.
         analysed: How many examples of training Transform sees; None is all.
     """
-    import tensorflow as tf
     import tensorflow_transform as tft
     import tensorflow_transform.beam as tft_beam
     from apache_beam import Create, Pipeline
     from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
-    from tfx.types import standard_artifacts
 
     from tfx_estimator.components.image_schema_gen.executor import image_schema
 
@@ -133,12 +132,8 @@ def write_inputs(
         folder = home / "examples" / f"Split-{split}"
         folder.mkdir(parents=True)
         for shard in range(2):
-            with tf.io.TFRecordWriter(str(folder / f"data_tfrecord-{shard:05d}-of-00002")) as writer:
-                for image, label in pairs[shard::2]:
-                    example = tf.train.Example()
-                    example.features.feature["image"].bytes_list.value.append(image.tobytes())
-                    example.features.feature["label"].int64_list.value.append(int(label))
-                    writer.write(example.SerializeToString())
+            records = (example(image=image.tobytes(), label=int(label)) for image, label in pairs[shard::2])
+            write_records(folder / f"data_tfrecord-{shard:05d}-of-00002", records)
     schema = image_schema(10)
     (home / "schema").mkdir()
     (home / "schema" / "schema.pbtxt").write_text(str(schema))
@@ -151,18 +146,11 @@ def write_inputs(
         _ = graph | tft_beam.WriteTransformFn(str(home / "graph"))
         raw_metadata = str(home / "graph" / tft.TFTransformOutput.RAW_METADATA_DIR)
         _ = metadata | tft_beam.WriteMetadata(raw_metadata, pipeline)
-    examples = standard_artifacts.Examples()
+    counts = {f"num_examples_{split}": len(pairs) for split, pairs in splits.items()}
+    examples = artifact("Examples", home / "examples", **counts)
     examples.split_names = json.dumps(list(splits))
-    for split, pairs in splits.items():
-        examples.set_int_custom_property(f"num_examples_{split}", len(pairs))
-    artifacts = {
-        "examples": examples,
-        "schema": standard_artifacts.Schema(),
-        "transform_graph": standard_artifacts.TransformGraph(),
-    }
-    for name, folder in (("examples", "examples"), ("schema", "schema"), ("transform_graph", "graph")):
-        artifacts[name].uri = str(home / folder)
-    return {name: [artifact] for name, artifact in artifacts.items()}
+    schema, graph = artifact("Schema", home / "schema"), artifact("TransformGraph", home / "graph")
+    return {"examples": [examples], "schema": [schema], "transform_graph": [graph]}
 
 
 @pytest.fixture(scope="session")
@@ -209,27 +197,22 @@ class Training:
         Returns:
             Folder of the model and the model_run artifact.
         """
-        from tfx.types import standard_artifacts
-
         from tfx_estimator.components.trainer.executor import Executor
 
         self.executions += 1
-        outputs = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
-        for name, artifact in outputs.items():
-            artifact.uri = str(self.root / name / str(self.executions))
-        properties = _properties(settings, steps, functions)
-        Executor().Do(self.inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)
-        return Path(outputs["model"].uri), outputs["model_run"]
+        made = outputs(self.root, self.executions)
+        Executor().Do(self.inputs, made, properties_of(settings, steps, functions))
+        return Path(made["model"][0].uri), made["model_run"][0]
 
     def folder(self, settings: Any, steps: int = 60, **functions: str) -> str:
         """Returns where `run` of the same would train."""
         from tfx_estimator.components.trainer import training_folder
 
         model_run = str(self.root / "model_run" / str(self.executions + 1))
-        return training_folder.locate(model_run, self.inputs, _properties(settings, steps, functions), settings).uri
+        return training_folder.locate(model_run, self.inputs, properties_of(settings, steps, functions), settings).uri
 
 
-def _properties(settings: Any, steps: int, functions: dict[str, str]) -> dict[str, Any]:
+def properties_of(settings: Any, steps: int, functions: dict[str, str]) -> dict[str, Any]:
     return {
         "train_args": json.dumps({"num_steps": steps}),
         "eval_args": "{}",

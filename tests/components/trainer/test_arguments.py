@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.artifacts import outputs
 from tests.components.trainer.test_settings import RUN, channels
 from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.executor import Executor
@@ -163,10 +164,9 @@ def test_numbers_of_numpy_are_plain_ones_and_a_declaration_travels_whole():
         (RUN + "from elsewhere import trainer_fn\n", WORKERS, 'trainer_fn="dist_module.trainer_fn"'),
     ],
 )
-def test_what_a_run_fn_cannot_be_given_is_refused_when_the_pipeline_is_built(tmp_path, monkeypatch, text, train, told):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "dist_module.py").write_text(text)
-    functions: list[dict] = [{"module_file": str(tmp_path / "dist_module.py")}]
+def test_what_a_run_fn_cannot_be_given_is_refused_when_the_pipeline_is_built(importable, text, train, told):
+    (importable / "dist_module.py").write_text(text)
+    functions: list[dict] = [{"module_file": str(importable / "dist_module.py")}]
     # A dotted name says which is meant.
     functions += [] if "trainer_fn" in text else [{"run_fn": "dist_module.run_fn"}]
     for function in functions:
@@ -180,13 +180,8 @@ def test_what_a_run_fn_cannot_be_given_is_refused_when_the_pipeline_is_built(tmp
 
 
 def execute(folder: Path, arguments: dict[str, Any], **functions: str) -> None:
-    from tfx.types import standard_artifacts
-
-    outputs = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
-    for name, artifact in outputs.items():
-        artifact.uri = str(folder / name / "1")
     told = {"train_args": "{}", "eval_args": "{}", **Settings(arguments=arguments).to_properties(), **functions}
-    Executor().Do({}, {name: [artifact] for name, artifact in outputs.items()}, told)
+    Executor().Do({}, outputs(folder, 1), told)
 
 
 @pytest.mark.parametrize(
@@ -197,19 +192,16 @@ def execute(folder: Path, arguments: dict[str, Any], **functions: str) -> None:
         (RUN, {"warm_start": {"checkpoint": "before"}}, "a run_fn makes its own model"),
     ],
 )
-def test_a_run_fn_that_is_found_late_is_refused_before_anything_is_trained(
-    tmp_path, monkeypatch, text, arguments, told
-):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "mine.py").write_text(text)
-    with zipfile.ZipFile(tmp_path / "mine-0.whl", "w") as wheel:
-        wheel.write(tmp_path / "mine.py", "mine.py")
+def test_a_run_fn_that_is_found_late_is_refused_before_anything_is_trained(importable, text, arguments, told):
+    (importable / "mine.py").write_text(text)
+    with zipfile.ZipFile(importable / "mine-0.whl", "w") as wheel:
+        wheel.write(importable / "mine.py", "mine.py")
     # As TFX hands on a RuntimeParameter, a module file that it packed, and a name.
     for functions in (
-        {"module_file": f"{tmp_path}/mine.py"},
-        {"module_path": f"mine@{tmp_path}/mine-0.whl"},
+        {"module_file": f"{importable}/mine.py"},
+        {"module_path": f"mine@{importable}/mine-0.whl"},
         {"run_fn": "mine.run_fn"},
     ):
         with pytest.raises(DeclarationError, match=told):
-            execute(tmp_path, arguments, **functions)
-    assert not list(tmp_path.rglob("*.log"))
+            execute(importable, arguments, **functions)
+    assert not list(importable.rglob("*.log"))

@@ -10,6 +10,8 @@ import pytest
 
 from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
 
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(200)]
+
 MWMS = {"strategy": "multi_worker_mirrored"}
 
 RUN_FN = """
@@ -31,8 +33,6 @@ def run_fn(fn_args):
 """
 
 
-@pytest.mark.cluster
-@pytest.mark.timeout(200)
 def test_workers_evaluate_while_they_train_and_only_the_evaluator_exports(training, settings):
     runtime = {"threads": {"inter_op": 3}, "onednn": False, "gpu": {"thread_mode": "gpu_private"}}
     model, model_run = training.run(settings({**runtime, "distribution": {"train": MWMS, "evaluator": True}}))
@@ -53,8 +53,6 @@ def test_workers_evaluate_while_they_train_and_only_the_evaluator_exports(traini
         assert said[2].startswith("runtime: GPUs: ")
 
 
-@pytest.mark.cluster
-@pytest.mark.timeout(200)
 def test_a_run_fn_is_started_in_each_task_and_the_chiefs_model_is_published(training, settings, tmp_path):
     import tensorflow as tf
 
@@ -94,7 +92,6 @@ def trainer_fn(fn_args, schema):
 """
 
 
-@pytest.mark.cluster
 @pytest.mark.timeout(240)
 @pytest.mark.long
 @pytest.mark.parametrize("evaluator", [False, True])

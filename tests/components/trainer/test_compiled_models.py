@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.artifacts import example
 from tests.components.trainer.conftest import Training, make_digits
 from tests.equivalence.conftest import read_losses
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
@@ -93,11 +94,7 @@ def _answers(model: Path, count: int = 8) -> dict[str, np.ndarray]:
 
     images = np.random.default_rng(1).integers(256, size=(count, 28, 28, 1)).astype(np.uint8)
     signatures = tf.saved_model.load(str(model / "Format-Serving")).signatures
-    example = tf.train.Example()
-    records = []
-    for image in images:
-        example.features.feature["image"].bytes_list.value[:] = [image.tobytes()]
-        records.append(example.SerializeToString())
+    records = [example(image=image.tobytes()) for image in images]
     found = {name: each.numpy() for name, each in signatures["images"](images=tf.constant(images)).items()}
     by_examples = signatures["serving_default"](examples=tf.constant(records))
     for name, each in found.items():

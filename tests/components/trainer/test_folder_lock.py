@@ -9,12 +9,11 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.root import start_python
 from tfx_estimator.components.trainer.training_claim import locked, only_job
 from tfx_estimator.pipeline.base.errors import RETRYABLE, TrainingError
 
@@ -32,9 +31,8 @@ with only_job(sys.argv[1], False):
 
 
 def test_the_second_run_is_told_who_has_the_folder_until_that_is_killed(tmp_path):
-    folder, (inside, out) = str(tmp_path / "training" / "abc"), (subprocess.PIPE, subprocess.PIPE)
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER, folder], stdin=inside, stdout=out, text=True)
-    try:
+    folder = str(tmp_path / "training" / "abc")
+    with start_python("-c", HOLDER, folder) as holder:
         left = int(holder.stdout.readline())
         refused = pytest.raises(TrainingError, match=r"another run is at work in .*training/abc: process ")
         with refused as told, only_job(folder, False):
@@ -44,11 +42,7 @@ def test_the_second_run_is_told_who_has_the_folder_until_that_is_killed(tmp_path
         # Another training is not disturbed.
         with only_job(f"{folder}d", False):
             pass
-    finally:
         holder.kill()
-        holder.wait()
-        holder.stdin.close()
-        holder.stdout.close()
     try:
         with only_job(folder, False):
             assert json.loads((tmp_path / "training" / "abc.lock").read_text())["pid"] == os.getpid()
@@ -100,9 +94,5 @@ def test_of_the_tasks_of_a_cluster_the_chief_has_it(tmp_path, monkeypatch):
         for kind, refused in (("worker", False), ("chief", True)):
             task = {"type": kind, "index": 0}
             monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-            if refused:
-                with pytest.raises(TrainingError), only_job(folder, False):
-                    pass
-            else:
-                with only_job(folder, False):
-                    pass
+            with pytest.raises(TrainingError) if refused else contextlib.nullcontext(), only_job(folder, False):
+                pass

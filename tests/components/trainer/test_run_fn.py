@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -14,7 +11,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tfx.utils import path_utils
 
-from tests.root import ROOT
+from tests.artifacts import artifact, outputs
+from tests.root import answers
 from tfx_estimator.components.trainer import run_fn as module
 from tfx_estimator.components.trainer.job import Job, TaskContext
 from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
@@ -44,14 +42,10 @@ def _saved(folder: Path) -> str:
 @pytest.fixture
 def run(tmp_path: Path):
     """Runs the path of a function that leaves SavedModels; returns the folder that is published."""
-    from tfx.types import artifact_utils, standard_artifacts
+    from tfx.types import artifact_utils
 
-    made = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
-    examples = standard_artifacts.Examples()
+    examples = artifact("Examples", tmp_path / "examples")
     examples.split_names = '["train", "eval"]'
-    examples.uri = str(tmp_path / "examples")
-    for name, artifact in made.items():
-        artifact.uri = str(tmp_path / name)
 
     def call(saved: list[str], task: TaskSpec = ALONE) -> Path:
         file = tmp_path / "user_module.py"
@@ -68,7 +62,7 @@ def run(tmp_path: Path):
         )
         job = Job(
             artifact_utils.jsonify_artifact_dict({"examples": [examples]}),
-            artifact_utils.jsonify_artifact_dict({name: [artifact] for name, artifact in made.items()}),
+            artifact_utils.jsonify_artifact_dict(outputs(tmp_path)),
             {"module_file": str(file), "train_args": "{}", "eval_args": "{}", "custom_config": "{}"},
             str(tmp_path / "training"),
             path="run_fn",
@@ -187,10 +181,7 @@ def test_training_that_had_been_done_is_evaluated_and_exported(tmp_path, executo
 
 @pytest.mark.timeout(120)
 def test_code_that_asks_or_makes_or_knows_of_none_finds_the_declared_one():
-    command = [sys.executable, "-m", "tests.components.trainer.asks_for_strategy"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    (found,) = answers("-m", "tests.components.trainer.asks_for_strategy")
     assert found["knows of none"] == [2, "MirroredStrategy"]
     assert found["difference"] < 1e-6
     assert found["declared"] == [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tensorflow.core.protobuf import saved_model_pb2
 
+from tests.folders import write_files
 from tfx_estimator.components.trainer import export
 from tfx_estimator.pipeline.base import errors
 
@@ -15,8 +16,7 @@ def test_a_damaged_saved_model_is_refused(tmp_path):
     model = tmp_path / "model"
     with pytest.raises(errors.ExportError, match="without a model"):
         export.check(str(model))
-    model.mkdir()
-    (model / "saved_model.pb").write_bytes(b"\x00garbage")
+    write_files(model, {"saved_model.pb": b"\x00garbage"})
     with pytest.raises(errors.ExportError, match="damaged"):
         export.check(str(model))
     proto = saved_model_pb2.SavedModel()
@@ -29,17 +29,13 @@ def test_a_damaged_saved_model_is_refused(tmp_path):
     (model / "variables").mkdir()
     with pytest.raises(errors.ExportError, match="lacks its variables"):
         export.check(str(model))
-    for name in ("variables.index", "variables.data-00000-of-00001"):
-        (model / "variables" / name).write_bytes(b"x")
+    write_files(model / "variables", dict.fromkeys(("variables.index", "variables.data-00000-of-00001"), "x"))
     export.check(str(model))
 
 
 def test_adopting_a_model_replaces_an_earlier_half_one(tmp_path):
-    source, target = tmp_path / "source", tmp_path / "deep" / "target"
-    source.mkdir()
-    (source / "new").write_text("new")
-    target.mkdir(parents=True)
-    (target / "old").write_text("old")
+    source = write_files(tmp_path / "source", {"new": "new"})
+    target = write_files(tmp_path / "deep" / "target", {"old": "old"})
     (tmp_path / "deep" / "target.tmp").mkdir()
     export.adopt(str(source), str(target))
     assert [path.name for path in target.iterdir()] == ["new"]

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.root import ROOT
+from tests.root import answers
 
 HERE = Path(__file__).resolve().parent
 PROCESS = HERE / "seeds_process.py"
 
 
 def digests(seed: int) -> dict[str, list[str]]:
-    command = [sys.executable, str(PROCESS), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return {name: twice for name, *twice in map(json.loads, done.stdout.splitlines())}
+    return {name: twice for name, *twice in answers(str(PROCESS), str(seed))}
 
 
 @pytest.mark.cluster

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.artifacts import artifact, example, write_records
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.settling import (
     balanced,
@@ -24,12 +25,9 @@ pytestmark = pytest.mark.unit
 @pytest.fixture
 def resolve(declaration):
     """Resolves a declared trainer over so many examples; returns its section and the properties."""
-    from tfx.types import standard_artifacts
 
     def run(count, **trainer):
-        examples = standard_artifacts.Examples()
-        if count:
-            examples.set_int_custom_property("num_examples_train", count)
+        examples = artifact("Examples", **({"num_examples_train": count} if count else {}))
         settings = Settings(declaration=declaration(**{"train_steps": None, **trainer}))
         properties = {"train_args": json.dumps({"num_steps": 0, "splits": ["train"]}), "other": "kept"}
         settings, properties = with_steps(settings, properties, [examples])
@@ -80,22 +78,16 @@ def test_what_cannot_be_told_in_steps_is_refused(resolve, count, trainer, text):
 @pytest.fixture
 def examples(tmp_path):
     """Makes an Examples artifact with these labels, in two files."""
-    import tensorflow as tf
-    from tfx.types import artifact_utils, standard_artifacts
 
     def make(*labels: int, name: str = "label"):
         folder = tmp_path / "Split-train"
         folder.mkdir()
         for number in range(2):
-            with tf.io.TFRecordWriter(str(folder / f"data_tfrecord-{number:05d}-of-00002")) as writer:
-                for label in labels[number::2]:
-                    value = tf.train.Feature(int64_list=tf.train.Int64List(value=[label]))
-                    features = tf.train.Features(feature={name: value})
-                    writer.write(tf.train.Example(features=features).SerializeToString())
-        artifact = standard_artifacts.Examples()
-        artifact.uri = str(tmp_path)
-        artifact.split_names = artifact_utils.encode_split_names(["train"])
-        return artifact
+            records = (example(**{name: label}) for label in labels[number::2])
+            write_records(folder / f"data_tfrecord-{number:05d}-of-00002", records)
+        made = artifact("Examples", tmp_path)
+        made.split_names = '["train"]'
+        return made
 
     return make
 
@@ -149,11 +141,11 @@ def test_what_cannot_be_balanced_is_refused(examples, declaration, labels, name,
     ids=["cut", "length", "label"],
 )
 def test_a_damaged_file_is_named_and_not_counted(examples, tmp_path, damage):
-    artifact = examples(0, 1, 1)
+    damaged = examples(0, 1, 1)
     file = tmp_path / "Split-train" / "data_tfrecord-00001-of-00002"
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(DamagedDataError, match="00001-of-00002"):
-        count_labels([artifact])
+        count_labels([damaged])
 
 
 def test_the_labels_are_counted_once_for_all_trials_of_a_tuning(examples, tmp_path, monkeypatch, caplog):
@@ -170,14 +162,12 @@ def test_the_labels_are_counted_once_for_all_trials_of_a_tuning(examples, tmp_pa
 @pytest.fixture
 def tuned(tmp_path):
     """Makes a HyperParameters artifact of such values."""
-    from tfx.types import standard_artifacts
 
     def make(values):
-        artifact = standard_artifacts.HyperParameters()
-        artifact.uri = str(tmp_path / "best")
-        write_config(artifact.uri, {"space": [], "values": values})
-        assert read_values(artifact.uri) == values
-        return [artifact]
+        made = artifact("HyperParameters", tmp_path / "best")
+        write_config(made.uri, {"space": [], "values": values})
+        assert read_values(made.uri) == values
+        return [made]
 
     return make
 

@@ -32,7 +32,6 @@ FOLDER, CLAIM = f"gs://{BUCKET}/training/abc-600", "training/abc-600.claim"
 
 @pytest.fixture
 def bucket(monkeypatch) -> Iterator[Bucket]:
-    """The store."""
     with serving_bucket() as bucket:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.address)
         yield bucket

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from tfx.types import standard_artifacts
 
+from tests.artifacts import artifact
 from tests.components.conftest import until_it_lives
+from tests.folders import write_files
 from tfx_estimator.components.trainer import training_folder
 from tfx_estimator.components.trainer.estimator import checkpoints
 from tfx_estimator.components.trainer.executor import _prepare as prepare_and_tell
@@ -31,10 +32,8 @@ def _locate(
     training_root: str = "",
     **properties,
 ):
-    examples = standard_artifacts.Examples()
-    examples.uri = uri
     place, properties = f"{root}/Trainer/model_run/{run}", {"train_args": "{}", **properties}
-    return locate(place, {"examples": [examples]}, properties, settings or Settings(), training_root)
+    return locate(place, {"examples": [artifact("Examples", uri)]}, properties, settings or Settings(), training_root)
 
 
 def test_the_training_folder_is_that_of_inputs_and_properties():
@@ -54,11 +53,15 @@ def test_the_training_folder_is_that_of_inputs_and_properties():
     assert len({each.uri for each in others}) == len({each.key for each in others}) == 3
 
 
+def _declared(steps: int, **trainer) -> Settings:
+    section = {"model": "mnist_cnn", "train_steps": steps, **trainer}
+    declared = Declaration.parse_obj({"name": "a", "data": {"dataset": "digits"}, "trainer": section})
+    return Settings(declaration=declared.dict())
+
+
 def _of_steps(root: Path, steps: int, **trainer):
     """The training folder of a declaration, and where its model run would be published."""
-    section = {"model": "mnist_cnn", "train_steps": steps, **trainer}
-    declared = Declaration.parse_obj({"name": "a", "data": {"dataset": "digits"}, "trainer": section}).dict()
-    return _locate(Settings(declaration=declared), str(root), train_args=f'{{"num_steps": {steps}}}')
+    return _locate(_declared(steps, **trainer), str(root), train_args=f'{{"num_steps": {steps}}}')
 
 
 def _prepare(root: Path, run: int, steps: int, takes_over: bool = True, **trainer):
@@ -68,8 +71,7 @@ def _prepare(root: Path, run: int, steps: int, takes_over: bool = True, **traine
 
 
 def _train(folder: Path, step: int) -> None:
-    for name in (f"model.ckpt-{step}.index", f"model.ckpt-{step}.data-00000-of-00001"):
-        (folder / name).write_text("")
+    write_files(folder, {f"model.ckpt-{step}.{part}": "" for part in ("index", "data-00000-of-00001")})
 
 
 def test_a_training_of_another_length_has_the_same_key_and_a_folder_of_its_own(tmp_path):
@@ -111,8 +113,7 @@ def test_the_others_of_a_cluster_wait_until_the_chief_has_made_the_folder(tmp_pa
     assert told.value.retryable
     assert not Path(folder.uri).exists()
     # What is being taken over says still what it was.
-    Path(folder.uri).mkdir(parents=True)
-    (Path(folder.uri) / "training.json").write_text(json.dumps({"key": folder.key, "steps": 10}))
+    write_files(Path(folder.uri), {"training.json": json.dumps({"key": folder.key, "steps": 10})})
     with pytest.raises(TaskStalledError):
         training_folder.wait(folder, 0.1)
     _prepare(tmp_path, 1, 20)
@@ -122,9 +123,7 @@ def test_the_others_of_a_cluster_wait_until_the_chief_has_made_the_folder(tmp_pa
 def test_a_finished_training_made_longer_is_copied(tmp_path):
     folder, _ = _prepare(tmp_path, 1, 10)
     # As TFX's examples have it.
-    (folder / "Format-Serving").mkdir()
     _train(folder / "Format-Serving", 10)
-    (folder / "tmp_worker_1").mkdir()
     _train(folder / "tmp_worker_1", 99)
     run = tmp_path / "Trainer" / "model_run" / "1"
     training_folder.publish(_of_steps(tmp_path, 10), str(run))
@@ -147,11 +146,8 @@ def stored(bucket, tmp_path, monkeypatch):
 
     def make(source: Path) -> None:
         shutil.rmtree(tmp_path / "bucket", ignore_errors=True)
-        source.mkdir(parents=True)
+        write_files(source, {**dict.fromkeys(files, ""), "training.json": json.dumps({"key": "k", "steps": 10})})
         (tmp_path / "bucket" / "training").mkdir(exist_ok=True)
-        for name in files:
-            (source / name).write_text("")
-        (source / "training.json").write_text(json.dumps({"key": "k", "steps": 10}))
 
     make.files = {*files, "training.json"}
     return make
@@ -213,8 +209,7 @@ def test_a_folder_that_a_late_task_made_anew_is_no_rest_of_a_removal(tmp_path):
     folder, _ = _prepare(tmp_path, 1, 10)
     _train(folder, 10)
     training_folder.publish(_of_steps(tmp_path, 10), str(tmp_path / "Trainer" / "model_run" / "1"))
-    (folder / "logs").mkdir(parents=True)
-    (folder / "logs" / "worker-0.log").write_text("the end")
+    write_files(folder / "logs", {"worker-0.log": "the end"})
     assert _prepare(tmp_path, 2, 10)[1] is None
     assert not list(folder.glob("model.ckpt-*"))
 
@@ -226,14 +221,11 @@ def test_half_a_copy_of_a_finished_training_is_not_gone_on_from(tmp_path):
     training_folder.publish(_of_steps(tmp_path, 10), str(run))
     # What a take-over that was killed has left, its notes first.
     half = Path(f"{_of_steps(tmp_path, 20).uri}.tmp")
-    half.mkdir()
-    shutil.copy(run / "training.json", half)
-    (half / "model.ckpt-10.index").write_text("")
+    left = {"training.json": (run / "training.json").read_text(), "model.ckpt-10.index": ""}
+    write_files(half, left)
     assert _prepare(tmp_path, 2, 30, takes_over=False)[1] is None
     assert not half.exists()
-    half.mkdir()
-    shutil.copy(run / "training.json", half)
-    (half / "model.ckpt-10.index").write_text("")
+    write_files(half, left)
     longer, earlier = _prepare(tmp_path, 3, 40)
     assert earlier.uri == str(run)
     assert (longer / "model.ckpt-10.data-00000-of-00001").exists()
@@ -254,7 +246,6 @@ def test_a_checkpoint_beyond_the_end_is_not_used_and_not_lost(tmp_path):
 
 
 def test_no_task_of_a_cluster_begins_without_the_checkpoint_that_training_goes_on_from(tmp_path, monkeypatch):
-    (tmp_path / "before").mkdir()
     _train(tmp_path / "before", 10)
     folder, found = _of_steps(tmp_path, 20), []
     begins = {"checkpoint": str(tmp_path / "before" / "model.ckpt-10"), "resume": True}
@@ -326,9 +317,7 @@ def test_it_is_said_what_training_goes_on_with(tmp_path, monkeypatch, caplog, st
     caplog.set_level("INFO", "absl.tfx_estimator")
     _train(_prepare(tmp_path, 1, 10, **trainer)[0], step)
     folder = _of_steps(tmp_path, 20, **trainer)
-    section = {"model": "mnist_cnn", "train_steps": 20, **trainer}
-    declared = Declaration.parse_obj({"name": "a", "data": {"dataset": "digits"}, "trainer": section}).dict()
-    settings = Settings(declaration=declared)
+    settings = _declared(20, **trainer)
     job = Job("", "", {}, folder.uri, settings, "estimator")
     prepare_and_tell(folder, str(tmp_path / "Trainer" / "model_run" / "2"), job, settings)
     assert len(caplog.messages) == len(told)

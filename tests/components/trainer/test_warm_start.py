@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from tfx.types import standard_artifacts
 
+from tests.artifacts import artifact
 from tests.components.trainer.conftest import SHAPE, Training
 from tests.equivalence.conftest import read_weights
 from tfx_estimator.components.trainer.estimator.distribute import begin_with
@@ -60,7 +60,6 @@ class Warm:
 
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory, digits, declaration) -> Warm:
-    """Trainings of this module."""
     return Warm(Training(tmp_path_factory.mktemp("Trainer"), digits), declaration)
 
 
@@ -137,10 +136,8 @@ def test_a_training_that_goes_on_begins_with_nothing(warm, path, caplog):
 @pytest.mark.parametrize("path", PATHS)
 def test_the_base_model_of_a_pipeline_is_what_training_begins_with(warm, path):
     model, run = warm.first("keras")
-    base = standard_artifacts.Model()
-    base.uri = str(model)
     inputs = warm.training.inputs
-    warm.training.inputs = {**inputs, "base_model": [base]}
+    warm.training.inputs = {**inputs, "base_model": [artifact("Model", model)]}
     try:
         _, begun = warm.train(path=path, optimizer=STILL, seed=13)
     finally:
@@ -168,9 +165,8 @@ def model_fn(features, labels, mode, params):
 
 
 @pytest.mark.long
-def test_a_model_fn_of_ones_own_begins_with_weights_and_without_slots(warm, tmp_path, monkeypatch):
-    (tmp_path / "warm_model.py").write_text(MODEL_FN)
-    monkeypatch.syspath_prepend(str(tmp_path))
+def test_a_model_fn_of_ones_own_begins_with_weights_and_without_slots(warm, importable):
+    (importable / "warm_model.py").write_text(MODEL_FN)
     own = {"model": "warm_model:model_fn"}
     _, run = warm.train(**own, params={"rate": 0.1})
     _, begun = warm.train(**own, params={"rate": 0.0}, seed=5, warm_start={"checkpoint": run})

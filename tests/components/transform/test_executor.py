@@ -41,9 +41,8 @@ def test_tensors_of_all_kinds_are_passed_on():
     assert checked(lambda inputs: inputs)(tensors) is tensors
 
 
-def test_the_component_looks_at_what_its_preprocessing_fn_returns(tmp_path, monkeypatch):
-    (tmp_path / "returns_nothing.py").write_text("def preprocessing_fn(inputs):\n    pass\n")
-    monkeypatch.syspath_prepend(tmp_path)
+def test_the_component_looks_at_what_its_preprocessing_fn_returns(importable):
+    (importable / "returns_nothing.py").write_text("def preprocessing_fn(inputs):\n    pass\n")
     executor = Transform.EXECUTOR_SPEC.executor_class()
     function = executor._GetPreprocessingFn({"preprocessing_fn": "returns_nothing.preprocessing_fn"}, {})
     with pytest.raises(UserCodeError, match=r"returned None\n.*returns_nothing.py\", line 1"):

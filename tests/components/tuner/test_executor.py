@@ -8,55 +8,35 @@ from typing import Any
 
 import pytest
 
-from tests.components.trainer.conftest import declaration, digits, settings  # noqa: F401
+from tests.artifacts import outputs
+from tests.components.trainer.conftest import Training, declaration, digits, properties_of, settings
 from tests.components.trainer.test_module_file import EXPORTER, TRAINER_FN
 from tfx_estimator.components.trainer.settings import BUILT_IN_RUN_FN
 from tfx_estimator.components.tuner.component import read_tune
 from tfx_estimator.components.tuner.executor import to_properties
+
+__all__ = ["declaration", "digits", "settings"]
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 RATE = "trainer.optimizer.learning_rate"
 
 
-class Tuning:
-    """Calls the executor as TFX does, execution after execution."""
-
-    def __init__(self, root: Path, inputs: dict[str, list[Any]]) -> None:
-        self.root = root
-        self.inputs = inputs
-        self.executions = 0
-
-    def run(
-        self,
-        settings: Any,  # noqa: F811
-        tune: dict[str, Any],
-        steps: int = 60,
-        **function: str,
+class Tuning(Training):
+    def run(  # type: ignore[override]
+        self, settings: Any, tune: dict[str, Any], steps: int = 60, **function: str
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Executes once; returns what is in `trials.json`, and the best values."""
-        from tfx.types import standard_artifacts
-
         from tfx_estimator.components.tuner.executor import Executor
 
         self.executions += 1
-        outputs = {
-            "best_hyperparameters": standard_artifacts.HyperParameters(),
-            "tuner_results": standard_artifacts.TunerResults(),
-        }
-        for name, artifact in outputs.items():
-            artifact.uri = str(self.root / name / str(self.executions))
-        properties = {
-            "train_args": json.dumps({"num_steps": steps}),
-            "eval_args": "{}",
-            "custom_config": "null",
-            **settings.to_properties(),
-            **to_properties(read_tune(tune)),
-            **(function or {"run_fn": BUILT_IN_RUN_FN}),
-        }
-        Executor().Do(self.inputs, {name: [artifact] for name, artifact in outputs.items()}, properties)
-        best = json.loads((Path(outputs["best_hyperparameters"].uri) / "best_hyperparameters.txt").read_text())
-        return json.loads((Path(outputs["tuner_results"].uri) / "trials.json").read_text()), best
+        kinds = {"best_hyperparameters": "HyperParameters", "tuner_results": "TunerResults"}
+        made = outputs(self.root, self.executions, **kinds)
+        properties = properties_of(settings, steps, function or {"run_fn": BUILT_IN_RUN_FN})
+        Executor().Do(self.inputs, made, {**properties, **to_properties(read_tune(tune))})
+        best, results = (Path(made[name][0].uri) for name in kinds)
+        best = json.loads((best / "best_hyperparameters.txt").read_text())
+        return json.loads((results / "trials.json").read_text()), best
 
     def logs(self) -> list[str]:
         """The tasks' logs of all trials."""
@@ -64,11 +44,11 @@ class Tuning:
 
 
 @pytest.fixture
-def tuning(tmp_path: Path, digits: dict[str, list[Any]]) -> Tuning:  # noqa: F811
+def tuning(tmp_path: Path, digits: dict[str, list[Any]]) -> Tuning:
     return Tuning(tmp_path / "Tuner", digits)
 
 
-def test_trials_are_trained_once_and_more_of_them_go_on_from_there(tuning, settings):  # noqa: F811
+def test_trials_are_trained_once_and_more_of_them_go_on_from_there(tuning, settings):
     import keras_tuner
 
     made = settings({"path": "keras"}, path="keras")

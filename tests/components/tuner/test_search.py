@@ -33,15 +33,14 @@ def judged(trial: Trial) -> Result:
 
 @pytest.mark.parametrize("strategy", ["random", "bayesian", "hyperband"])
 def test_what_is_tried_does_not_depend_on_which_trial_ends_first(strategy):
-    def slow_first(trial: Trial) -> Result:
-        time.sleep(0.05 if trial.number % 2 else 0.0)
-        return judged(trial)
+    def found(slow: int) -> list[Result]:
+        def run(trial: Trial) -> Result:
+            time.sleep(0.05 if trial.number % 2 == slow else 0.0)
+            return judged(trial)
 
-    def slow_second(trial: Trial) -> Result:
-        time.sleep(0.0 if trial.number % 2 else 0.05)
-        return judged(trial)
+        return search(run, strategy=strategy, parallel_trials=3)
 
-    first, second = (search(run, strategy=strategy, parallel_trials=3) for run in (slow_first, slow_second))
+    first, second = found(slow=1), found(slow=0)
     assert first == second
     assert [each.number for each in first] == list(range(1, len(first) + 1))
 

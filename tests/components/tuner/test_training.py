@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 from tests.components.conftest import until_it_lives
+from tests.folders import contents, write_files
 
 pytestmark = pytest.mark.unit
 
@@ -19,9 +20,7 @@ def test_what_a_copy_that_was_ended_has_left_is_not_gone_on_from(tmp_path):
     from tfx_estimator.components.tuner.training import copy_training
 
     source, target = tmp_path / "0001" / "training", tmp_path / "0002" / "training"
-    for name in ("eval/events", "logs/chief-0.log", "model.ckpt-20.index"):
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        (source / name).write_text(name)
+    write_files(source, dict.fromkeys(("eval/events", "logs/chief-0.log", "model.ckpt-20.index"), "of one trial"))
     # A file that cannot be read ends the copy in the middle.
     (source / "eval" / "z").symlink_to(tmp_path / "nowhere")
     target.parent.mkdir()
@@ -31,10 +30,7 @@ def test_what_a_copy_that_was_ended_has_left_is_not_gone_on_from(tmp_path):
     (target / "model.ckpt-10.index").write_text("of half a copy")
     (source / "eval" / "z").unlink()
     copy_training(str(source), str(target))
-    assert sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()) == [
-        "eval/events",
-        "model.ckpt-20.index",
-    ]
+    assert sorted(contents(target)) == ["eval/events", "model.ckpt-20.index"]
     # It has gone on since: nothing is copied over that.
     (target / "model.ckpt-20.index").write_text("its own")
     (source / "checkpoint").write_text("20")
@@ -52,9 +48,8 @@ def test_the_removal_of_a_trial_of_other_values_dies_at_any_operation(bucket, tm
 
     def begin() -> None:
         shutil.rmtree(place, ignore_errors=True)
-        for name in ("hyperparameters/best_hyperparameters.txt", "training/checkpoint", "training/model.ckpt-9.index"):
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_text("of the old values")
+        names = ("hyperparameters/best_hyperparameters.txt", "training/checkpoint", "training/model.ckpt-9.index")
+        write_files(place, dict.fromkeys(names, "of the old values"))
         (place / "training.copied").touch()
         (place / "trial.json").write_text("{}")
         (place / BEGUN).write_text(json.dumps(Result(2, {"rate": 0.1}, "", parent=parent).to_dict()))
@@ -105,9 +100,7 @@ def test_what_is_tidied_in_a_store_may_go_with_its_last_file(bucket, tmp_path, m
     monkeypatch.setattr(bucket, "isdir", lambda path: os.path.isdir(tmp_path / path.removeprefix("store://")))
     training = tmp_path / "trials" / "0001"
     kept = ("declaration.json", "eval/events.out.tfevents.1", "logs/chief-0.log")
-    for name in (*kept, "export/1/saved_model.pb", "model.ckpt-20.index"):
-        (training / name).parent.mkdir(parents=True, exist_ok=True)
-        (training / name).write_text(name)
+    write_files(training, dict.fromkeys((*kept, "export/1/saved_model.pb", "model.ckpt-20.index"), "any"))
     _tidy("store://trials/0001")
-    assert sorted(str(path.relative_to(training)) for path in training.rglob("*") if path.is_file()) == [*kept]
+    assert sorted(contents(training)) == [*kept]
     assert not (training / "export").exists()

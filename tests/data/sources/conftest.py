@@ -68,22 +68,15 @@ def make_builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
-    """An empty TFDS data_dir."""
     folder = tmp_path / "tensorflow_datasets"
     folder.mkdir()
     return folder
 
 
-def _write_idx(path: Path, values: np.ndarray, kind: int = 0x08) -> None:
+def write_idx(path: Path, values: np.ndarray, kind: int = 0x08) -> None:
     """Writes an IDX file, gzipped where the name says so."""
     data = struct.pack(f">BBBB{values.ndim}I", 0, 0, kind, values.ndim, *values.shape) + values.tobytes()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
-
-
-@pytest.fixture
-def write_idx() -> Callable[..., None]:
-    """Writes an IDX file: `write_idx(path, values)`."""
-    return _write_idx
 
 
 @pytest.fixture
@@ -104,6 +97,6 @@ def idx_folder(request: pytest.FixtureRequest, tmp_path: Path, idx_images: dict)
     folder.mkdir()
     for split, prefix in (("train", "train"), ("test", "t10k")):
         images, labels = idx_images[split]
-        _write_idx(folder / f"{prefix}-images-idx3-ubyte{request.param}", images)
-        _write_idx(folder / f"{prefix}-labels-idx1-ubyte{request.param}", labels)
+        write_idx(folder / f"{prefix}-images-idx3-ubyte{request.param}", images)
+        write_idx(folder / f"{prefix}-labels-idx1-ubyte{request.param}", labels)
     return folder

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+
+from tests.root import run_python
 
 pytestmark = pytest.mark.unit
 
@@ -55,6 +55,6 @@ def test_no_code_of_a_file_is_run(make, tmp_path, data_dir, make_builder):
     metadata = {"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": pickle.dumps(_Code(ran))}
     column = pa.array(["x"] * whole.num_rows)
     parquet.write_table(whole.append_column(pa.field("more", pa.string(), metadata=metadata), column), file)
-    done = subprocess.run([sys.executable, "-c", _READ, str(dataset)], capture_output=True, text=True, timeout=120)
+    done = run_python("-c", _READ, str(dataset))
     assert not ran.exists()
     assert done.stdout.startswith(f"3 damaged file {file}: "), done.stdout + done.stderr

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.data.sizes import split_sizes
-from tfx_estimator.data.sources import open_source
+from tests.data.sizes import opened, split_sizes
 from tfx_estimator.data.sources.splits import ExampleRange
-from tfx_estimator.pipeline.config.data import DataSection
 
 pytestmark = pytest.mark.unit
 
@@ -35,12 +33,8 @@ def cifar10(tmp_path):
     return tmp_path
 
 
-def _open(folder, **changes):
-    return open_source(DataSection(dataset=str(folder), **changes))
-
-
 def test_cifar10_reads_its_batches_in_order(cifar10):
-    source = _open(cifar10)
+    source = opened(cifar10)
     source.prepare()
     assert source.info.name == "cifar10"
     assert source.info.image_shape == (32, 32, 3)
@@ -57,7 +51,7 @@ def test_cifar100_has_fine_labels(tmp_path):
     (tmp_path / "train.bin").write_bytes(_batch(_images(2, 1), [19, 3], [99, 42]))
     (tmp_path / "test.bin").write_bytes(_batch(_images(1, 2), [1], [0]))
     (tmp_path / "fine_label_names.txt").write_text("\n".join(f"class {i}" for i in range(100)))
-    source = _open(tmp_path)
+    source = opened(tmp_path)
     assert source.info.name == "cifar100"
     assert source.info.num_classes == 100
     pairs = list(source.read(ExampleRange("train", 0, 2)))
@@ -66,7 +60,7 @@ def test_cifar100_has_fine_labels(tmp_path):
 
 
 def test_a_changed_batch_changes_the_fingerprint_only_where_it_is_used(cifar10):
-    train, test = (_open(cifar10).fingerprint([split]) for split in ("train", "test"))
+    train, test = (opened(cifar10).fingerprint([split]) for split in ("train", "test"))
     (cifar10 / "test_batch.bin").write_bytes(_batch(_images(3, 10), [7, 8, 9]))
-    assert _open(cifar10).fingerprint(["train"]) == train
-    assert _open(cifar10).fingerprint(["test"]) != test
+    assert opened(cifar10).fingerprint(["train"]) == train
+    assert opened(cifar10).fingerprint(["test"]) != test

@@ -15,6 +15,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
+from tests.artifacts import write_records
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.config.data import DataSection
@@ -93,9 +94,7 @@ _ANY: dict[str, Damage] = {
 def _records(change: Callable[[list[bytes]], list[bytes]]) -> Damage:
     def damage(path: Path) -> None:
         records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
-        with tf.io.TFRecordWriter(str(path)) as writer:
-            for record in change(records):
-                writer.write(record)
+        write_records(path, change(records))
 
     return damage
 

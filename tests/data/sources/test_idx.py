@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.data.sizes import split_sizes
-from tfx_estimator.data.sources import open_source
+from tests.data.sizes import opened, split_sizes
+from tests.data.sources.conftest import write_idx
+from tests.root import run_python
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
-from tfx_estimator.pipeline.config.data import DataSection
 
 pytestmark = pytest.mark.unit
-
-
-def _open(folder, **changes):
-    return open_source(DataSection(dataset=str(folder), **changes))
 
 
 def _read_all(source, expression="train"):
@@ -27,7 +22,7 @@ def _read_all(source, expression="train"):
 
 
 def test_images_and_labels_come_as_they_are_stored(idx_folder, idx_images):
-    source = _open(idx_folder)
+    source = opened(idx_folder)
     source.prepare()
     assert source.info.name == "idx"
     assert source.info.image_shape == (5, 4, 1)
@@ -40,16 +35,16 @@ def test_images_and_labels_come_as_they_are_stored(idx_folder, idx_images):
 
 
 def test_a_source_can_be_sent_to_another_process(idx_folder):
-    source = pickle.loads(pickle.dumps(_open(idx_folder)))
+    source = pickle.loads(pickle.dumps(opened(idx_folder)))
     assert split_sizes(source) == {"train": 700, "test": 20}
 
 
-def test_other_names_colour_and_named_classes(tmp_path, write_idx):
+def test_other_names_colour_and_named_classes(tmp_path):
     images = np.arange(3 * 2 * 2 * 3, dtype=np.uint8).reshape(3, 2, 2, 3)
     write_idx(tmp_path / "train-images.idx4-ubyte", images)
     write_idx(tmp_path / "train-labels.idx1-ubyte", np.array([0, 1, 1], np.uint8))
     (tmp_path / "label_names.txt").write_text("cat\ndog\nfish\n")
-    source = _open(tmp_path)
+    source = opened(tmp_path)
     assert source.info.image_shape == (2, 2, 3)
     assert source.info.label_names == ("cat", "dog", "fish")
     np.testing.assert_array_equal(_read_all(source)[0], images)
@@ -59,11 +54,11 @@ def test_other_names_colour_and_named_classes(tmp_path, write_idx):
 def test_a_class_that_is_named_twice_is_refused(idx_folder, names):
     (idx_folder / "label_names.txt").write_text("\n".join(names), encoding="utf-8")
     with pytest.raises(DamagedDataError, match=r"label_names\.txt: it names '(a|caf\u00e9)' more than once"):
-        _open(idx_folder)
+        opened(idx_folder)
 
 
 def test_image_size_resizes(idx_folder):
-    source = _open(idx_folder, image_size=(10, 8))
+    source = opened(idx_folder, image_size=(10, 8))
     assert source.info.image_shape == (10, 8, 1)
     images, labels = _read_all(source, "test")
     assert images.shape == (20, 10, 8, 1)
@@ -71,62 +66,60 @@ def test_image_size_resizes(idx_folder):
     assert labels == [index % 10 for index in range(20)]
 
 
-def test_the_fingerprint_follows_contents_splits_and_size_but_not_the_place(
-    idx_folder, idx_images, tmp_path, write_idx
-):
-    first = _open(idx_folder).fingerprint(["train", "test"])
-    assert _open(idx_folder).fingerprint(["train", "test"]) == first
-    assert _open(idx_folder).fingerprint(["train[:50%]", "test"]) != first
-    assert _open(idx_folder, image_size=(9, 9)).fingerprint(["train", "test"]) != first
+def test_the_fingerprint_follows_contents_splits_and_size_but_not_the_place(idx_folder, idx_images, tmp_path):
+    first = opened(idx_folder).fingerprint(["train", "test"])
+    assert opened(idx_folder).fingerprint(["train", "test"]) == first
+    assert opened(idx_folder).fingerprint(["train[:50%]", "test"]) != first
+    assert opened(idx_folder, image_size=(9, 9)).fingerprint(["train", "test"]) != first
     moved = idx_folder.rename(tmp_path / "elsewhere")
-    assert _open(moved).fingerprint(["train", "test"]) == first
+    assert opened(moved).fingerprint(["train", "test"]) == first
     images, _ = idx_images["train"]
     images[600, 2, 2] ^= 1
     path = next(moved.glob("train-images*"))
     write_idx(path, images)
-    assert _open(moved).fingerprint(["train", "test"]) != first
+    assert opened(moved).fingerprint(["train", "test"]) != first
 
 
-def test_splits_of_different_shapes_are_refused(idx_folder, write_idx):
+def test_splits_of_different_shapes_are_refused(idx_folder):
     write_idx(next(idx_folder.glob("t10k-images*")), np.zeros((20, 6, 4), np.uint8))
     with pytest.raises(DamagedDataError, match="differ in shape"):
-        _open(idx_folder)
+        opened(idx_folder)
 
 
-def test_one_wrong_label_does_not_make_classes(idx_folder, idx_images, write_idx):
+def test_one_wrong_label_does_not_make_classes(idx_folder, idx_images):
     labels = idx_images["train"][1].copy()
     labels[[321, 400]] = 200
     path = next(idx_folder.glob("train-labels*"))
     write_idx(path, labels)
     with pytest.raises(DamagedDataError, match=path.name) as caught:
-        _open(idx_folder)
+        opened(idx_folder)
     assert "example 321 has the label 200, but none has the label 10" in caught.value.what
     assert "label_names.txt" in caught.value.todo
 
 
-def test_a_test_label_that_training_does_not_have_is_refused(idx_folder, idx_images, write_idx):
+def test_a_test_label_that_training_does_not_have_is_refused(idx_folder, idx_images):
     labels = idx_images["test"][1].copy()
     labels[[7, 9]] = 10
     path = next(idx_folder.glob("t10k-labels*"))
     write_idx(path, labels)
     with pytest.raises(DamagedDataError, match=path.name) as caught:
-        _open(idx_folder)
+        opened(idx_folder)
     assert "example 7 of split 'test' has the label 10" in caught.value.what
     assert "0 to 9" in caught.value.expected
     (idx_folder / "label_names.txt").write_text("\n".join("abcdefghijk"))
-    assert _read_all(_open(idx_folder), "test")[1][7] == 10
+    assert _read_all(opened(idx_folder), "test")[1][7] == 10
 
 
 def test_files_carry_no_version(idx_folder):
     with pytest.raises(DataError, match=r"its files carry none"):
-        _open(idx_folder, version="1.0.0")
+        opened(idx_folder, version="1.0.0")
 
 
 def test_fashion_mnist_as_debian_ships_it():
     folder = Path("/usr/share/datasets/fashion-mnist")
     if not folder.is_dir():
         pytest.skip("Debian's package dataset-fashion-mnist is not installed")
-    source = _open(folder)
+    source = opened(folder)
     source.prepare()
     assert split_sizes(source) == {"train": 60_000, "test": 10_000}
     images, labels = _read_all(source, "test")
@@ -135,11 +128,9 @@ def test_fashion_mnist_as_debian_ships_it():
 
 
 def test_module_imports_no_tensorflow():
-    import subprocess
-
     code = (
         "import sys; from tfx_estimator.data.sources import open_source; "
         "from tfx_estimator.pipeline.config.data import DataSection; "
         "import tfx_estimator.data.sources.idx; sys.exit('tensorflow' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=False).returncode == 0
+    assert run_python("-c", code).returncode == 0

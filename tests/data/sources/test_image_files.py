@@ -14,18 +14,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.data.sizes import split_sizes
-from tfx_estimator.data.sources import ExampleRange, image_files, open_source
+from tests.data.sizes import opened, split_sizes
+from tests.folders import write_files
+from tfx_estimator.data.sources import ExampleRange, image_files
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError, DataNotFoundError
-from tfx_estimator.pipeline.config.data import DataSection
 
 pytestmark = pytest.mark.unit
 
 _SHADES = {"cat": 60, "dog": 180}
-
-
-def _open(dataset, **changes):
-    return open_source(DataSection(dataset=str(dataset), **changes))
 
 
 def _save(path: Path, values: np.ndarray, mode: str | None = None, **options) -> Path:
@@ -48,7 +44,7 @@ def _all(source, split="train"):
 
 
 def test_a_folder_by_class_is_one_split_in_which_the_classes_are_mixed(tmp_path):
-    source = _open(_fill(tmp_path / "pets"))
+    source = opened(_fill(tmp_path / "pets"))
     assert source.info.name == "pets"
     assert source.info.label_names == ("cat", "dog")
     assert source.info.image_shape == (4, 6, 3)
@@ -66,11 +62,11 @@ def test_a_folder_by_class_is_one_split_in_which_the_classes_are_mixed(tmp_path)
 
 def test_the_order_is_the_same_elsewhere_and_a_new_file_leaves_it(tmp_path):
     folder = _fill(tmp_path / "pets")
-    before = [(image.tobytes(), label) for image, label in _all(_open(folder))]
+    before = [(image.tobytes(), label) for image, label in _all(opened(folder))]
     moved = folder.rename(tmp_path / "moved")
-    assert [(image.tobytes(), label) for image, label in _all(_open(moved))] == before
+    assert [(image.tobytes(), label) for image, label in _all(opened(moved))] == before
     _save(moved / "cat" / "new.png", np.full((4, 6, 3), 255, np.uint8))
-    after = [(image.tobytes(), label) for image, label in _all(_open(moved))]
+    after = [(image.tobytes(), label) for image, label in _all(opened(moved))]
     assert [pair for pair in after if pair[0][0] != 255] == before
 
 
@@ -78,9 +74,8 @@ def test_splits_are_folders_above_the_classes(tmp_path):
     for split, count in (("train", 6), ("test", 3)):
         _fill(tmp_path / split, count)
     (tmp_path / ".cache").mkdir()
-    (tmp_path / "train" / "cat" / ".DS_Store").touch()
-    (tmp_path / "train" / "cat" / "sources.txt").touch()
-    source = _open(tmp_path)
+    write_files(tmp_path / "train" / "cat", {".DS_Store": "", "sources.txt": ""})
+    source = opened(tmp_path)
     assert split_sizes(source) == {"train": 12, "test": 6}
     assert {
         label for parts in source.resolve_disjoint().values() for part in parts for _, label in source.read(part)
@@ -98,14 +93,11 @@ def _bytes_of(form: str, shade: int = 0) -> bytes:
 
 def test_what_is_left_out_is_named_unless_a_tool_left_it(tmp_path):
     folder = _fill(tmp_path / "pets", 2)
-    _open(folder)
-    for name in (
-        *("._1.png", ".DS_Store", "__MACOSX/cat/1.png", ".ipynb_checkpoints/1.png", "cat/._0.png", "cat/Thumbs.db"),
-        *("README.md", ".cache/1.png", "cat/.0.png", "dog/sources"),
-    ):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(_bytes_of("PNG") if name.endswith(".png") else b"text")
-    source = _open(folder)
+    opened(folder)
+    names = ["._1.png", ".DS_Store", "__MACOSX/cat/1.png", ".ipynb_checkpoints/1.png", "cat/._0.png", "cat/Thumbs.db"]
+    names += ["README.md", ".cache/1.png", "cat/.0.png", "dog/sources"]
+    write_files(folder, {name: _bytes_of("PNG") if name.endswith(".png") else "text" for name in names})
+    source = opened(folder)
     assert split_sizes(source) == {"train": 4}
     (note,) = source.notes()
     assert note.endswith(f": .cache, README.md, cat/.0.png, dog/sources of {folder}")
@@ -128,7 +120,7 @@ def test_a_folder_that_cannot_be_understood_is_told(tmp_path, change, text):
         _fill(tmp_path / split, 2)
     change(tmp_path)
     with pytest.raises(DataError) as caught:
-        _open(tmp_path)
+        opened(tmp_path)
     assert text in caught.value.what
     assert caught.value.todo
 
@@ -141,18 +133,18 @@ def test_a_folder_that_may_not_be_read_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "scandir", refuse)  # root may read any
     with pytest.raises(DamagedDataError, match=f"{folder}: it cannot be read: Permission denied"):
-        _open(folder)
+        opened(folder)
 
 
 def test_images_of_different_sizes_need_image_size(tmp_path):
     folder = _fill(tmp_path / "pets", 3)
     _save(folder / "cat" / "large.png", np.full((16, 9, 3), 7, np.uint8))
     with pytest.raises(DataError, match="differ in size") as caught:
-        _open(folder)
+        opened(folder)
     assert "4 x 6 (6, first" in caught.value.what
     assert f"16 x 9 (1, first {folder}/cat/large.png)" in caught.value.what
     assert "image_size" in caught.value.todo
-    source = _open(folder, image_size=(8, 8))
+    source = opened(folder, image_size=(8, 8))
     assert source.info.image_shape == (8, 8, 3)
     assert {image.shape for image, _ in _all(source)} == {(8, 8, 3)}
     assert sorted(int(image.max()) for image, _ in _all(source)) == [7, 60, 61, 62, 180, 181, 182]
@@ -162,9 +154,9 @@ def test_grey_among_colours_is_told_with_the_file(tmp_path):
     folder = _fill(tmp_path / "pets", 3)
     grey = _save(folder / "dog" / "grey.png", np.zeros((4, 6), np.uint8))
     with pytest.raises(DataError, match=r"1 images of pets are grey, first .*/dog/grey.png, and 6 are in colour"):
-        _open(folder)
+        opened(folder)
     grey.unlink()
-    assert _open(folder).info.image_shape == (4, 6, 3)
+    assert opened(folder).info.image_shape == (4, 6, 3)
 
 
 def _one(tmp_path, values, name="1.png", mode=None, **options):
@@ -172,7 +164,7 @@ def _one(tmp_path, values, name="1.png", mode=None, **options):
     other = np.zeros((*values.shape[:2], 3), np.uint8) if mode != "L" and values.ndim == 3 else np.zeros_like(values)
     _save(tmp_path / "b" / "1.png", other)
     _save(tmp_path / "a" / name, values, mode, **options)
-    (image,) = (image for image, label in _all(_open(tmp_path, image_size=options.get("size"))) if label == 0)
+    (image,) = (image for image, label in _all(opened(tmp_path, image_size=options.get("size"))) if label == 0)
     return image
 
 
@@ -206,7 +198,7 @@ def test_grey_of_sixteen_bits_is_read_as_that_of_eight(tmp_path, depth):
     one = 0x101 if depth == 16 else 1
     _png(tmp_path / "a" / "1.png", [[10 * one, 255 * one], [10 * one, 0], [0, 128 * one]], 4, depth)
     _png(tmp_path / "b" / "1.png", [10 * one, 200 * one, 200 * one + 1], 0, depth, transparent=200 * one)
-    source = _open(tmp_path)
+    source = opened(tmp_path)
     assert source.info.image_shape == (1, 3, 1)
     last = 200 if depth == 16 else 201
     assert {label: image.ravel().tolist() for image, label in _all(source)} == {0: [10, 255, 127], 1: [10, 255, last]}
@@ -227,7 +219,7 @@ def test_a_jpeg_is_turned_as_its_orientation_says(tmp_path, form, orientation, c
     _save(tmp_path / "a" / "1.jpg", values, format=form, exif=exif, quality=95, **more)
     _save(tmp_path / "b" / "1.png", np.zeros((*shape, 3), np.uint8))
     for size in (None, (20, 20)):
-        (image,) = (image for image, label in _all(_open(tmp_path, image_size=size)) if label == 0)
+        (image,) = (image for image, label in _all(opened(tmp_path, image_size=size)) if label == 0)
         assert image[[0, 0, -1, -1], [0, -1, 0, -1], 0].tolist() == corners
 
 
@@ -235,7 +227,7 @@ def test_the_fingerprint_sees_files_and_not_places(tmp_path):
     folder = _fill(tmp_path / "pets")
 
     def fingerprint(place=folder, *expressions):
-        return _open(place).fingerprint(expressions or ["train[:90%]", "train[90%:]"])
+        return opened(place).fingerprint(expressions or ["train[:90%]", "train[90%:]"])
 
     first = fingerprint()
     assert fingerprint(shutil.copytree(folder, tmp_path / "elsewhere" / "pets")) == first
@@ -280,7 +272,7 @@ def test_a_table_of_paths_and_labels(tmp_path, suffix, numbers):
     rows = _rows(tmp_path)
     for row in rows:
         row["label"] = int(row["label"] == "dog") if numbers else row["label"]
-    source = _open(_table(tmp_path / f"labels.{suffix}", rows))
+    source = opened(_table(tmp_path / f"labels.{suffix}", rows))
     assert source.info.name == "labels"
     assert source.info.label_names == (("0", "1") if numbers else ("cat", "dog"))
     assert split_sizes(source) == {"train": 6}
@@ -289,13 +281,13 @@ def test_a_table_of_paths_and_labels(tmp_path, suffix, numbers):
     ]  # fmt: skip
     first = source.fingerprint(["train"])
     rows[0]["label"], rows[-1]["label"] = rows[-1]["label"], rows[0]["label"]
-    assert _open(_table(tmp_path / f"labels.{suffix}", rows)).fingerprint(["train"]) != first
+    assert opened(_table(tmp_path / f"labels.{suffix}", rows)).fingerprint(["train"]) != first
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_whole_numbers_that_are_written_as_floats_are_numbers(tmp_path, suffix):
     rows = [{**row, "label": float(index // 2)} for index, row in enumerate(_rows(tmp_path))]
-    source = _open(_table(tmp_path / f"labels.{suffix}", rows))
+    source = opened(_table(tmp_path / f"labels.{suffix}", rows))
     assert source.info.label_names == ("0", "1", "2")
     assert sorted((int(image.max()), label) for image, label in _all(source)) == [
         (60, 0), (61, 0), (62, 1), (180, 1), (181, 2), (182, 2)
@@ -303,19 +295,19 @@ def test_whole_numbers_that_are_written_as_floats_are_numbers(tmp_path, suffix):
     # pandas writes numbers as floats where some are missing.
     rows[3]["label"] = float("nan") if suffix == "parquet" else None
     with pytest.raises(DataError, match="row 4 has no label"):
-        _open(_table(tmp_path / f"labels.{suffix}", rows))
+        opened(_table(tmp_path / f"labels.{suffix}", rows))
 
 
 @pytest.mark.parametrize("name", ["NA", "null", "nan", "-0"])
 def test_a_class_may_be_called_what_elsewhere_is_no_value(tmp_path, name):
     rows = [{**row, "label": name if row["label"] == "dog" else "cat"} for row in _rows(tmp_path)]
-    source = _open(_table(tmp_path / "labels.csv", rows))
+    source = opened(_table(tmp_path / "labels.csv", rows))
     assert sorted(source.info.label_names) == sorted(["cat", name])
 
 
 def test_a_table_with_splits(tmp_path):
     rows = [{**row, "split": "val" if "0.png" in row["image"] else "train"} for row in _rows(tmp_path)]
-    source = _open(_table(tmp_path / "labels.csv", rows))
+    source = opened(_table(tmp_path / "labels.csv", rows))
     assert split_sizes(source) == {"val": 2, "train": 4}
     assert sorted(int(image.max()) for image, _ in _all(source, "val")) == [60, 180]
 
@@ -338,7 +330,7 @@ def test_a_table_with_splits(tmp_path):
 )
 def test_a_table_that_cannot_be_used_is_told_with_the_row(tmp_path, change, text):
     with pytest.raises(DataError) as caught:
-        _open(_table(tmp_path / "labels.csv", change(_rows(tmp_path))))
+        opened(_table(tmp_path / "labels.csv", change(_rows(tmp_path))))
     assert text in caught.value.what
     assert str(tmp_path) in caught.value.what
 
@@ -347,7 +339,7 @@ def test_a_table_that_cannot_be_used_is_told_with_the_row(tmp_path, change, text
 def test_a_file_that_is_no_table_is_named(tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(DamagedDataError, match=name):
-        _open(tmp_path / name)
+        opened(tmp_path / name)
 
 
 def test_each_of_ten_thousand_images_is_looked_into_once(tmp_path, monkeypatch):
@@ -358,10 +350,10 @@ def test_each_of_ten_thousand_images_is_looked_into_once(tmp_path, monkeypatch):
             (folder / name / f"{number}.png").write_bytes(data)
     read, looked = image_files.read_shape, []
     monkeypatch.setattr(image_files, "read_shape", lambda path: looked.append(path) or read(path))
-    assert split_sizes(_open(folder)) == {"train": 10_000}
+    assert split_sizes(opened(folder)) == {"train": 10_000}
     assert len(set(looked)) == len(looked) == 10_000
     # A pipeline opens it once more for each file that it writes.
-    _open(folder)
+    opened(folder)
     assert len(looked) == 10_000
 
 
@@ -378,5 +370,5 @@ def test_a_name_that_is_no_text_is_told(tmp_path, name, shown):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     shutil.copy(folder / "cat" / "0.png", path)
     with pytest.raises(DamagedDataError) as caught:
-        _open(folder)
+        opened(folder)
     assert shown in str(caught.value)

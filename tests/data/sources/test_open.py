@@ -7,20 +7,15 @@ import json
 import pytest
 import tensorflow as tf
 
-from tests.data.sizes import split_sizes
-from tfx_estimator.data.sources import ExampleRange, open_source, tfds_lookup
+from tests.data.sizes import opened, split_sizes
+from tfx_estimator.data.sources import ExampleRange, tfds_lookup
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
-from tfx_estimator.pipeline.config.data import DataSection
 
 pytestmark = pytest.mark.unit
 
 
-def _open(dataset, **changes):
-    return open_source(DataSection(dataset=str(dataset), **changes))
-
-
 def test_a_registered_name_is_known_before_it_is_prepared(data_dir):
-    source = _open("fashion_mnist", data_dir=str(data_dir))
+    source = opened("fashion_mnist", data_dir=str(data_dir))
     assert source.info.name == "fashion_mnist"
     assert source.info.image_shape == (28, 28, 1)
     assert source.info.num_classes == 10
@@ -31,19 +26,19 @@ def test_a_registered_name_is_known_before_it_is_prepared(data_dir):
 
 def test_a_config_that_tfds_has_not_is_answered_with_those_that_it_has(data_dir):
     with pytest.raises(DataNotFoundError, match="no config 'lettres'") as caught:
-        _open("emnist/lettres", data_dir=str(data_dir))
+        opened("emnist/lettres", data_dir=str(data_dir))
     assert "letters" in caught.value.expected
 
 
 @pytest.mark.parametrize("dataset", ["mnist:3.0.1", "mnist:3.*.*"])
 def test_a_version_after_the_name(real_data_dir, dataset):
-    assert _open(dataset, data_dir=real_data_dir).info.version == "3.0.1"
+    assert opened(dataset, data_dir=real_data_dir).info.version == "3.0.1"
     with pytest.raises(DataNotFoundError, match=r"no version '1\.0\.0' of mnist"):
-        _open("mnist:1.0.0", data_dir=real_data_dir)
+        opened("mnist:1.0.0", data_dir=real_data_dir)
 
 
 def test_a_set_that_was_prepared_elsewhere_is_found_by_name_config_and_version(make_builder, data_dir):
-    _open(make_builder(), data_dir=str(data_dir)).prepare()
+    opened(make_builder(), data_dir=str(data_dir)).prepare()
     (prepared,) = data_dir.glob("tiny*/1.0.0")
     for config in ("small", "large.v2-x"):
         folder = data_dir / "own_set" / config / "1.0.0"
@@ -53,36 +48,36 @@ def test_a_set_that_was_prepared_elsewhere_is_found_by_name_config_and_version(m
         info = json.loads((folder / "dataset_info.json").read_text())
         (folder / "dataset_info.json").write_text(json.dumps({**info, "name": "own_set", "configName": config}))
     for dataset in ("own_set/large.v2-x", "own_set/large.v2-x:1.0.0"):
-        source = _open(dataset, data_dir=str(data_dir))
+        source = opened(dataset, data_dir=str(data_dir))
         assert source.info.name == "own_set/large.v2-x"
         assert len(list(source.read(ExampleRange("train", 0, 12)))) == 12
     metadata = data_dir / "own_set" / ".config" / "metadata.json"
     metadata.parent.mkdir()
     metadata.write_text('{"default_config_name": "small"}')
-    assert _open("own_set", data_dir=str(data_dir)).info.name == "own_set/small"
+    assert opened("own_set", data_dir=str(data_dir)).info.name == "own_set/small"
 
 
 def test_a_folder_that_is_there_goes_before_a_name_with_a_config(tmp_path, monkeypatch, idx_folder):
     monkeypatch.chdir(tmp_path)
     idx_folder.rename((tmp_path / "emnist").mkdir() or tmp_path / "emnist" / "letters")
-    assert split_sizes(_open("emnist/letters"))["train"] == 700
+    assert split_sizes(opened("emnist/letters"))["train"] == 700
 
 
 @pytest.mark.parametrize("below", ["mnist", "mnist/3.0.1"])
 def test_a_prepared_folder_needs_no_name(real_data_dir, below):
-    source = _open(f"{real_data_dir}/{below}")
+    source = opened(f"{real_data_dir}/{below}")
     assert (source.info.name, source.info.version) == ("mnist", "3.0.1")
     assert split_sizes(source) == {"train": 60_000, "test": 10_000}
 
 
 def test_a_data_dir_with_several_data_sets_is_not_guessed(real_data_dir):
     with pytest.raises(DataNotFoundError, match="several prepared data sets: cifar10, mnist"):
-        _open(real_data_dir)
+        opened(real_data_dir)
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(data_dir):
     with pytest.raises(DataNotFoundError, match="did you mean mnist") as caught:
-        _open("mnst", data_dir=str(data_dir))
+        opened("mnst", data_dir=str(data_dir))
     assert "'mnst'" in caught.value.what
     assert str(data_dir) in caught.value.what
 
@@ -93,7 +88,7 @@ def test_a_store_that_does_not_answer(monkeypatch):
 
     monkeypatch.setattr(tfds_lookup, "_prepared_versions", ask)
     with pytest.raises(DataError, match="mnist in gs://mine/tfds cannot be looked at: Error executing") as caught:
-        _open("mnist", data_dir="gs://mine/tfds")
+        opened("mnist", data_dir="gs://mine/tfds")
     assert "gcloud auth application-default login" in caught.value.todo
 
 
@@ -101,13 +96,13 @@ def test_a_store_that_does_not_answer(monkeypatch):
 def test_an_unknown_version_is_answered_with_those_that_are_there(real_data_dir, version):
     for dataset, data_dir in (("mnist", real_data_dir), (f"{real_data_dir}/mnist", None)):
         with pytest.raises(DataNotFoundError, match=f"no version '{version}'") as caught:
-            _open(dataset, data_dir=data_dir, version=version)
+            opened(dataset, data_dir=data_dir, version=version)
         assert "3.0.1" in caught.value.expected
 
 
 def test_the_newest_prepared_version_is_taken(make_builder, data_dir):
     dataset = make_builder()
-    _open(dataset, data_dir=str(data_dir)).prepare()
+    opened(dataset, data_dir=str(data_dir)).prepare()
     (prepared,) = data_dir.glob("tiny*/1.0.0")
     for version in ("1.0.9", "1.0.10"):
         folder = prepared.with_name(version)
@@ -116,14 +111,14 @@ def test_the_newest_prepared_version_is_taken(make_builder, data_dir):
             data = file.read_bytes().replace(b'"version": "1.0.0"', f'"version": "{version}"'.encode())
             (folder / file.name).write_bytes(data)
     folder = prepared.parent
-    assert _open(folder).info.version == "1.0.10"
-    assert _open(folder.name, data_dir=str(data_dir)).info.version == "1.0.10"
-    assert _open(folder, version="1.0.9").info.version == "1.0.9"
-    fingerprints = {_open(folder, version=version).fingerprint(["train"]) for version in ("1.0.0", "1.0.9", "1.0.10")}
+    assert opened(folder).info.version == "1.0.10"
+    assert opened(folder.name, data_dir=str(data_dir)).info.version == "1.0.10"
+    assert opened(folder, version="1.0.9").info.version == "1.0.9"
+    fingerprints = {opened(folder, version=version).fingerprint(["train"]) for version in ("1.0.0", "1.0.9", "1.0.10")}
     assert len(fingerprints) == 3
     # The class says which version is its own.
-    assert _open(dataset, data_dir=str(data_dir)).info.version == "1.0.0"
-    assert _open(dataset, data_dir=str(data_dir), version="1.0.9").info.version == "1.0.9"
+    assert opened(dataset, data_dir=str(data_dir)).info.version == "1.0.0"
+    assert opened(dataset, data_dir=str(data_dir), version="1.0.9").info.version == "1.0.9"
 
 
 @pytest.mark.parametrize(
@@ -136,15 +131,15 @@ def test_the_newest_prepared_version_is_taken(make_builder, data_dir):
 )
 def test_a_class_that_is_none(dataset, text):
     with pytest.raises(DataNotFoundError, match=text):
-        _open(dataset)
+        opened(dataset)
 
 
 def test_a_folder_that_is_none_is_answered_with_what_was_looked_for(tmp_path):
     with pytest.raises(DataNotFoundError, match="no folder"):
-        _open(tmp_path / "nowhere")
+        opened(tmp_path / "nowhere")
     (tmp_path / "cats.jpg").touch()
     with pytest.raises(DataNotFoundError, match=r"but cats\.jpg") as caught:
-        _open(tmp_path)
+        opened(tmp_path)
     for form in ("dataset_info.json", "train-images-idx3-ubyte", "data_batch_1.bin"):
         assert form in caught.value.expected
 
@@ -159,5 +154,5 @@ def test_a_folder_that_is_none_is_answered_with_what_was_looked_for(tmp_path):
 )
 def test_a_data_set_of_another_kind_is_refused(data_dir, dataset, text):
     with pytest.raises(DataError) as caught:
-        _ = _open(dataset, data_dir=str(data_dir)).info
+        _ = opened(dataset, data_dir=str(data_dir)).info
     assert text in caught.value.what

@@ -14,29 +14,25 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core import registered
 
-from tests.data.sizes import split_sizes
-from tfx_estimator.data.sources import ExampleRange, files, open_source
+from tests.artifacts import write_records
+from tests.data.sizes import opened, split_sizes
+from tfx_estimator.data.sources import ExampleRange, files
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
-from tfx_estimator.pipeline.config.data import DataSection
 
 pytestmark = pytest.mark.unit
 
 _SIZES = '{"image": tfds.features.Image(shape=(None, None, 3)), "label": tfds.features.ClassLabel(num_classes=3)}'
 
 
-def _open(dataset, **changes):
-    return open_source(DataSection(dataset=str(dataset), **changes))
-
-
 def _prepared(dataset, data_dir, **changes):
-    source = _open(dataset, data_dir=str(data_dir), **changes)
+    source = opened(dataset, data_dir=str(data_dir), **changes)
     source.prepare()
     return source
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])
 def test_pixels_and_labels_equal_those_of_tfds_itself(real_data_dir, name):
-    source = _open(name, data_dir=real_data_dir)
+    source = opened(name, data_dir=real_data_dir)
     (part,) = source.resolve("train[1000:1600]")
     expected = tfds.load(name, split="train[1000:1600]", data_dir=real_data_dir, download=False, as_supervised=True)
     count = 0
@@ -74,7 +70,7 @@ def test_images_of_many_sizes_need_image_size(make_builder, data_dir):
         features=_SIZES, example='{"image": np.full((5 + i, 9, 3), 7 * i, np.uint8), "label": i % 3}'
     )
     with pytest.raises(DataError, match="differ in size") as caught:
-        _ = _open(dataset, data_dir=str(data_dir)).info
+        _ = opened(dataset, data_dir=str(data_dir)).info
     assert "data.image_size" in caught.value.todo
     source = _prepared(dataset, data_dir, image_size=(8, 8))
     assert source.info.image_shape == (8, 8, 3)
@@ -97,20 +93,20 @@ def test_shrinking_is_antialiased(make_builder, data_dir):
 def test_only_uint8_images(make_builder, data_dir):
     features = _SIZES.replace("(None, None, 3)", "(2, 2, 1), dtype=np.uint16")
     with pytest.raises(DataError, match="are uint16"):
-        _ = _open(make_builder(features=features), data_dir=str(data_dir)).info
+        _ = opened(make_builder(features=features), data_dir=str(data_dir)).info
 
 
 def test_the_fingerprint_follows_split_size_and_contents(make_builder, data_dir):
     dataset = make_builder()
     source = _prepared(dataset, data_dir)
     first = source.fingerprint(["train", "test"])
-    assert _open(dataset, data_dir=str(data_dir)).fingerprint(["train", "test"]) == first
+    assert opened(dataset, data_dir=str(data_dir)).fingerprint(["train", "test"]) == first
     assert source.fingerprint(["train[:50%]", "test"]) != first
-    assert _open(dataset, data_dir=str(data_dir), image_size=(8, 8)).fingerprint(["train", "test"]) != first
+    assert opened(dataset, data_dir=str(data_dir), image_size=(8, 8)).fingerprint(["train", "test"]) != first
     names = next(data_dir.glob("tiny*/1.0.0/label.labels.txt"))
     before = names.read_text()
     names.write_text(before.replace(before.split()[0], "renamed"))
-    renamed = _open(dataset, data_dir=str(data_dir))
+    renamed = opened(dataset, data_dir=str(data_dir))
     assert renamed.fingerprint(["train", "test"]) != first
     names.write_text(before)
     file = next(data_dir.glob("tiny*/1.0.0/*train*"))
@@ -152,9 +148,7 @@ def test_a_wrong_example_is_named(make_builder, data_dir, change, text):
         else:
             png = value if isinstance(value, bytes) else tf.io.encode_png(np.zeros(value, np.uint8)).numpy()
             example.features.feature[name].bytes_list.value[0] = png
-    with tf.io.TFRecordWriter(str(file)) as writer:
-        for record in (*records[:4], example.SerializeToString(), *records[5:]):
-            writer.write(record)
+    write_records(file, [*records[:4], example.SerializeToString(), *records[5:]])
     with pytest.raises(DamagedDataError, match=file.name) as caught:
         list(source.read(ExampleRange("train", 0, 12)))
     assert text in caught.value.what
@@ -185,13 +179,13 @@ def test_a_raised_version_is_prepared_and_read(make_builder, data_dir, edit):
     first = _prepared(dataset, data_dir)
     assert _colours(first) == list(range(12))
     edit(dataset, '"1.0.0")', '"1.1.0")')
-    source = _open(dataset, data_dir=str(data_dir))
+    source = opened(dataset, data_dir=str(data_dir))
     assert (source.info.version, source.is_prepared) == ("1.1.0", False)
     source.prepare()
     assert source.fingerprint(["train"]) != first.fingerprint(["train"])
     assert source.notes() == ()
     # What is declared counts more than the class.
-    assert _open(dataset, data_dir=str(data_dir), version="1.0.0").info.version == "1.0.0"
+    assert opened(dataset, data_dir=str(data_dir), version="1.0.0").info.version == "1.0.0"
 
 
 def test_a_builder_that_was_edited_without_a_raised_version_is_noted(make_builder, data_dir, edit):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.root import ROOT
+from tests.root import answers
 from tfx_estimator.model_fn.parallel.strategies import make_strategy
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
@@ -68,17 +65,8 @@ def _build(*sections: tuple[str, dict[str, Any]]) -> list[Any]:
 
 
 def _run(code: str, *told_of: Any) -> list[Any]:
-    told = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(told_of)],
-        check=False,
-        cwd=str(ROOT),
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
-    assert told.returncode == 0, told.stderr
-    return json.loads(told.stdout.splitlines()[-1])
+    *_, found = answers("-c", code, json.dumps(told_of), CUDA_VISIBLE_DEVICES="")
+    return found
 
 
 def test_mirrored_adds_up_with_the_declared_operation():

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.components.trainer.user import keeps_state
 from tests.model_fn.batch import IMAGES, LABELS, PARAMS, input_fn
-from tests.root import ROOT
+from tests.root import answers
 from tfx_estimator.model_fn.step.classifier import make_model_fn
 
 pytestmark = pytest.mark.unit
@@ -51,10 +47,7 @@ def test_a_read_sees_what_the_code_assigned_before_it(tmp_path):
 
 @pytest.mark.timeout(180)
 def test_a_replica_does_its_own_and_nothing_that_keras_tells_of():
-    command = [sys.executable, "-m", "tests.model_fn.assignments_process"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    printed = [json.loads(line) for line in done.stdout.splitlines()]
+    printed = answers("-m", "tests.model_fn.assignments_process")
     found = {(strategy, layer): steps for strategy, layer, steps, _ in printed}
     for layer in ("keras", "synchronized"):
         assert found["one_device", layer] == [[]]

@@ -192,7 +192,6 @@ def _layer(kind: str) -> Any:
         """Counts the examples that it has seen."""
 
         def build(self, shape: Any) -> None:
-            """Makes the count."""
             self.count = self.add_weight("count", [], tf.float32, initializer="zeros", trainable=False)
 
         def call(self, inputs: Any) -> Any:

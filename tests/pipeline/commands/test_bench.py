@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.folders import write_files
 from tests.root import run_python
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import DeclarationError
@@ -51,9 +52,7 @@ RUN_FN = "def run_fn(fn_args):\n    pass\n"
 )
 def test_what_cannot_be_measured_is_refused_at_once(tmp_path, monkeypatch, capsys, arguments, texts):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "own.py").write_text(RUN_FN)
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "strategies.json").write_text("{}")
+    write_files(tmp_path, {"own.py": RUN_FN, "full/strategies.json": "{}"})
     assert main(["bench", "strategies", "digits", *arguments]) == 2
     said = capsys.readouterr().err
     for text in texts:

@@ -49,27 +49,27 @@ def test_an_unknown_preset_is_refused_with_the_nearest(tmp_path, capsys):
     assert not (tmp_path / "x.yaml").exists()
 
 
-@pytest.mark.parametrize("name", ["local_runner", "vertex_runner", "kubeflow_runner"])
-def test_a_copied_script_takes_the_declaration_from_the_environment(tmp_path, monkeypatch, capsys, every_target, name):
+@pytest.mark.parametrize(
+    ("name", "variable", "value", "said"),
+    [
+        ("local_runner", "DECLARATION", "absent.yaml", "absent.yaml"),
+        ("vertex_runner", "DECLARATION", "absent.yaml", "absent.yaml"),
+        ("kubeflow_runner", "DECLARATION", "absent.yaml", "absent.yaml"),
+        ("local_runner", "WORKDIR", "s3://bucket/runs", "WORKDIR s3://bucket/runs: "),
+    ],
+)
+def test_a_copied_script_takes_from_the_environment(
+    tmp_path, monkeypatch, capsys, every_target, name, variable, value, said
+):
     monkeypatch.chdir(tmp_path)
     assert main(["copy", name, "runner.py"]) == 0
     assert "name your declaration in it, or in TFX_ESTIMATOR_DECLARATION" in capsys.readouterr().out
-    monkeypatch.setenv("TFX_ESTIMATOR_DECLARATION", "absent.yaml")
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path("runner.py", run_name="__main__")
-    assert ended.value.code == 2
-    assert "absent.yaml" in capsys.readouterr().err
-
-
-def test_the_copied_script_takes_the_work_folder_from_the_environment(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(["copy", "local_runner", "runner.py"]) == 0
     monkeypatch.delenv("TFX_ESTIMATOR_DECLARATION", raising=False)
-    monkeypatch.setenv("TFX_ESTIMATOR_WORKDIR", "s3://bucket/runs")
+    monkeypatch.setenv(f"TFX_ESTIMATOR_{variable}", value)
     with pytest.raises(SystemExit) as ended:
         runpy.run_path("runner.py", run_name="__main__")
     assert ended.value.code == 2
-    assert "WORKDIR s3://bucket/runs: " in capsys.readouterr().err
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])

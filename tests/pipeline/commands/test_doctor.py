@@ -6,8 +6,6 @@ import functools
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from importlib import metadata
 from pathlib import Path
@@ -15,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.root import ROOT, run_python
+from tests.folders import write_files
+from tests.root import ROOT, run_python, start_python
 from tests.stack import HERE
 from tests.stack import pins as in_lock
 from tfx_estimator.__main__ import main
@@ -54,14 +53,13 @@ def test_a_whole_environment_can_run(tmp_path):
 
 def test_a_broken_environment_is_said_and_not_a_traceback(tmp_path):
     # A TensorFlow that cannot be imported, a wrong version of TFX, a damaged dist-info, a work folder that is a file.
-    (tmp_path / "tensorflow").mkdir()
-    (tmp_path / "tensorflow" / "__init__.py").write_text("raise ImportError('libcudart.so.12: \\x1b[31mno such file')")
-    for name, text in (("tfx-1.14.0", "Metadata-Version: 2.1\nName: tfx\nVersion: 1.14.0\n"), ("dill-0.4.1", None)):
-        folder = tmp_path / f"{name}.dist-info"
-        folder.mkdir()
-        if text:
-            (folder / "METADATA").write_text(text)
-    (tmp_path / "file").touch()
+    broken = {
+        "tensorflow/__init__.py": "raise ImportError('libcudart.so.12: \\x1b[31mno such file')",
+        "tfx-1.14.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: tfx\nVersion: 1.14.0\n",
+        "file": "",
+    }
+    write_files(tmp_path, broken)
+    (tmp_path / "dill-0.4.1.dist-info").mkdir()
     code, said = doctor("--quick", "--workdir", str(tmp_path / "file" / "runs"), path=tmp_path)
     assert code == 1
     lines = said.splitlines()
@@ -76,10 +74,8 @@ def test_a_broken_environment_is_said_and_not_a_traceback(tmp_path):
     assert lines[-1] == "a run cannot be done here: packages, work folder, TensorFlow"
 
 
-def test_another_version_of_what_decides_nothing_is_a_warning(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "rich-1.0.dist-info").mkdir()
-    (tmp_path / "rich-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: rich\nVersion: 1.0\n")
+def test_another_version_of_what_decides_nothing_is_a_warning(importable):
+    write_files(importable, {"rich-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: rich\nVersion: 1.0\n"})
     finding = machine.check_versions()
     assert finding.state == WARNING
     assert finding.what.startswith("rich 1.0 (tested: ")
@@ -200,8 +196,7 @@ def test_a_machine_without_private_networks_or_a_loopback(monkeypatch):
 
 
 def test_a_training_that_fails_is_said_in_its_own_words(tmp_path):
-    (tmp_path / "tensorflow").mkdir()
-    (tmp_path / "tensorflow" / "__init__.py").write_text("raise ImportError('no instruction AVX')")
+    write_files(tmp_path, {"tensorflow/__init__.py": "raise ImportError('no instruction AVX')"})
     finding = training.check_training(environment={**os.environ, "PYTHONPATH": str(tmp_path)})
     assert finding.state == FAILED
     assert "ImportError: no instruction AVX" in finding.what
@@ -222,9 +217,8 @@ def test_sigterm_ends_the_training_too(tmp_path):
         "import training; doctor.examine = lambda *_: (print('begins', flush=True), "
         "iter([training.check_training()]))[1]; from tfx_estimator.__main__ import main; sys.exit(main(['doctor']))"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT / "src")))}
-    environment["TMPDIR"] = str(tmp_path)
-    with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True) as process:
+    path = os.pathsep.join((str(tmp_path), str(ROOT / "src")))
+    with start_python("-c", code, PYTHONPATH=path, TMPDIR=str(tmp_path)) as process:
         process.stdout.readline()
         time.sleep(1)
         process.send_signal(signal.SIGTERM)

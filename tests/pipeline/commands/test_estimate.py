@@ -129,15 +129,14 @@ def test_the_memory_of_a_training_by_a_technique(capsys, training, settings, opt
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", ["central_storage", "mirrored"])
 def test_the_memory_of_weights_that_devices_share_or_have_each_their_own(
-    capsys, tmp_path, monkeypatch, training, settings, strategy
+    capsys, importable, monkeypatch, training, settings, strategy
 ):
     # Weights and Adam's slots that outweigh what a process takes anyway.
     text = NETWORK.replace("Flatten(),", "Flatten(), tf.keras.layers.Dense(40_000),")
-    (tmp_path / "own_wide.py").write_text(text)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    (importable / "own_wide.py").write_text(text)
     trainer = {"path": "keras", "model": "own_wide:network", "global_batch_size": 64, "train_steps": 4}
     trainer |= {"optimizer": {"name": "adam"}, "distribution": {"train": f"{strategy}:2"}}
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(importable)
     found = estimate(capsys, "digits", trainer)
     assert found["memory"]["process"] == pytest.approx(_measure(training, settings, trainer), rel=0.2)
 
@@ -154,11 +153,10 @@ def _measure(training, settings, trainer: dict, **facts) -> float:
 
 
 @pytest.fixture
-def put_together(tmp_path, monkeypatch):
+def put_together(importable, monkeypatch):
     """Estimates a declaration of the digits with one of the models above, in this process."""
-    (tmp_path / "own_estimated.py").write_text(NETWORK)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.chdir(tmp_path)
+    (importable / "own_estimated.py").write_text(NETWORK)
+    monkeypatch.chdir(importable)
 
     def make(name: str, *overrides: str) -> dict:
         import tensorflow as tf

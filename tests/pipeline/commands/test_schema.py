@@ -23,7 +23,6 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def schema(capsys) -> dict:
-    """What the verb prints."""
     assert main(["schema"]) == 0
     return json.loads(capsys.readouterr().out)
 

@@ -89,7 +89,6 @@ def test_the_pods_of_a_tfjob_that_a_step_starts_are_told(tmp_path):
 
 
 def write_run(workdir: Path, time: str, model: str, summary: object) -> None:
-    """Writes what a run of the pipeline digits leaves of itself."""
     (logs := workdir / "digits" / "logs" / time).mkdir(parents=True)
     (logs / "declaration.yaml").write_text(f'name: digits\ntrainer: {{model: "{model}"}}\n')
     (logs / "summary.json").write_text(json.dumps(summary))

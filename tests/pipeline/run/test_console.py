@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import subprocess
-import sys
 
 import pytest
 
+from tests.root import run_python, start_python
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.log import get_logger
 
@@ -25,9 +24,8 @@ def test_what_libraries_print_goes_to_the_log_and_the_rest_to_the_terminal(tmp_p
         "print('after')\n"
     )
     log = tmp_path / "run.log"
-    done = subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, text=True, check=True)
-    assert done.stdout == "for the person\nafter\n"
-    assert done.stderr == ""
+    done = run_python("-c", code, str(log))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "for the person\nafter\n", "")
     assert log.read_text() == "from python\nfrom c\n" or log.read_text() == "from c\nfrom python\n"
 
 
@@ -47,13 +45,7 @@ def test_the_work_goes_on_when_the_reader_of_the_terminal_leaves(tmp_path):
         "print('done', file=sys.stderr)\n"
     )
     log = tmp_path / "run.log"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(log)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as child:
+    with start_python("-c", code, str(log)) as child:
         assert child.stdout.readline().split() == ["warning", "read"]
         child.stdout.close()
         _, said = child.communicate("go on\n", timeout=30)

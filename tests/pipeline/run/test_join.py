@@ -6,10 +6,12 @@ import contextlib
 import os
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.folders import write_files
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import TaskFiles
 from tfx_estimator.pipeline.base.errors import RETRYABLE, PipelineError, StoppedError, TfxEstimatorError, TrainingError
@@ -33,9 +35,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineFolders:
 
 def write_job(folders: PipelineFolders, training: str) -> str:
     logs = Path(folders.root, "Trainer", "training", training, "logs")
-    logs.mkdir(parents=True, exist_ok=True)
-    (logs / "job-chief-0.json").write_text("{}")
-    return str(logs / "job-chief-0.json")
+    return str(write_files(logs, {"job-chief-0.json": "{}"}) / "job-chief-0.json")
 
 
 def find(folders: PipelineFolders, timeout: float = 5.0, in_step: str = "") -> str | None:
@@ -77,47 +77,55 @@ def test_a_chief_that_is_killed_meanwhile_is_noticed(folders, monkeypatch):
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_end_of_the_chiefs_run_without_a_training_is_that_of_the_others(folders, fails):
     def lead() -> None:
-        try:
-            with Rendezvous(folders, TASKS).led():
-                if fails:
-                    raise ValueError
-        except ValueError:
-            pass
+        with contextlib.suppress(ValueError), Rendezvous(folders, TASKS).led():
+            if fails:
+                raise ValueError
 
     threading.Timer(0.1, lead).start()
-    if fails:
-        with pytest.raises(PipelineError, match="the chief's run of this cluster failed"):
-            find(folders)
-    else:
+    failed = pytest.raises(PipelineError, match="the chief's run of this cluster failed")
+    with failed if fails else contextlib.nullcontext():
         assert find(folders) is None
+
+
+def lost() -> TrainingError:
+    error = TrainingError("a task was lost")
+    error.retryable = True
+    return error
+
+
+@contextlib.contextmanager
+def started_again(folders: PipelineFolders, first: Callable[[], TfxEstimatorError], pause: float) -> Iterator[None]:
+    """A chief of which a first run ends so, and another has a training until this one is left."""
+    left = threading.Event()
+
+    def lead() -> None:
+        with contextlib.suppress(TfxEstimatorError), Rendezvous(folders, TASKS).led():
+            raise first()
+        time.sleep(pause)
+        with Rendezvous(folders, TASKS).led():
+            write_job(folders, "again")
+            left.wait(5)
+
+    chief = threading.Thread(target=lead)
+    chief.start()
+    try:
+        yield
+    finally:
+        left.set()
+        chief.join()
 
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_chief_that_is_started_again_is_waited_for(folders, monkeypatch, stopped):
     monkeypatch.setenv(RETRYABLE, "138")
 
-    def lead() -> None:
-        ended: TfxEstimatorError = TrainingError("a task was lost")
-        if stopped:
-            # By the code of a signal, which an operator starts again as well.
-            ended = StoppedError("training was ended by SIGTERM", exit_code=143)
-        else:
-            ended.retryable = True
-        with contextlib.suppress(TfxEstimatorError), Rendezvous(folders, TASKS).led():
-            time.sleep(0.1)
-            raise ended
-        time.sleep(0.3)
-        with Rendezvous(folders, TASKS).led():
-            write_job(folders, "again")
-            found.wait(5)
+    def first() -> TfxEstimatorError:
+        time.sleep(0.1)
+        # By the code of a signal, which an operator starts again as well.
+        return StoppedError("training was ended by SIGTERM", exit_code=143) if stopped else lost()
 
-    found, chief = threading.Event(), threading.Thread(target=lead)
-    chief.start()
-    try:
+    with started_again(folders, first, 0.3):
         assert Path(find(folders)).parents[1].name == "again"
-    finally:
-        found.set()
-        chief.join()
 
 
 @pytest.mark.parametrize(
@@ -132,32 +140,20 @@ def test_a_chief_that_is_started_again_is_waited_for(folders, monkeypatch, stopp
 )
 def test_what_lost_this_task_in_step_is_not_joined_again(folders, monkeypatch, event, earlier, expected):
     monkeypatch.setenv(RETRYABLE, "138")
-    lost = TrainingError("a task was lost")
-    lost.retryable = True
+    written = threading.Event()
 
-    def lead() -> None:
-        with contextlib.suppress(TfxEstimatorError), Rendezvous(folders, TASKS).led():
-            files = TaskFiles(os.path.dirname(write_job(folders, "this")), "worker-0", 1)
-            Path(files.task_spec).write_text("{}")
-            if earlier:
-                os.utime(files.task_spec, (1, 1))
-            ProgressWriter(files.progress).write(event)
-            written.set()
-            time.sleep(0.5)
-            raise lost
-        time.sleep(0.1)
-        with Rendezvous(folders, TASKS).led():
-            write_job(folders, "again")
-            found.wait(5)
+    def first() -> TfxEstimatorError:
+        files = TaskFiles(os.path.dirname(write_job(folders, "this")), "worker-0", 1)
+        Path(files.task_spec).write_text("{}")
+        if earlier:
+            os.utime(files.task_spec, (1, 1))
+        ProgressWriter(files.progress).write(event)
+        written.set()
+        time.sleep(0.5)
+        return lost()
 
-    written, found = threading.Event(), threading.Event()
-    chief = threading.Thread(target=lead)
-    chief.start()
-    try:
+    with started_again(folders, first, 0.1):
         written.wait(5)
         # An evaluator and a parameter server are, and so is a task in step that its cluster still waits for.
         assert Path(find(folders)).parents[1].name == "this"
         assert Path(find(folders, in_step="worker-0")).parents[1].name == expected
-    finally:
-        found.set()
-        chief.join()

@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from tests.artifacts import artifact
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run.summary import Summary
 from tfx_estimator.pipeline.runners.listener import NodeRun
@@ -19,7 +20,6 @@ def warned(tmp_path):
     """Has TfdsExampleGen make examples of some classes, one execution after another; returns what the last is told."""
     from ml_metadata.proto import metadata_store_pb2 as mlmd
     from tfx.orchestration import metadata
-    from tfx.types import standard_artifacts
 
     from tfx_estimator.pipeline.run.results import collect
 
@@ -29,11 +29,8 @@ def warned(tmp_path):
         with metadata.Metadata(metadata.sqlite_metadata_connection_config(folders.metadata)) as handle:
             kind = handle.store.put_execution_type(mlmd.ExecutionType(name="TfdsExampleGen"))
             for names in classes:
-                examples = standard_artifacts.Examples()
+                examples = artifact("Examples", dataset="numbers", label_names=json.dumps(names), version="")
                 examples.split_names = "[]"
-                examples.set_string_custom_property("dataset", "numbers")
-                examples.set_string_custom_property("label_names", json.dumps(names))
-                examples.set_string_custom_property("version", "")
                 examples.type_id = handle.store.put_artifact_type(examples.artifact_type)
                 (made,) = handle.store.put_artifacts([examples.mlmd_artifact])
                 (execution,) = handle.store.put_executions([mlmd.Execution(type_id=kind)])
@@ -60,19 +57,15 @@ def test_it_is_told_once_that_the_order_of_the_classes_changed(warned):
 def test_what_a_service_tells_of_its_artifacts_is_what_ml_metadata_holds_of_them():
     from google.protobuf import json_format
     from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
-    from tfx.types import standard_artifacts
 
     from tfx_estimator.pipeline.report.artifacts import told_outputs
     from tfx_estimator.pipeline.run.results import add_outputs
 
-    examples, pushed = standard_artifacts.Examples(), standard_artifacts.PushedModel()
-    examples.uri, examples.split_names = "gs://bucket/examples", '["train", "eval"]'
     # Its type has a version as well, which is a number.
-    for name, value in (("dataset", "numbers"), ("version", "1.0.0"), ("label_names", '["0", "1"]')):
-        examples.set_string_custom_property(name, value)
-    examples.set_int_custom_property("num_examples_eval", 30)
-    pushed.set_int_custom_property("pushed", 1)
-    pushed.set_string_custom_property("pushed_destination", "gs://bucket/serving/1")
+    told = {"dataset": "numbers", "version": "1.0.0", "label_names": '["0", "1"]', "num_examples_eval": 30}
+    examples = artifact("Examples", "gs://bucket/examples", **told)
+    examples.split_names = '["train", "eval"]'
+    pushed = artifact("PushedModel", pushed=1, pushed_destination="gs://bucket/serving/1")
     told = {
         node: {name: json_format.MessageToDict(kubeflow_v2_entrypoint_utils.to_runtime_artifact(made, {}))}
         for node, name, made in (("TfdsExampleGen", "examples", examples), ("Pusher", "pushed_model", pushed))

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.folders import write_files
 from tests.root import ROOT
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
@@ -45,18 +46,14 @@ def start(tmp_path: Path):
     (tmp_path / "tmp").mkdir()
     # A folder that counts as the user's own, as the tests' own folders under the project do not need to.
     own = tmp_path / "own"
-    own.mkdir()
 
     def begin(*lines: str, group: bool = False, first: str = "") -> subprocess.Popen:
         body = "\n".join(f"    {line}" for line in lines)
         text = f"import os, signal, subprocess, sys, time\n\n\ndef work():\n{body}\n    return 0\n{first}\n"
-        (own / "own.py").write_text(text)
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path / "tmp")}
         # As pip makes one: neither a library's file nor this project's.
-        script = tmp_path / "bin" / "tfx-estimator"
-        script.parent.mkdir(exist_ok=True)
-        script.write_text(RUN)
-        command = [sys.executable, str(script), "run", "digits", "--workdir", str(own)]
+        write_files(tmp_path, {"own/own.py": text, "bin/tfx-estimator": RUN})
+        command = [sys.executable, str(tmp_path / "bin" / "tfx-estimator"), "run", "digits", "--workdir", str(own)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         runs.append(subprocess.Popen(command, env=environment, start_new_session=group, **pipes))
         assert runs[-1].stdout.readline() == "ready\n"
@@ -92,9 +89,8 @@ def test_whatever_ends_the_run_is_told_with_the_line(start, tmp_path, line, code
 
 
 def test_what_a_library_ends_is_not_the_users_though_a_script_has_started_it(start, tmp_path):
-    folder = tmp_path / "own" / "site-packages"
-    folder.mkdir(parents=True)
-    (folder / "library.py").write_text("import os\n\n\ndef work():\n    os._exit(3)\n")
+    library = {"library.py": "import os\n\n\ndef work():\n    os._exit(3)\n"}
+    folder = write_files(tmp_path / "own" / "site-packages", library)
     # A call in its place: the user's code is not on the stack.
     run = start("return 0", first=f"sys.path.insert(0, {str(folder)!r}); from library import work")
     _, said = run.communicate(timeout=30)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,14 +88,6 @@ OF_TWO_PODS = (*OF_TFJOB[:-2], "trainer.distribution.train={strategy: multi_work
 def words(*overrides: str) -> list[str]:
     """Returns overrides as the command line takes them."""
     return [word for each in overrides for word in ("--set", each)]
-
-
-def write_files(folder: Path, files: Mapping[str, str]) -> Path:
-    """Writes a user's project, by the names of its files; returns its folder."""
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
 
 
 def as_sections(target: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 import tfx_estimator
+from tests.folders import write_files
 from tests.pipeline.runners.deployed import (
     COMMON,
     IMAGE,
@@ -29,7 +30,6 @@ from tests.pipeline.runners.deployed import (
     read_steps,
     same,
     words,
-    write_files,
 )
 from tests.stack import HERE
 from tests.stack import TARGETS as HAS_TARGETS

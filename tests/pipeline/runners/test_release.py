@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 import tfx_estimator
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, read_steps
-from tests.root import ROOT
+from tests.root import run_python
 from tfx_estimator.pipeline.base.environment import COMPILED_BY, check_release, release_variables
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms import pipeline_spec
@@ -22,6 +19,7 @@ from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
 pytestmark = pytest.mark.unit
 
+ELSEWHERE = {COMPILED_BY: "9.8.7"}
 _HOUSE = "tfx_estimator.pipeline"
 # How the steps of each target start, where something of this project's is imported.
 _KUBEFLOW_V2 = "--executor_class_path a.B --json_serialized_invocation_args {} --json_serialized_inputs_spec_args {}"
@@ -36,7 +34,7 @@ STARTS = {
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
 def test_each_step_says_both_releases_before_anything_else(start):
-    done = subprocess.run([sys.executable, *start], env=_elsewhere(), capture_output=True, text=True, check=False)
+    done = run_python(*start, **ELSEWHERE)
     assert done.returncode != 0
     here = release_variables()[COMPILED_BY]
     assert here.startswith(tfx_estimator.__version__)
@@ -45,10 +43,6 @@ def test_each_step_says_both_releases_before_anything_else(start):
     if "import" not in start[-1] and "replica" not in start[1]:
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
-
-
-def _elsewhere() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), COMPILED_BY: "9.8.7"}
 
 
 # What a step's container imports by the path of a class, of which one may be refused and the next one not.
@@ -90,8 +84,8 @@ def test_each_step_of_this_projects_own_looks(target):
     }
     paths = [path for each in unseen.values() for path in each]
     assert paths or target == KUBEFLOW_V2
-    command = [sys.executable, "-c", _IMPORTS, *paths]
-    done = subprocess.run(command, env=_elsewhere(), capture_output=True, text=True, check=True)
+    done = run_python("-c", _IMPORTS, *paths, **ELSEWHERE)
+    assert done.returncode == 0, done.stderr
     told = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     assert set(told) == set(paths)
     assert set(told.values()) <= {"refused", "imported"}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.pipeline import making
 from tests.pipeline.runners.deployed import as_sections
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.config import load
@@ -74,8 +75,6 @@ def test_what_a_bucket_cannot_hold_stays_in_the_users_state(monkeypatch, tmp_pat
 
 
 def test_a_folder_that_was_moved_is_told_to_ml_metadata_before_a_run(tmp_path):
-    from tests.pipeline import making
-
     (tmp_path / "word").write_text("any")
     making.run(PipelineFolders(str(tmp_path / "runs"), "digits"), tmp_path / "word")
     (tmp_path / "runs").rename(tmp_path / "old")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.root import ROOT
+from tests.root import run_python, start_python
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.user_source.faults import read_stack_now, read_users_frames
 
@@ -30,8 +28,7 @@ own.work()
 
 def begin(folder: Path, line: str) -> subprocess.Popen:
     (folder / "own.py").write_text(f"import os\n\n\ndef work():\n    {line}\n")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    return subprocess.Popen([sys.executable, "-c", START, str(folder)], env=environment, stderr=subprocess.DEVNULL)
+    return start_python("-c", START, str(folder))
 
 
 @pytest.mark.parametrize(
@@ -49,8 +46,7 @@ def test_an_end_is_told_with_the_line(tmp_path, line, code):
 def test_what_ends_a_process_whose_work_is_done_is_nobodys_fault(tmp_path):
     done = START.replace("faults.note_ends", "done = faults.note_ends").replace("own.work()", "done(); own.work()")
     (tmp_path / "own.py").write_text("import os\n\n\ndef work():\n    os._exit(0)\n")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    subprocess.run([sys.executable, "-c", done, str(tmp_path)], env=environment, check=True, timeout=30)
+    assert run_python("-c", done, str(tmp_path)).returncode == 0
     assert (tmp_path / "ends").read_text() == ""
 
 

@@ -47,7 +47,6 @@ def again():
 
 @pytest.fixture
 def users(tmp_path: Path) -> ModuleType:
-    """A module of the user's."""
     path = tmp_path / "users.py"
     path.write_text(MODULE)
     spec = importlib.util.spec_from_file_location("users", path)

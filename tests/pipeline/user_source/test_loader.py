@@ -1,13 +1,17 @@
-"""The user's modules see each other first, and hide nothing from anybody else."""
+"""The user's modules see each other first, and hide nothing from anybody else; a fresh interpreter finds the same."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.folders import write_files
+from tests.root import run_python
 from tfx_estimator.pipeline.user_source import loader
 
 pytestmark = pytest.mark.unit
@@ -42,9 +46,7 @@ def net():
 @pytest.fixture
 def asked(tmp_path):
     """Runs code in a fresh process that finds modules beside the declaration."""
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, FILES)
 
     def ask(code: str, *installed: str) -> str:
         # In a process that such a process starts: the folders are handed on.
@@ -82,17 +84,18 @@ def test_a_module_that_would_hide_another_is_found_by_whoever_asks_for_the_users
 
 
 def test_modules_may_import_each_other_in_a_circle(asked, tmp_path):
-    (tmp_path / "chunk.py").write_text("import circle\nVALUE = 1\n")
-    (tmp_path / "circle.py").write_text("import chunk\n\n\ndef value():\n    return chunk.VALUE\n")
+    circle = "import chunk\n\n\ndef value():\n    return chunk.VALUE\n"
+    write_files(tmp_path, {"chunk.py": "import circle\nVALUE = 1\n", "circle.py": circle})
     code = "import importlib, circle; importlib.import_module(loader.import_name('chunk')); print(circle.value())"
     assert asked(code) == "1"
 
 
 def test_what_is_installed_in_the_users_folder_is_not_the_users(asked, tmp_path):
-    installed = tmp_path / ".venv" / "site-packages"
-    installed.mkdir(parents=True)
-    (installed / "a_library.py").write_text("import statistics\nMEAN = statistics.mean([1, 2])\n")
-    (installed / "networks.py").write_text("raise ImportError('a stray package of site-packages was imported')\n")
+    packages = {
+        "a_library.py": "import statistics\nMEAN = statistics.mean([1, 2])\n",
+        "networks.py": "raise ImportError('a stray package of site-packages was imported')\n",
+    }
+    installed = write_files(tmp_path / ".venv" / "site-packages", packages)
     code = (
         "import a_library, importlib; networks = importlib.import_module(loader.import_name('networks')); "
         "print(a_library.MEAN, networks.net()[3])"
@@ -101,8 +104,32 @@ def test_what_is_installed_in_the_users_folder_is_not_the_users(asked, tmp_path)
 
 
 def test_the_current_folder_hides_nothing_from_the_command_line(tmp_path):
-    for name in ("argparse", "yaml"):
-        (tmp_path / f"{name}.py").write_text("1 / 0\n")
+    write_files(tmp_path, dict.fromkeys(("argparse.py", "yaml.py"), "1 / 0\n"))
+    done = run_python("-m", "tfx_estimator", "show", "digits", cwd=tmp_path, PYTHONPATH=loader.python_path())
+    assert done.returncode == 0, done.stderr
+
+
+TELL = (
+    "import json, sys, tfx_estimator, own_of_a_colon; "
+    "print(json.dumps([sys.path, tfx_estimator.__file__, own_of_a_colon.NAME, sys.argv[1:]]))"
+)
+
+
+def test_it_finds_the_same_modules_in_the_same_order(tmp_path, monkeypatch):
+    import tfx_estimator
+
+    folder = write_files(tmp_path / "with:colon", {"own_of_a_colon.py": "NAME = 'own'\n"})
+    # Of a current folder that holds what would hide another, if it came first.
+    (tmp_path / "json.py").write_text("1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    # As in a process that has imported nothing of a user's yet: what comes into `sys.path` after that is a user's.
+    monkeypatch.setattr(sys, "path_hooks", [hook for hook in sys.path_hooks if hook is not loader._find_in])
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path, "", str(folder), Path("no text")])
     environment = {**os.environ, "PYTHONPATH": loader.python_path()}
-    done = subprocess.run([sys.executable, "-m", "tfx_estimator", "show", "digits"], cwd=tmp_path, env=environment)
-    assert done.returncode == 0
+    command = [*loader.fresh_python(TELL), "argument"]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    found, package, name, arguments = json.loads(done.stdout)
+    assert found == list(dict.fromkeys(path or str(tmp_path) for path in sys.path if isinstance(path, str)))
+    assert (package, name, arguments) == (tfx_estimator.__file__, "own", ["argument"])
+    # What that one starts finds all but the folder with a colon.
+    assert loader.python_path().split(":") == [path for path in found if ":" not in path]

@@ -7,38 +7,33 @@ import sys
 
 import pytest
 
+from tests.folders import write_files
 from tfx_estimator.pipeline.user_source.modules import defined_names, find_module, is_installed
 
 pytestmark = pytest.mark.unit
 
 
 def test_the_first_folder_that_has_the_name_wins(tmp_path):
-    for folder in ("one", "two"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "mymod.py").write_text("")
+    write_files(tmp_path, {"one/mymod.py": "", "two/mymod.py": ""})
     found = find_module("mymod", [str(tmp_path / "two"), str(tmp_path / "one")])
     assert found.file == tmp_path / "two" / "mymod.py"
 
 
 def test_a_folder_without_init_yields_to_a_module_further_on(tmp_path):
     (tmp_path / "one" / "mymod").mkdir(parents=True)
-    (tmp_path / "two").mkdir()
-    (tmp_path / "two" / "mymod.py").write_text("")
+    write_files(tmp_path, {"two/mymod.py": ""})
     assert find_module("mymod", [str(tmp_path / "one"), str(tmp_path / "two")]).file is not None
     assert find_module("mymod", [str(tmp_path / "one")]).file is None
 
 
 def test_this_projects_package_cannot_be_hidden_by_a_users_folder(tmp_path):
-    (tmp_path / "tfx_estimator").mkdir()
-    (tmp_path / "tfx_estimator" / "__init__.py").write_text("")
+    write_files(tmp_path, {"tfx_estimator/__init__.py": ""})
     assert find_module("tfx_estimator.model_fn.networks", [str(tmp_path)]) is not None
 
 
 @pytest.mark.parametrize("name", ["pipeline", "components", "model_fn", "data"])
 def test_modules_named_like_this_projects_folders_are_the_users(tmp_path, name):
-    (tmp_path / name).mkdir()
-    (tmp_path / name / "__init__.py").write_text("")
-    (tmp_path / name / "mine.py").write_text("")
+    write_files(tmp_path / name, {"__init__.py": "", "mine.py": ""})
     assert find_module(f"{name}.mine", [str(tmp_path)]).file == tmp_path / name / "mine.py"
 
 

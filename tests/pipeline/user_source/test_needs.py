@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.folders import write_files
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.needs import find_needs
 from tfx_estimator.pipeline.user_source.pack import pack
@@ -14,15 +13,6 @@ from tfx_estimator.pipeline.user_source.packages import is_of_image
 pytestmark = pytest.mark.unit
 
 NOWHERE = "nowhere_to_be_found"
-
-
-def write(folder: Path, **texts: str) -> str:
-    """Writes modules; `__` is a folder's mark."""
-    for name, text in texts.items():
-        file = (folder / name.replace("__", "/")).with_suffix(".py")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    return str(folder)
 
 
 @pytest.mark.parametrize(
@@ -38,9 +28,10 @@ def write(folder: Path, **texts: str) -> str:
     ],
 )
 def test_what_is_found_nowhere_is_refused_by_file_and_line(tmp_path, text):
-    folder = write(tmp_path, net=f"import numpy\n{text}", second=f"import {NOWHERE}\n", helpers__here="")
+    files = {"net.py": f"import numpy\n{text}", "second.py": f"import {NOWHERE}\n", "helpers/here.py": ""}
+    write_files(tmp_path, files)
     with pytest.raises(DeclarationError, match=r"\.py:[123] imports \S+, which is found nowhere"):
-        pack(["net:f"], [folder])
+        pack(["net:f"], [str(tmp_path)])
 
 
 @pytest.mark.parametrize(
@@ -71,41 +62,32 @@ def test_what_is_found_nowhere_is_refused_by_file_and_line(tmp_path, text):
     ],
 )
 def test_what_can_be_done_without_or_found_elsewhere_is_taken(tmp_path, text):
-    folder = write(
-        tmp_path,
-        net=text,
-        second=f"import {NOWHERE}\n",
-        space__part="",
-        vendored____init__="",
-        vendored__six="import sys\nsys.meta_path.append(None)\n",
-    )
-    assert not find_needs("net:f", [folder]).missing
-    pack(["net:f"], [folder])
+    files = {
+        "net.py": text,
+        "second.py": f"import {NOWHERE}\n",
+        "space/part.py": "",
+        "vendored/__init__.py": "",
+        "vendored/six.py": "import sys\nsys.meta_path.append(None)\n",
+    }
+    write_files(tmp_path, files)
+    assert not find_needs("net:f", [str(tmp_path)]).missing
+    pack(["net:f"], [str(tmp_path)])
 
 
 def test_what_is_added_to_the_path_is_told(tmp_path):
-    folder = write(tmp_path, net=f"import sys\nsys.path.append('/opt')\nimport {NOWHERE}\n")
-    (need,) = find_needs("net:f", [folder]).unknown
+    (tmp_path / "net.py").write_text(f"import sys\nsys.path.append('/opt')\nimport {NOWHERE}\n")
+    (need,) = find_needs("net:f", [str(tmp_path)]).unknown
     assert (need.module, need.where) == (NOWHERE, f"{tmp_path}/net.py:3")
 
 
 def test_packages_are_named_by_what_has_to_be_in_the_image(tmp_path):
     text = "import yaml\nfrom google.cloud import storage\ndef f():\n    import hypothesis\ntry:\n    import pytest\n"
-    folder = write(tmp_path, net=f"{text}except ImportError:\n    pass\nimport json\n")
-    assert {each.module for each in find_needs("net:f", [folder]).installed} == {"yaml", "google", "hypothesis"}
+    (tmp_path / "net.py").write_text(f"{text}except ImportError:\n    pass\nimport json\n")
+    found = find_needs("net:f", [str(tmp_path)]).installed
+    assert {each.module for each in found} == {"yaml", "google", "hypothesis"}
     # As different tools build them.
-    for name in (
-        "yaml",
-        "google",
-        "tensorflow",
-        "numpy",
-        "rich",
-        "packaging",
-        "pandas",
-        "matplotlib",
-        "tree",
-        "farmhash",
-    ):
+    names = "yaml google tensorflow numpy rich packaging pandas matplotlib tree farmhash"
+    for name in names.split():
         assert is_of_image(name), name
     assert not is_of_image("hypothesis")
     assert not is_of_image("pytest")

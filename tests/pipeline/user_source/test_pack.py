@@ -3,59 +3,46 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 import zipfile
 from importlib.machinery import EXTENSION_SUFFIXES
 
 import pytest
 
+from tests.folders import write_files
+from tests.root import run_python
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.user_source.pack import module_name, pack
 
 pytestmark = pytest.mark.unit
 
 
-@pytest.fixture
-def write(tmp_path):
-    def files(**texts: str) -> str:
-        for name, text in texts.items():
-            file = tmp_path / name.replace("__", "/")
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.with_suffix(".py").write_text(text)
-        return str(tmp_path)
-
-    return files
-
-
-def test_what_is_imported_travels_and_installs(write, tmp_path):
-    folder = write(net="import parts\nimport numpy\n", parts="VALUE = 3\n", other="")
-    packed = pack(["net:f"], [folder])
+def test_what_is_imported_travels_and_installs(tmp_path):
+    write_files(tmp_path, {"net.py": "import parts\nimport numpy\n", "parts.py": "VALUE = 3\n", "other.py": ""})
+    packed = pack(["net:f"], [str(tmp_path)])
     assert packed is not None
     assert packed.modules == ("net", "parts")
     (tmp_path / packed.name).write_bytes(packed.data)
     target = tmp_path / "installed"
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(target)]
-    done = subprocess.run([*command, str(tmp_path / packed.name)], capture_output=True, text=True)
+    install = ("-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", str(target))
+    done = run_python(*install, str(tmp_path / packed.name))
     assert done.returncode == 0, done.stderr
     assert (target / "parts.py").read_text() == "VALUE = 3\n"
     assert not (target / "other.py").exists()
 
 
-def test_equal_modules_are_equal_bytes_and_others_have_another_name(write):
-    folder = write(net="X = 1\n")
-    first, second = (pack(["net:f"], [folder]) for _ in range(2))
+def test_equal_modules_are_equal_bytes_and_others_have_another_name(tmp_path):
+    (tmp_path / "net.py").write_text("X = 1\n")
+    first, second = (pack(["net:f"], [str(tmp_path)]) for _ in range(2))
     assert first == second
-    write(net="X = 2\n")
-    changed = pack(["net:f"], [folder])
+    (tmp_path / "net.py").write_text("X = 2\n")
+    changed = pack(["net:f"], [str(tmp_path)])
     assert changed is not None
     assert first is not None
     assert changed.name != first.name
 
 
-def test_a_module_file_in_a_package_keeps_its_name(write, tmp_path):
-    write(pkg____init__="", pkg__train="from pkg import parts\n", pkg__parts="")
-    (tmp_path / "pkg" / "__init__.py").touch()
+def test_a_module_file_in_a_package_keeps_its_name(tmp_path):
+    write_files(tmp_path / "pkg", {"__init__.py": "", "train.py": "from pkg import parts\n", "parts.py": ""})
     file = str(tmp_path / "pkg" / "train.py")
     assert module_name(file) == "pkg.train"
     packed = pack([file])
@@ -78,32 +65,25 @@ def test_compiled_code_is_refused(tmp_path):
 
 
 def test_two_modules_of_one_name_are_refused(tmp_path):
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "utils.py").write_text("")
-        (tmp_path / folder / "main.py" if folder == "a" else tmp_path / folder / "second.py").write_text(
-            "import utils\n"
-        )
+    uses = "import utils\n"
+    write_files(tmp_path, {"a/utils.py": "", "b/utils.py": "", "a/main.py": uses, "b/second.py": uses})
     with pytest.raises(DeclarationError, match="two modules are called utils"):
         pack([str(tmp_path / "a" / "main.py"), str(tmp_path / "b" / "second.py")])
 
 
 @pytest.mark.parametrize("file", ["yaml.py", "numpy/__init__.py", "google.py", "tree.py"])
-def test_a_module_that_hides_a_package_of_the_image_is_refused(write, tmp_path, file):
-    (tmp_path / file).parent.mkdir(exist_ok=True)
-    (tmp_path / file).touch()
+def test_a_module_that_hides_a_package_of_the_image_is_refused(tmp_path, file):
     name = file.partition("/")[0].removesuffix(".py")
+    write_files(tmp_path, {file: "", "net.py": f"import {name}\n"})
     with pytest.raises(DeclarationError, match=f"the module {name}, .*, has the name of an installed package"):
-        pack(["net:f"], [write(net=f"import {name}\n")])
+        pack(["net:f"], [str(tmp_path)])
 
 
-def test_folders_called_as_those_of_this_project_travel(write, tmp_path):
+def test_folders_called_as_those_of_this_project_travel(tmp_path):
     names = ("data", "model_fn", "pipeline", "components", "tests", "hypothesis")
-    folder = write(net="".join(f"from {name} import mine\n" for name in names))
+    (tmp_path / "net.py").write_text("".join(f"from {name} import mine\n" for name in names))
     for name in names:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").touch()
-        (tmp_path / name / "mine.py").touch()
-    packed = pack(["net:f"], [folder])
+        write_files(tmp_path / name, {"__init__.py": "", "mine.py": ""})
+    packed = pack(["net:f"], [str(tmp_path)])
     assert packed is not None
     assert {f"{name}.mine" for name in names} <= {*packed.modules}

@@ -153,7 +153,6 @@ FAULTS: tuple[Callable[[], Any], ...] = (
 
 
 def main(patched: bool) -> None:
-    """Tries all of them."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     for patch, fault in zip(PATCHES, FAULTS):

@@ -82,8 +82,7 @@ def test_where_another_task_may_move_it_there_is_time_for_that(train):
 
 @pytest.mark.cluster
 @pytest.mark.timeout(180)
-def test_a_training_by_such_a_model_fn_ends(training, settings, tmp_path, monkeypatch):
-    (tmp_path / "uncounted.py").write_text(MODEL_FN)
-    monkeypatch.syspath_prepend(str(tmp_path))
+def test_a_training_by_such_a_model_fn_ends(training, settings, importable):
+    (importable / "uncounted.py").write_text(MODEL_FN)
     with pytest.raises(UserCodeError, match="ran 1,001 times, and global_step stayed at 0: training to step 60 would"):
         training.run(settings(trainer={"model": "uncounted:model_fn"}))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Optional
@@ -12,7 +10,7 @@ from typing import Any, Optional
 import pytest
 import tensorflow as tf
 
-from tests.root import ROOT
+from tests.root import ROOT, finish, start_python
 from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.base.stack import stacks
@@ -24,24 +22,8 @@ Found = dict[str, Any]
 @pytest.fixture(scope="module")
 def found() -> tuple[Found, Found]:
     """What came of each fault, by the patch's target: without the patches, and with them."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(FAULTS), which],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        for which in ("without", "with")
-    ]
-    try:
-        said = [process.communicate(timeout=280) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    assert [process.returncode for process in processes] == [0, 0], [errors[-2000:] for _, errors in said]
-    without, patched = (dict(map(json.loads, out.splitlines())) for out, _ in said)
+    said = finish(*(start_python(str(FAULTS), which, cwd=ROOT) for which in ("without", "with")), timeout=280)
+    without, patched = (dict(map(json.loads, out.splitlines())) for out in said)
     return without, patched
 
 

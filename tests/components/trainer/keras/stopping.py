@@ -11,8 +11,6 @@ import time
 
 
 class Saves(list):
-    """Keeps the steps that were saved."""
-
     save = list.append
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
-from tests.root import ROOT
+from tests.root import ROOT, finish, start_python
 from tfx_estimator.components.trainer.cluster.plan import free_ports
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -19,24 +17,10 @@ ROUNDS = 40
 @pytest.mark.long
 def test_two_tasks_stop_after_the_same_step_whenever_they_are_asked(tmp_path):
     addresses = ",".join(f"localhost:{port}" for port in free_ports(2))
-    command = [sys.executable, "-m", "tests.components.trainer.keras.stopping"]
-    tasks = [
-        subprocess.Popen(
-            [*command, str(index), addresses, str(tmp_path), str(ROUNDS)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for index in range(2)
-    ]
-    try:
-        said = [task.communicate(timeout=200) for task in tasks]
-    finally:
-        for task in tasks:
-            task.kill()
-    assert [task.returncode for task in tasks] == [0, 0], said[0][1][-2000:]
-    chief, worker = (json.loads(out.splitlines()[-1]) for out, _ in said)
+    arguments = (addresses, str(tmp_path), str(ROUNDS))
+    module = "tests.components.trainer.keras.stopping"
+    said = finish(*(start_python("-m", module, str(index), *arguments, cwd=ROOT) for index in range(2)))
+    chief, worker = (json.loads(out.splitlines()[-1]) for out in said)
     assert chief == worker
     assert len(chief) == ROUNDS
     # The checkpoint is of the step that it stopped after, which is not the same each time.

@@ -21,9 +21,8 @@ class Diverging(tf.keras.Model):
 
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
-def test_a_loss_that_is_not_a_number_ends_training_and_publishes_nothing(training, settings, tmp_path, monkeypatch):
-    (tmp_path / "wrong_network.py").write_text(NETWORK)
-    monkeypatch.syspath_prepend(str(tmp_path))
+def test_a_loss_that_is_not_a_number_ends_training_and_publishes_nothing(training, settings, importable):
+    (importable / "wrong_network.py").write_text(NETWORK)
     trainer = {"model": "wrong_network:Diverging", "path": "keras_custom_loop", "distribution": {"max_restarts": 3}}
     with pytest.raises(errors.TrainingError, match=r"the loss of step \d+ is not a number") as told:
         training.run(settings(trainer, path="keras_custom_loop"))

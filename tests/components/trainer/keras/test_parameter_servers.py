@@ -50,14 +50,11 @@ def test_a_stretch_ends_at_each_checkpoint_and_is_not_short(checkpoints, reports
         ("keras", {"fixed_shards": 3}, [262, 261, 261]),
     ],
 )
-def test_variables_are_cut_as_declared_and_what_is_served_is_whole(
-    training, settings, tmp_path, monkeypatch, path, cut, rows
-):
+def test_variables_are_cut_as_declared_and_what_is_served_is_whole(training, settings, importable, path, cut, rows):
     import tensorflow as tf
 
-    built = tmp_path / "built"
-    (tmp_path / "told_network.py").write_text(NETWORK.replace("FILE", repr(str(built))))
-    monkeypatch.syspath_prepend(str(tmp_path))
+    built = importable / "built"
+    (importable / "told_network.py").write_text(NETWORK.replace("FILE", repr(str(built))))
     train = {"strategy": "parameter_server", "workers": 2, "ps": 2, "variable_partitioner": cut}
     section = {"path": path, "model": "told_network:network", "distribution": {"train": train, "max_restarts": 0}}
     model, run = training.run(settings(section, path=path))
@@ -123,11 +120,10 @@ def network(num_classes):
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("path", ["keras_custom_loop", "keras"])
-def test_the_metrics_of_a_train_step_are_those_of_a_stretch(training, settings, tmp_path, monkeypatch, path):
+def test_the_metrics_of_a_train_step_are_those_of_a_stretch(training, settings, importable, path):
     from tests.equivalence.conftest import read_losses
 
-    (tmp_path / "counted_network.py").write_text(COUNTED)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    (importable / "counted_network.py").write_text(COUNTED)
     # One worker does the steps, one after the other: the last that is handed out is the last that is done.
     train = {"strategy": "parameter_server", "workers": 2, "ps": 1}
     section = {"path": path, "model": "counted_network:network", "distribution": {"train": train, "max_restarts": 0}}

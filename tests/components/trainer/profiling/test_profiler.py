@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.components.trainer.conftest import declaration, digits, settings, training
+from tests.folders import write_files
 
 __all__ = ["declaration", "digits", "settings", "training"]
 
@@ -26,9 +27,8 @@ def _profiled(training, settings, tasks, **trainer) -> dict[str, dict]:
     # By the same training, before it was stopped: there were other steps to profile, and other tasks.
     for name in ("chief-0", "worker-9"):
         old = Path(training.folder(made, made.trainer.train_steps, **functions), "profile", name)
-        old.mkdir(parents=True)
-        (old / "summary.json").write_text('{"declared": {"start_step": 2, "steps": 3}}')
-        (old / "summary.txt").write_text("profile of yesterday")
+        declared = '{"declared": {"start_step": 2, "steps": 3}}'
+        write_files(old, {"summary.json": declared, "summary.txt": "profile of yesterday"})
     _, run = training.run(made, steps=made.trainer.train_steps, **functions)
     found = {}
     for folder in sorted(Path(run.uri, "profile").iterdir()):

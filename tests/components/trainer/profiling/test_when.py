@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from tests.folders import contents, write_files
 from tfx_estimator.components.trainer.profiling import profiler as module
 from tfx_estimator.components.trainer.profiling.profiler import Profiler, drop_others
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter
@@ -72,8 +73,7 @@ def test_a_training_that_goes_on_warms_up_first(make, start, first):
 
 
 def _laid(folder, declared):
-    folder.mkdir(parents=True)
-    (folder / "summary.json").write_text(json.dumps({"steps": 20, **declared}))
+    write_files(folder, {"summary.json": json.dumps({"steps": 20, **declared})})
 
 
 @pytest.mark.parametrize(
@@ -100,17 +100,14 @@ def test_a_training_that_goes_on_drops_profiles_of_other_steps(tmp_path):
     _laid(tmp_path / "profile" / "worker-0", {"declared": Profile(steps=9).dict()})
     # Of a task that was killed meanwhile, and of one that was writing its summary.
     (tmp_path / "profile" / "worker-1" / "plugins").mkdir(parents=True)
-    (tmp_path / "profile" / "worker-2").mkdir()
-    (tmp_path / "profile" / "worker-2" / "summary.json").write_text("{")
+    write_files(tmp_path / "profile" / "worker-2", {"summary.json": "{"})
     drop_others(str(tmp_path), Profile())
     assert kept() == ["chief-0"]
     # Of the user's own code, which profiles beside.
-    theirs = [tmp_path / "profile" / name for name in ("plugins/profile/run.xplane.pb", "timeline-100.json")]
-    for file in theirs:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("theirs")
+    theirs = dict.fromkeys(("plugins/profile/run.xplane.pb", "timeline-100.json"), b"theirs")
+    write_files(tmp_path / "profile", theirs)
     drop_others(str(tmp_path), None)
-    assert all(file.exists() for file in theirs)
+    assert contents(tmp_path / "profile") == theirs
     assert kept() == ["plugins", "timeline-100.json"]
 
 

@@ -6,12 +6,10 @@ import errno
 import mmap
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
-from tests.root import ROOT
+from tests.root import run_python
 from tfx_estimator.components.trainer.protocol.events import StepCell
 
 pytestmark = pytest.mark.unit
@@ -47,7 +45,5 @@ def test_it_is_kept_when_its_process_is_killed(tmp_path, shared):
         "for step in range(100): cell.set(step)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "step")], env=environment, check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert run_python("-c", code, str(tmp_path / "step")).returncode == -signal.SIGKILL
     assert StepCell(str(tmp_path / "step")).get() == 99

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.root import ROOT
+from tests.root import answers
 
 CASES = Path(__file__).with_name("cases.py")
 MODULE = {"module_path": "user_module@user.whl"}
@@ -28,10 +25,7 @@ def try_cases(strategy: str, *cases: str) -> dict[str, str]:
 
 def with_batches(strategy: str, *cases: str) -> dict[str, tuple[str, str]]:
     """The same, each with its global batch."""
-    command = [sys.executable, str(CASES), strategy, *cases]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=460, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return {case: (told, batch) for case, told, batch in map(json.loads, done.stdout.splitlines())}
+    return {case: (told, batch) for case, told, batch in answers(str(CASES), strategy, *cases, timeout=460)}
 
 
 def check(verdicts: dict[str, str], right: dict[str, str], wrong: dict[str, str]) -> None:
@@ -165,17 +159,16 @@ def test_unnamed_devices_are_all_gpus(tmp_path, monkeypatch):
 
 
 @pytest.mark.unit
-def test_of_the_built_in_trainer_fn_only_a_users_whole_model_fn_needs_one(tmp_path, monkeypatch, declaration):
+def test_of_the_built_in_trainer_fn_only_a_users_whole_model_fn_needs_one(importable, declaration):
     from tfx_estimator.components.trainer.settings import BUILT_IN_TRAINER_FN
 
-    (tmp_path / "own_networks.py").write_text(
+    (importable / "own_networks.py").write_text(
         "def model_fn(features, labels, mode): pass\ndef network(num_classes): pass\nunknown = lambda: None\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
     asked = {}
     for name in ("own_networks:model_fn", "own_networks:network", "own_networks:unknown", "mnist_cnn"):
         declared = declaration(model=name, distribution={"train": MIRRORED})
-        asked[name.split(":")[-1]] = is_needed(tmp_path, None, {"trainer_fn": BUILT_IN_TRAINER_FN}, declared)
+        asked[name.split(":")[-1]] = is_needed(importable, None, {"trainer_fn": BUILT_IN_TRAINER_FN}, declared)
     assert asked == {"model_fn": True, "network": False, "unknown": True, "mnist_cnn": False}
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import zipfile
 
 import pytest
 
+from tests.root import run_python
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task import paths
@@ -60,8 +59,8 @@ def test_the_supervisor_imports_no_tensorflow():
         "from tfx_estimator.components.trainer.supervisor import group, process, failure, report, outcome\n"
         "print('tensorflow' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == "False"
+    done = run_python("-c", code)
+    assert done.stdout.strip() == "False", done.stderr
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
+from tests.root import run_python
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.config.runtime import has_gpu
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -101,6 +100,5 @@ def test_parameter_servers_have_the_threads_that_they_need(codes, exported, decl
     ids=["one device", "replicas"],
 )
 def test_tensorflow_has_what_is_declared(trainer, lines, tmp_path):
-    arguments = [json.dumps(trainer), str(tmp_path)]
-    done = subprocess.run([sys.executable, "-c", TOLD, *arguments], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == lines
+    done = run_python("-c", TOLD, json.dumps(trainer), str(tmp_path))
+    assert done.stdout.splitlines() == lines, done.stderr

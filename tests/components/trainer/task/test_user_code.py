@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 from tfx.proto import trainer_pb2
-from tfx.types import artifact_utils, channel_utils, standard_artifacts
+from tfx.types import artifact_utils, channel_utils
 
+from tests.artifacts import outputs
+from tests.folders import write_files
 from tfx_estimator.components.trainer import Trainer
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.task.user_code import call_network, function_of, make_fn_args
@@ -46,14 +47,12 @@ def module_path(tmp_path_factory) -> str:
     from tfx.components.util import udf_utils
 
     folder = tmp_path_factory.mktemp("user")
-    for name, text in {"mine": MODULE, "beside": "NAME = 'be'", "profile": "NAME = 'late'"}.items():
-        (folder / f"{name}.py").write_text(text)
+    write_files(folder, {"mine.py": MODULE, "beside.py": "NAME = 'be'", "profile.py": "NAME = 'late'"})
     return udf_utils.package_user_module_file("Trainer", str(folder / "mine.py"), str(folder))[1]
 
 
 def test_tasks_that_start_at_once_find_the_module_without_pip(codes, module_path, tmp_path: Path):
-    (tmp_path / "hidden" / "pip").mkdir(parents=True)
-    (tmp_path / "hidden" / "pip" / "__init__.py").write_text(PIP)
+    write_files(tmp_path, {"hidden/pip/__init__.py": PIP})
     (tmp_path / "ready").mkdir()
     # Of pip, the module would be asked in this process, a command in another.
     hidden = str(tmp_path / "hidden")
@@ -152,26 +151,19 @@ def test_flags_of_absl_are_what_their_definitions_say(codes, tmp_path: Path, req
 
 @pytest.mark.parametrize("own", [{}, {"layers": [3, 2]}])
 def test_custom_config_is_the_users_alone(tmp_path, own):
-    given = {"examples": standard_artifacts.Examples(), "schema": standard_artifacts.Schema()}
-    made = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
-    for name, artifact in {**given, **made}.items():
-        artifact.uri = str(tmp_path / name)
-    given["examples"].split_names = json.dumps(["train", "eval"])
-    (tmp_path / "schema").mkdir()
-    (tmp_path / "schema" / "schema.pbtxt").write_text("")
+    given = outputs(tmp_path, examples="Examples", schema="Schema")
+    given["examples"][0].split_names = '["train", "eval"]'
+    write_files(tmp_path, {"schema/schema.pbtxt": ""})
     properties = Trainer(
-        examples=channel_utils.as_channel([given["examples"]]),
+        examples=channel_utils.as_channel(given["examples"]),
         run_fn="mine.run_fn",
         train_args=trainer_pb2.TrainArgs(num_steps=7),
         eval_args=trainer_pb2.EvalArgs(),
         custom_config=own,
         distribution={"max_restarts": 1},
     ).exec_properties
-    inputs, outputs = (
-        artifact_utils.jsonify_artifact_dict({name: [artifact] for name, artifact in each.items()})
-        for each in (given, made)
-    )
-    fn_args = make_fn_args(Job(inputs, outputs, properties, str(tmp_path / "training")))
+    inputs, made = map(artifact_utils.jsonify_artifact_dict, (given, outputs(tmp_path)))
+    fn_args = make_fn_args(Job(inputs, made, properties, str(tmp_path / "training")))
     # The user's alone: a function may count on it.
     assert (fn_args.custom_config or {}) == own
     assert fn_args.train_steps == 7

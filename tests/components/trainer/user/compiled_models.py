@@ -45,8 +45,6 @@ def two_outputs(num_classes):
 
 
 class Pair(tf.keras.Model):
-    """Returns a tuple."""
-
     def __init__(self, units):
         super().__init__()
         self.flatten, self.first, self.second = layers.Flatten(), layers.Dense(units), layers.Dense(units + 2)

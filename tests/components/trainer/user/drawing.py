@@ -34,5 +34,4 @@ class Drawing(tf.keras.layers.Layer):
 
 
 def network(num_classes: int, file: str) -> tf.keras.Model:
-    """One matrix behind the layer."""
     return tf.keras.Sequential([Drawing(file), tf.keras.layers.Flatten(), tf.keras.layers.Dense(num_classes)])

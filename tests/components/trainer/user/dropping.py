@@ -8,6 +8,5 @@ layers = tf.keras.layers
 
 
 def network(num_classes: int) -> tf.keras.Model:
-    """Two hidden layers."""
     hidden = [layers.Dense(1000, "relu"), layers.Dropout(0.5), layers.Dense(1000, "relu"), layers.Dropout(0.5)]
     return tf.keras.Sequential([layers.Flatten(), *hidden, layers.Dense(num_classes)])

@@ -11,7 +11,6 @@ class Keeps(layers.Layer):
     """Counts the steps of training, keeps an average of what it sees, and puts out what depends on both."""
 
     def build(self, shape):
-        """Makes its state."""
         options = {"trainable": False, "aggregation": tf.VariableAggregation.MEAN}
         self.count = self.add_weight("count", [], initializer="zeros", **options)
         self.average = self.add_weight("average", [shape[-1]], initializer="zeros", **options)

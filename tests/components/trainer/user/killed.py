@@ -24,7 +24,6 @@ class KillHook(v1.train.SessionRunHook):
         self._at, self._marker = at, marker
 
     def after_run(self, context, values) -> None:
-        """See SessionRunHook."""
         if context.session.run(v1.train.get_global_step()) == self._at:
             kill_once(self._marker)
 
@@ -68,7 +67,6 @@ class Kill(layers.Layer):
 
 
 def network(num_classes, kill_at, marker):
-    """One matrix."""
     return tf.keras.Sequential([layers.Flatten(), Kill(kill_at, marker), layers.Dense(num_classes)])
 
 
@@ -82,7 +80,6 @@ class Recovers(layers.Layer):
     """Is no number until it has seen 30 steps."""
 
     def build(self, shape):
-        """Counts them."""
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.seen = self.add_weight("seen", shape=(), trainable=False, aggregation=first)
 
@@ -95,5 +92,4 @@ class Recovers(layers.Layer):
 
 
 def recovering(num_classes):
-    """One matrix."""
     return tf.keras.Sequential([layers.Flatten(), layers.Dense(num_classes), Recovers()])

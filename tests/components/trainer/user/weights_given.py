@@ -20,7 +20,6 @@ def weights():
 
 
 def base(normalised=True):
-    """A part of a network."""
     image = tf.keras.Input([28, 28, 1])
     hidden = layers.Dense(16, activation="relu", name="feat")(layers.Flatten()(image))
     return tf.keras.Model(image, layers.BatchNormalization(name="norm")(hidden) if normalised else hidden, name="base")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.root import ROOT
+from tests.root import start_python
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
@@ -36,11 +34,6 @@ while not os.path.exists(sys.argv[1]):
 """
 # Its parent, which the test may end as well.
 PARENT = "import subprocess, sys; sys.exit(subprocess.run([sys.executable, '-c', *sys.argv[1:]]).returncode)"
-
-
-def start(file: Path, end: str) -> subprocess.Popen:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    return subprocess.Popen([sys.executable, "-c", PARENT, KEPT + end, str(file)], env=environment)
 
 
 def daemon(run: subprocess.Popen, file: Path) -> psutil.Process:
@@ -73,7 +66,8 @@ def is_gone(process: psutil.Process) -> bool:
 def test_a_daemon_ends_with_what_started_it_and_the_code_is_passed_on(tmp_path, end, code):
     # Only then: the daemon may be killed at once.
     file = tmp_path / "pid"
-    run = start(file, f"os.rename(sys.argv[1], sys.argv[1] + '.seen'); {end}")
+    end = f"os.rename(sys.argv[1], sys.argv[1] + '.seen'); {end}"
+    run = start_python("-c", PARENT, KEPT + end, str(file))
     assert run.wait(30) == (code if code >= 0 else 256 + code)
     (seen,) = tmp_path.iterdir()
     assert not psutil.pid_exists(int(seen.read_text()))
@@ -81,7 +75,8 @@ def test_a_daemon_ends_with_what_started_it_and_the_code_is_passed_on(tmp_path, 
 
 @pytest.mark.parametrize("victim", ["keeper", "parent"])
 def test_a_daemon_ends_when_its_keeper_is_asked_to_or_has_lost_its_parent(tmp_path, victim):
-    run = start(file := tmp_path / "pid", "time.sleep(300)")
+    file = tmp_path / "pid"
+    run = start_python("-c", PARENT, KEPT + "time.sleep(300)", str(file))
     found = daemon(run, file)
     (keeper,) = psutil.Process(run.pid).children()
     assert found.ppid() == keeper.pid

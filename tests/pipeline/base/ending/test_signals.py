@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
-from tests.root import ROOT
+from tests.root import start_python
 
 pytestmark = pytest.mark.unit
 
@@ -36,12 +33,7 @@ with signals.handled():
 
 def _held(seconds: float, *numbers: int, more: str = "") -> tuple[int, list[str]]:
     """Returns the exit code, and what was printed."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDS, str(seconds), *filter(None, [more])],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    process = start_python("-c", HOLDS, str(seconds), *filter(None, [more]))
     assert process.stdout
     said = [process.stdout.readline().strip()]
     for number in numbers:

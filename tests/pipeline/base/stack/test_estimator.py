@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -72,15 +70,6 @@ print(json.dumps([__name__, argv[1:], int(metrics["global_step"]), float((found 
 """
 
 
-def run_program(python: str, tmp_path: Path, *program: str, **environment: str) -> Any:
-    (tmp_path / "trainer").mkdir()
-    (tmp_path / "trainer" / "task.py").write_text(PROGRAM)
-    words = ("-m", "tfx_estimator.estimator", *program, "--rate", "0.01")
-    done = run_python(*words, python=python, cwd=tmp_path, **environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 @needs_tensorflows_own
 @pytest.mark.unit
 def test_a_tensorflow_that_has_it_is_left_alone():
@@ -97,17 +86,24 @@ def test_a_tensorflow_that_has_it_is_left_alone():
 
 
 @pytest.mark.timeout(220)
-@pytest.mark.parametrize("program", [("trainer/task.py",), ("-m", "trainer.task")], ids=["file", "module"])
-def test_a_program_runs_as_by_python_itself(tmp_path, program):
-    name, arguments, steps, accuracy = run_program(sys.executable, tmp_path, *program)
-    assert (name, arguments, steps) == ("__main__", ["--rate", "0.01"], 200)
-    assert accuracy > 0.9
-
-
-@pytest.mark.timeout(220)
-@pytest.mark.skipif(TODAY not in os.environ, reason=f"{TODAY} names no Python with a TensorFlow from 2.16 on")
-def test_it_runs_on_todays_tensorflow(tmp_path):
-    name, arguments, steps, accuracy = run_program(os.environ[TODAY], tmp_path, "trainer/task.py")
+@pytest.mark.parametrize(
+    ("python", "program"),
+    [
+        (sys.executable, ["trainer/task.py"]),
+        (sys.executable, ["-m", "trainer.task"]),
+        (os.environ.get(TODAY), ["trainer/task.py"]),
+    ],
+    ids=["file", "module", "today"],
+)
+def test_a_program_runs_as_by_python_itself(tmp_path, python, program):
+    if python is None:
+        pytest.skip(f"{TODAY} names no Python with a TensorFlow from 2.16 on")
+    (tmp_path / "trainer").mkdir()
+    (tmp_path / "trainer" / "task.py").write_text(PROGRAM)
+    words = ("-m", "tfx_estimator.estimator", *program, "--rate", "0.01")
+    done = run_python(*words, python=python, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    name, arguments, steps, accuracy = json.loads(done.stdout.splitlines()[-1])
     assert (name, arguments, steps) == ("__main__", ["--rate", "0.01"], 200)
     assert accuracy > 0.9
 

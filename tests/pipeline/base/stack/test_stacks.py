@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.folders import write_files
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.stack import stacks
@@ -124,8 +125,7 @@ def test_keras_2_is_chosen_where_there_are_both(monkeypatch, tmp_path, has_tf_ke
     if not given:
         monkeypatch.delenv(stacks.KERAS)
     for name in ["tf_keras"] * has_tf_keras + ["keras"] * bool(keras):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").touch()
+        write_files(tmp_path, {f"{name}/__init__.py": ""})
     (tmp_path / f"keras-{keras}.dist-info").mkdir()
     # Of this environment there is nothing.
     monkeypatch.setattr(sys, "path", [str(tmp_path)])

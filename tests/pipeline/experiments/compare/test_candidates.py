@@ -20,7 +20,6 @@ trainer: {{model: mnist_cnn, train_steps: {steps}}}
 
 
 def write(folder: Path, name: str = "own", shards: int = 2, steps: int = 5, more: str = "") -> str:
-    """Writes a declaration; returns its path."""
     folder.mkdir(exist_ok=True)
     path = folder / f"{name}.yaml"
     path.write_text(TEXT.format(name=name, shards=shards, steps=steps) + more)

@@ -114,11 +114,7 @@ class ApiServer:
         self.patch(path, {"metadata": {"finalizers": None}})
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
-        """Asks the server; returns what it answers.
-
-        Raises:
-            RefusedError: It refuses.
-        """
+        """Asks the server; returns what it answers, or raises RefusedError."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {_TOKEN}", "Content-Type": kind}
         request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", data, headers, method=method)

@@ -63,8 +63,6 @@ class _Pod:
 
 @dataclass
 class _Job:
-    """A TFJob, as its operator knows it."""
-
     name: str
     uid: str
     ports: dict[str, list[int]]

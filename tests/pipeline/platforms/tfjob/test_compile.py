@@ -14,8 +14,9 @@ import pytest
 import yaml
 
 import tfx_estimator
+from tests.folders import write_files
 from tests.pipeline.platforms.tfjob.cluster import in_pods
-from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB, words, write_files
+from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB, words
 from tests.stack import HERE
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import RETRYABLE, DeclarationError

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import os
 import signal
-import subprocess
-import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -14,9 +12,10 @@ from typing import Any, Optional
 
 import pytest
 
+from tests.folders import write_files
 from tests.pipeline.platforms.tfjob.cluster import UID, Cluster, ended, owned, pod
 from tests.pipeline.platforms.tfjob.test_launcher import launcher
-from tests.pipeline.runners.deployed import write_files
+from tests.root import run_python
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
 from tfx_estimator.pipeline.config import load
@@ -225,14 +224,13 @@ def test_what_a_module_file_imports_travels_to_the_pods(tmp_path, monkeypatch):
     with zipfile.ZipFile(io.BytesIO(packed.data)) as wheel:
         wheel.extractall(tmp_path / "pod")
     code = "import train; print(train.CIRCLE, train.common.WIDTH)"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "pod", capture_output=True, text=True)
+    ran = run_python("-c", code, cwd=tmp_path / "pod")
     assert (ran.stdout.split(), ran.stderr) == (["3.14", "32"], "")
 
 
-def test_in_a_step_of_a_compiled_pipeline_a_module_file_is_what_has_travelled_there(tmp_path, monkeypatch):
-    (tmp_path / "in_the_step.py").write_text("import beside_it\n\n\ndef run_fn(fn_args):\n    pass\n")
-    (tmp_path / "beside_it.py").write_text("")
-    monkeypatch.syspath_prepend(str(tmp_path))
+def test_in_a_step_of_a_compiled_pipeline_a_module_file_is_what_has_travelled_there(importable):
+    in_the_step = "import beside_it\n\n\ndef run_fn(fn_args):\n    pass\n"
+    write_files(importable, {"in_the_step.py": in_the_step, "beside_it.py": ""})
     section = TrainerSection.parse_obj({"model": None, "module_file": "in_the_step.py", "train_steps": 9})
     packed = modules_of(section, "in_the_step.run_fn")
     assert packed is not None

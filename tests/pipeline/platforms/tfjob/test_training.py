@@ -18,10 +18,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.folders import write_files
 from tests.pipeline.platforms.tfjob.cluster import in_pods
 from tests.pipeline.platforms.tfjob.operator import Operator
 from tests.pipeline.platforms.tfjob.proxy import proxied
-from tests.pipeline.runners.deployed import IMAGE, words, write_files
+from tests.pipeline.runners.deployed import IMAGE, words
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader

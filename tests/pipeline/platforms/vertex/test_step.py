@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tfx.types import standard_artifacts
 
+from tests.artifacts import outputs
 from tests.pipeline.platforms.vertex.vertex_ai import Server, hears, load_job, measured
 from tfx_estimator.pipeline.base.ending.signals import SignalledError
 from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TrainingError, UserCodeError
@@ -33,12 +34,9 @@ def launch(tmp_path, monkeypatch):
 
     def launch(server: Server) -> dict[str, Any]:
         monkeypatch.setattr(VertexService, "of", server.service)
-        outputs = {"model": [standard_artifacts.Model()], "model_run": [standard_artifacts.ModelRun()]}
-        for key, (artifact,) in outputs.items():
-            artifact.uri = str(tmp_path / key)
         properties = {"custom_job": plan.to_json(), "pipeline_home": "gs://bucket/digits", "train_args": "{}"}
-        executor.Executor().Do({}, outputs, properties)
-        return outputs
+        executor.Executor().Do({}, made := outputs(tmp_path), properties)
+        return made
 
     return launch
 
@@ -54,17 +52,17 @@ def test_the_step_creates_the_job_follows_it_and_takes_over_what_was_measured(la
     with Server(["JOB_STATE_PENDING", "UNAVAILABLE", "JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED"]) as server:
 
         def measure() -> None:
-            _, outputs, properties = call.read_call(folder)
+            _, made, properties = call.read_call(folder)
             assert properties == {"pipeline_home": "gs://bucket/digits", "train_args": "{}"}
-            outputs["model_run"][0].set_float_custom_property("last_step", 600.0)
-            outputs["model"][0].set_string_custom_property("comparable", "{}")
-            call.write_measured(folder, outputs)
+            made["model_run"][0].set_float_custom_property("last_step", 600.0)
+            made["model"][0].set_string_custom_property("comparable", "{}")
+            call.write_measured(folder, made)
 
         hears(server, measure)
-        outputs = launch(server)
-    assert outputs["model_run"][0].get_float_custom_property("last_step") == 600
-    assert outputs["model"][0].get_string_custom_property("comparable") == "{}"
-    assert isinstance(outputs["model"][0], standard_artifacts.Model)
+        made = launch(server)
+    assert made["model_run"][0].get_float_custom_property("last_step") == 600
+    assert made["model"][0].get_string_custom_property("comparable") == "{}"
+    assert isinstance(made["model"][0], standard_artifacts.Model)
 
 
 def test_a_job_that_failed_is_told_in_the_services_words(launch):
@@ -126,9 +124,9 @@ def test_a_step_that_is_tried_again_follows_the_job_that_goes_on(launch, folder)
         with pytest.raises(TrainingError, match="its chief wrote nothing"):
             launch(server)
         call.write_measured(folder, {"model_run": [measured()]})
-        outputs = launch(server)
+        made = launch(server)
     assert server.created == []
-    assert outputs["model_run"][0].get_float_custom_property("last_step") == 600
+    assert made["model_run"][0].get_float_custom_property("last_step") == 600
 
 
 @pytest.mark.parametrize("noted", [["JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED"], ["UNAVAILABLE", "NOT_FOUND"]])

@@ -1,12 +1,15 @@
-"""The dict that notes what a model_fn reads of it."""
+"""What the Estimator path takes of the user's functions: the params that a model_fn reads, and a whole trainer_fn."""
 
 from __future__ import annotations
 
 import copy
 import json
 import pickle
+from types import SimpleNamespace
 
 import pytest
+
+from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
 
@@ -54,3 +57,10 @@ def test_it_is_a_dict_of_the_same_values(params):
     assert pickle.loads(pickle.dumps(params)) == VALUES
     assert params.setdefault("new", 1) == params["new"] == 1
     assert isinstance(params, dict)
+
+
+def test_what_a_trainer_fn_does_not_return_is_named():
+    from tfx_estimator.components.trainer.estimator import path
+
+    with pytest.raises(UserCodeError, match="trainer_fn returned no eval_spec, train_spec"):
+        path._call_trainer_fn(lambda fn_args, schema: {"estimator": 1}, SimpleNamespace(schema_path=None))

@@ -1,0 +1,46 @@
+"""Artifacts of TFX's own types, and the records in them, as a test wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+
+def artifact(kind: str, uri: object = "", **properties: str | int) -> Any:
+    """Makes one of a standard type; texts and whole numbers are its custom properties."""
+    from tfx.types import standard_artifacts
+
+    made = getattr(standard_artifacts, kind)()
+    made.uri = str(uri)
+    for name, value in properties.items():
+        (made.set_int_custom_property if isinstance(value, int) else made.set_string_custom_property)(name, value)
+    return made
+
+
+def outputs(folder: Path, execution: object = "", **kinds: str) -> dict[str, list[Any]]:
+    """What an execution is to make; of a Trainer, unless other outputs are named with their types."""
+    kinds = kinds or {"model": "Model", "model_run": "ModelRun"}
+    return {name: [artifact(kind, Path(folder, name, str(execution)))] for name, kind in kinds.items()}
+
+
+def example(**features: Any) -> bytes:
+    """A tf.Example, serialized; a feature is of bytes, whole numbers or fractions, of one or of a list."""
+    import tensorflow as tf
+
+    made = tf.train.Example()
+    for name, value in features.items():
+        values = value if isinstance(value, list) else [value]
+        kind = {bytes: "bytes_list", float: "float_list"}.get(type(values[0]), "int64_list")
+        getattr(made.features.feature[name], kind).value.extend(values)
+    return made.SerializeToString()
+
+
+def write_records(path: object, records: Iterable[bytes]) -> str:
+    """Writes a TFRecord file; returns its path."""
+    import tensorflow as tf
+
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+    return str(path)

@@ -1,0 +1,211 @@
+"""What is found in the user's code when it is tried on made-up examples, by `validate --deep`."""
+
+from __future__ import annotations
+
+import pytest
+from PIL import Image
+
+from tests.examples import EXAMPLES
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def test_a_whole_model_fn_passes_and_is_told_what_was_tried(deep):
+    said = deep().out
+    assert "    tried: standardize on made-up images of 28x28x1; " in said
+    assert "a step, an evaluation and the export of mine:model_fn, with batches of 300; " in said
+    assert "its served outputs: classes, scores; evaluated is `scores` (" in said
+
+
+NETWORK = """
+import tensorflow as tf
+
+
+def network(num_classes):
+    dense = tf.keras.layers.Dense(num_classes, name="logits")
+    return tf.keras.Sequential([tf.keras.layers.Flatten(), dense])
+"""
+
+
+def test_a_network_is_tried_on_the_declared_path(deep):
+    said = deep(trainer='model: "nets:network", path: keras', nets=NETWORK).out
+    assert "a step, an evaluation and the export of nets:network, with batches of 300; " in said
+    assert "evaluated is `probabilities` (" in said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "divided",
+    [
+        "model_parallel: {devices: [cpu:0, cpu:1], layers: {logits: 1}}",
+        "pipeline_parallel: {stages: 2, microbatches: 2}",
+    ],
+)
+def test_a_network_is_tried_on_the_devices_that_its_parts_are_given_to(deep, divided):
+    said = deep(trainer=f'model: "nets:network", path: keras, {divided}', nets=NETWORK).out
+    assert "evaluated is `probabilities` (" in said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", ["keras", "estimator"])
+def test_a_layer_that_xla_cannot_compile_for_the_declared_replicas_is_told(deep, path):
+    """The trial itself has one replica."""
+    replicas = "xla: true, distribution: {train: 'mirrored:2'}"
+    norm = "tfx_estimator.model_fn.layers.SynchronizedBatchNormalization()"
+    nets = NETWORK.replace("Flatten(), dense", f"Flatten(), {norm}, dense")
+    nets = nets.replace("tensorflow as tf", "tensorflow as tf\nimport tfx_estimator.model_fn.layers")
+    said = deep(4, trainer=f'model: "nets:network", path: {path}, {replicas}', nets=nets).err
+    assert "of the network adds up over all replicas" in said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", ['"mine:model_fn"', '"nets:network", path: keras'])
+def test_a_metric_of_early_stopping_that_the_model_does_not_report_is_told_with_those_that_it_does(deep, model):
+    said = deep(4, trainer=f"model: {model}, early_stopping: auc", nets=NETWORK).err
+    assert "trainer.early_stopping.metric: the evaluation reports no `auc`" in said
+    assert "expected: one of accuracy, average_loss, loss" in said
+
+
+PREPROCESSING = """
+import tensorflow as tf
+
+
+def scaled(inputs):
+    label = inputs["label"]
+    raw = tf.io.decode_raw(tf.reshape(inputs["image"], [-1]), tf.uint8)
+    pixels = tf.reshape(tf.cast(raw, tf.float32), [-1, 28, 28, 1])
+    LINE
+"""
+
+
+@pytest.fixture
+def preprocess(deep):
+    """Tries a preprocessing_fn that ends in a line; returns what is wrong."""
+
+    def run(code: int, line: str, *options: str) -> str:
+        more = 'transform: {preprocessing_fn: "own_preprocessing:scaled"}\n'
+        return deep(code, *options, more=more, own_preprocessing=PREPROCESSING.replace("LINE", line)).err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("return {'image': pixels, 'label': label // 2}", "the preprocessing_fn returns the label 0 for 1"),
+        pytest.param("return {'image': pixels, 'label': tf.reshape(label, [-1, 1])}", "", marks=pytest.mark.long),
+        pytest.param("raise ValueError('my own')", "failed: ValueError: my own", marks=pytest.mark.long),
+        pytest.param("return {'image': pixels}", "returns image, but no label", marks=pytest.mark.long),
+        pytest.param("return None", "own_preprocessing:scaled on made-up images", marks=pytest.mark.long),
+    ],
+)
+def test_a_preprocessing_fn_is_tried_too(preprocess, line, told):
+    assert told in preprocess(4 if told else 0, line)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("further", "told"),
+    [
+        # Each of its 784 numbers would be a slice.
+        ("tf.reshape(pixels, [-1, 784])", "the feature `further`, which has 784 values an example, of shape [784]"),
+        ("tf.reduce_mean(pixels, [1, 2, 3])", "the feature `further` is float32"),
+        ("tf.strings.split(tf.where(label > 4, 'high', 'low small'))", ""),
+    ],
+)
+def test_a_feature_that_slices_are_made_by_is_looked_at(preprocess, further, told):
+    line = f"return {{'image': pixels, 'label': label, 'further': {further}}}"
+    assert told in preprocess(4 if told else 0, line, "evaluator.slices=[further, [label, further]]")
+
+
+@pytest.mark.long
+def test_an_output_that_is_not_served_is_told(deep):
+    said = deep(4, "evaluator.prediction_key=probabilities").err
+    assert "the served outputs are classes, scores: there is no `probabilities`" in said
+
+
+OF_IMAGES = """
+import tensorflow as tf
+
+
+def model_fn(features, labels, mode):
+    logits = tf.compat.v1.layers.dense(tf.reshape(features["image"], [-1, 784]), 10)
+    served = {"serving_default": tf.estimator.export.PredictOutput({"scores": tf.nn.softmax(logits)})}
+    if mode == "infer":
+        return tf.estimator.EstimatorSpec(mode, predictions={"scores": logits}, export_outputs=served)
+    loss = tf.compat.v1.losses.sparse_softmax_cross_entropy(labels, logits)
+    train = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss, tf.compat.v1.train.get_global_step())
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train)
+
+
+def input_fn():
+    return tf.data.Dataset.from_tensors(({"image": tf.zeros([2, 28, 28, 1])}, [0, 1])).repeat(9)
+
+
+def receiver():
+    images = tf.compat.v1.placeholder(tf.float32, [None, 28, 28, 1])
+    return tf.estimator.export.ServingInputReceiver({"image": images}, {"images": images})
+
+
+def trainer_fn(fn_args, schema):
+    return {
+        "estimator": tf.estimator.Estimator(model_fn, fn_args.serving_model_dir),
+        "train_spec": tf.estimator.TrainSpec(input_fn, max_steps=fn_args.train_steps),
+        "eval_spec": tf.estimator.EvalSpec(input_fn, exporters=tf.estimator.FinalExporter("own", receiver)),
+    }
+"""
+
+
+def test_a_served_signature_that_the_evaluator_cannot_call_is_told(deep):
+    said = deep(4, trainer="module_file: images.py", images=OF_IMAGES).err
+    assert "could not call the served signature `serving_default`, which takes images: float32 (None, 28," in said
+
+
+BINARY = """
+import tensorflow as tf
+
+
+def model_fn(features, labels, mode):
+    logit = tf.compat.v1.layers.dense(tf.compat.v1.layers.flatten(features["image"]), 1)
+    step = tf.compat.v1.train.get_global_step()
+    minimize = lambda loss: tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss, step)
+    spec = tf.estimator.BinaryClassHead().create_estimator_spec(features, mode, logit, labels, train_op_fn=minimize)
+    # Of what it would serve beside it, scores of both classes would be taken.
+    one = tf.estimator.export.PredictOutput({"logistic": tf.sigmoid(logit)})
+    return spec._replace(export_outputs={"serving_default": one}) if mode == "infer" else spec
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("binarize", "code"), [("[dog]", 0), ("[cat]", 4), ("all", 4)])
+def test_a_metric_of_the_class_that_there_is_no_score_of_is_told(deep, tmp_path, binarize, code):
+    for shade, name in enumerate(("cat", "dog")):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for number in range(10):
+            Image.new("L", (8, 8), 100 * shade + number).save(tmp_path / "pictures" / name / f"{number}.png")
+    metric = f"evaluator.metrics=[{{name: Recall, binarize: {binarize}, threshold: {{lower: 0.5}}}}]"
+    data = (f"data.dataset={tmp_path / 'pictures'}", metric)
+    said = deep(code, *data, trainer='model: "binary:model_fn"', binary=BINARY)
+    if code:
+        assert "Recall binarize the class 0, and the model has one score for its two classes, `logistic`" in said.err
+    else:
+        assert "evaluated is `logistic` (" in said.out
+
+
+def test_tensors_that_several_replicas_cannot_share_are_told_before_anything_is_ingested(deep):
+    tutorial = (EXAMPLES / "multi-worker-tutorial" / "tutorial.py").read_text()
+    batches = "return examples.batch(BATCH_SIZE)"
+    assert batches in tutorial
+    tensors = "return tf.compat.v1.data.make_one_shot_iterator(examples.batch(BATCH_SIZE)).get_next()"
+    files = {"tensors": tutorial.replace(batches, tensors)}
+    said = deep(4, "trainer.distribution.train=mirrored:2", trainer="module_file: tensors.py", **files).err
+    assert "TrainSpec.input_fn returns (" in said
+    assert "tf.data.Dataset.from_tensor_slices((x, y))" in said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("arguments", "code"), [("fn_args", 0), ("fn_args, schema", 4)])
+def test_a_run_fn_is_imported_and_not_called(deep, arguments, code):
+    said = deep(code, trainer="module_file: run.py", run=f"def run_fn({arguments}): 1 / 0\n")
+    assert ("the import of run.py; its run_fn was not called" in said.out) is (code == 0)
+    assert ("run_fn cannot be called with fn_args alone" in said.err) is (code == 4)
