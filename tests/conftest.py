@@ -20,6 +20,7 @@ import pytest
 
 # Before any test's TensorFlow: it chooses the Keras of the stack.
 import tfx_estimator  # noqa: F401
+from tests import forked_tasks
 
 # Other work on the machine is no fault of what is tested.
 hypothesis.settings.register_profile("project", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -153,6 +154,20 @@ def isolation(tmp_path_factory: pytest.TempPathFactory, temporary_of_session: Pa
         yield home
 
 
+@pytest.fixture(scope="session", autouse=True)
+def tasks_are_forked(isolation: Path) -> Iterator[None]:
+    """Forks each training task that a test starts in this process, but where it asks for `fresh_tasks`."""
+    with forked_tasks.forked_apart():
+        yield
+
+
+@pytest.fixture
+def fresh_tasks() -> Iterator[None]:
+    """Has each task start as it does for users."""
+    with forked_tasks.fresh():
+        yield
+
+
 class Clock:
     """Stands still until a test moves it; what a test is given as `clock`."""
 
@@ -224,7 +239,7 @@ def _running(heavy: bool) -> tuple[set[psutil.Process], set[tuple[int, int]]]:
 
 def _harmless(process: psutil.Process) -> bool:
     try:
-        if process.status() == psutil.STATUS_ZOMBIE:
+        if process.pid in forked_tasks.SERVERS or process.status() == psutil.STATUS_ZOMBIE:
             return True
     except psutil.NoSuchProcess:
         return True

@@ -10,9 +10,11 @@ import tensorflow_data_validation  # noqa: F401
 import tensorflow_model_analysis  # noqa: F401
 
 from tests.faults.file_operations import stop_here
+from tests.forked_tasks import forked
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.pusher.executor import Executor
 from tfx_estimator.components.trainer import export
+from tfx_estimator.components.trainer.estimator import path  # noqa: F401
 from tfx_estimator.pipeline import build  # noqa: F401
 from tfx_estimator.pipeline.run import console, results  # noqa: F401
 from tfx_estimator.pipeline.runners import local  # noqa: F401
@@ -33,4 +35,5 @@ def run(arguments: list[str], stop: str = "") -> int:
             return publish(*args, **options)
 
         setattr(owner, name, publish_later)
-    return main(arguments)
+    with forked():
+        return main(arguments)

@@ -33,7 +33,7 @@ def run_fn(fn_args):
 """
 
 
-def test_workers_evaluate_while_they_train_and_only_the_evaluator_exports(training, settings):
+def test_workers_evaluate_while_they_train_and_only_the_evaluator_exports(fresh_tasks, training, settings):
     runtime = {"threads": {"inter_op": 3}, "onednn": False, "gpu": {"thread_mode": "gpu_private"}}
     model, model_run = training.run(settings({**runtime, "distribution": {"train": MWMS, "evaluator": True}}))
     folder = Path(model_run.uri)
@@ -53,7 +53,7 @@ def test_workers_evaluate_while_they_train_and_only_the_evaluator_exports(traini
         assert said[2].startswith("runtime: GPUs: ")
 
 
-def test_a_run_fn_is_started_in_each_task_and_the_chiefs_model_is_published(training, settings, tmp_path):
+def test_a_run_fn_is_started_in_each_task_and_the_chiefs_model_is_published(fresh_tasks, training, settings, tmp_path):
     import tensorflow as tf
 
     module_file = tmp_path / "own_module.py"

@@ -230,7 +230,7 @@ def run_fn(fn_args):
 
 @pytest.mark.cluster
 @pytest.mark.timeout(180)
-def test_a_module_that_imports_keras_trains_and_exports(training, tmp_path):
+def test_a_module_that_imports_keras_trains_and_exports(fresh_tasks, training, tmp_path):
     """Keras 3 on today's stack, beside the Keras 2 of `tf.keras`."""
     file, told = tmp_path / "keras_module.py", tmp_path / "told"
     file.write_text(MODULE.replace("TOLD", repr(str(told))))

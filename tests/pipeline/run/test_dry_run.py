@@ -63,7 +63,7 @@ def test_weights_that_a_network_of_ours_cannot_begin_with_are_told_before_anythi
     ],
     ids=["dry run", "estimate"],
 )
-def test_it_has_a_deadline(declare, capsys, monkeypatch, verb, begins, told, offers):
+def test_it_has_a_deadline(fresh_tasks, declare, capsys, monkeypatch, verb, begins, told, offers):
     monkeypatch.setattr("tfx_estimator.pipeline.run.dry_run._QUIET_SECONDS", 0.3)
     assert main([*verb, declare(), "--set", "trainer.stall_timeout=0.2"]) == 4
     said = capsys.readouterr()
@@ -153,7 +153,7 @@ def test_what_passed_is_not_tried_again_until_it_changes(declare, tmp_path):
 
 
 @pytest.mark.unit
-def test_a_dry_run_ends_with_its_context(declare):
+def test_a_dry_run_ends_with_its_context(fresh_tasks, declare):
     import psutil
 
     from tfx_estimator.pipeline.run import dry_run
@@ -170,7 +170,7 @@ def test_a_dry_run_ends_with_its_context(declare):
 
 @pytest.mark.long
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_crash_of_native_code_is_tried_again_and_not_called_the_users(declare, tmp_path, times):
+def test_a_crash_of_native_code_is_tried_again_and_not_called_the_users(fresh_tasks, declare, tmp_path, times):
     import psutil
 
     from tfx_estimator.pipeline.run import dry_run

@@ -61,7 +61,7 @@ def _check(summary: dict) -> None:
         pytest.param("keras_custom_loop", marks=pytest.mark.long),
     ],
 )
-def test_the_declared_steps_are_profiled(training, settings, path):
+def test_the_declared_steps_are_profiled(fresh_tasks, training, settings, path):
     _check(_profiled(training, settings, ["chief-0"], path=path)["chief-0"])
 
 

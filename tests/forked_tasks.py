@@ -1,0 +1,178 @@
+"""Training tasks forked from one process that has imported what each of them imports: 6 s of the CPU less for each.
+
+    python -u -m tests.forked_tasks FD
+
+forks a process for each request that comes by a socket. It is a child of who asked, as a task has to be: that one
+adopts it, for as long as the process between the two takes to end. No TensorFlow op runs before.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any
+
+import pytest
+
+from tests.root import ROOT
+from tfx_estimator.components.trainer.supervisor import process
+from tfx_estimator.pipeline.base.ending import keeper
+from tfx_estimator.pipeline.base.installed import uncollected
+
+_MOST_BYTES, _MOST_FDS = 1 << 20, 8
+# They stay as long as the tests run.
+SERVERS: set[int] = set()
+
+
+class _Child(subprocess.Popen):
+    """A child of this process that is there already."""
+
+    def __init__(self, words: Sequence[str], pid: int) -> None:
+        self.args, self.pid, self.returncode = words, pid, None
+        self._child_created, self._waitpid_lock = True, threading.Lock()
+        self.stdin = self.stdout = self.stderr = None
+
+
+class _Starter:
+    """Has the tasks of this process forked: what `subprocess.Popen` is to TaskProcess."""
+
+    def __init__(self, channel: socket.socket, begin: Callable[[], Any] = lambda: None) -> None:
+        # What forks is begun for the first task.
+        self._channel, self._begin, self._lock = channel, functools.cache(begin), threading.Lock()
+
+    def __call__(
+        self, words: list[str], *, stdout: IO, env: dict[str, str], pass_fds: Sequence[int], **_: Any
+    ) -> subprocess.Popen:
+        told = {"words": words, "env": env, "fds": [1, *pass_fds], "folder": os.getcwd()}
+        with self._lock:
+            self._begin()
+            keeper.adopt()
+            try:
+                socket.send_fds(self._channel, [json.dumps(told).encode()], [stdout.fileno(), *pass_fds])
+                return _Child(words, int(self._channel.recv(_MOST_BYTES)))
+            finally:
+                keeper._prctl(keeper._PR_SET_CHILD_SUBREAPER, 0)
+
+
+@contextlib.contextmanager
+def forked() -> Iterator[None]:
+    """Has the tasks of this process forked from a copy of it, as it is now; it has to have one thread."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    parent = os.getpid()
+    if not os.fork():
+        ours.close()
+        keeper.die_with(parent)
+        _serve(theirs)
+        os._exit(0)
+    theirs.close()
+    with ours, _in_place(_Starter(ours)):
+        yield
+
+
+@contextlib.contextmanager
+def forked_apart() -> Iterator[None]:
+    """Has them forked from a process of its own."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, "-u", "-m", "tests.forked_tasks", str(theirs.fileno())]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(theirs)
+
+        def begin() -> None:
+            server = stack.enter_context(subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()]))
+            theirs.close()
+            SERVERS.add(server.pid)
+
+        with ours, _in_place(_Starter(ours, begin)):
+            yield
+
+
+@contextlib.contextmanager
+def fresh() -> Iterator[None]:
+    """Has each start as a Python of its own, as it is for users."""
+    with _in_place(subprocess.Popen):
+        yield
+
+
+@contextlib.contextmanager
+def _in_place(popen: Callable) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "subprocess", types.SimpleNamespace(**{**vars(subprocess), "Popen": popen}))
+        yield
+
+
+def _serve(channel: socket.socket) -> None:
+    while True:
+        text, fds, *_ = socket.recv_fds(channel, _MOST_BYTES, _MOST_FDS)
+        if not text:
+            return
+        reader, writer = os.pipe()
+        if not (between := os.fork()):
+            me = os.getpid()
+            if pid := os.fork():
+                os.write(writer, str(pid).encode())
+                os._exit(0)
+            channel.close()
+            while os.getppid() == me:
+                time.sleep(0.001)
+            _be_task(**json.loads(text), given=fds)
+        os.waitpid(between, 0)
+        channel.send(os.read(reader, 20))
+        for fd in (reader, writer, *fds):
+            os.close(fd)
+
+
+def _be_task(words: list[str], env: dict[str, str], fds: list[int], folder: str, given: list[int]) -> None:
+    """Does what a fresh Python does by the command `python -c CODE …`."""
+    import numpy as np
+
+    code = 1
+    try:
+        os.setsid()
+        os.chdir(folder)
+        for number, fd in zip(fds, given):
+            os.dup2(fd, number)
+        os.dup2(1, 2)
+        os.environ.clear()
+        os.environ.update(env)
+        # Python's own generator sees to that itself.
+        np.random.seed()
+        sys.argv = ["-c", *words[3:]]
+        exec(compile(words[2], "<string>", "exec"), {"__name__": "__main__"})
+        code = 0
+    except SystemExit as end:
+        code = end.code
+        # As at the end of any process.
+        threading._shutdown()
+        atexit._run_exitfuncs()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _import_all() -> None:
+    from tfx_estimator.components.trainer.task import light_imports
+
+    light_imports.apply()
+    with uncollected():
+        from tfx_estimator.components.trainer.estimator import path  # noqa: F401
+        from tfx_estimator.components.trainer.task import paths, runtime, user_code  # noqa: F401
+
+
+if __name__ == "__main__":
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"
+    _channel = socket.socket(fileno=int(sys.argv[1]))
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    _import_all()
+    _serve(_channel)
