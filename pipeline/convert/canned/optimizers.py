@@ -67,7 +67,7 @@ _OLD: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[str, ...]]] = {
         ("rms", "momentum"),
     ),
 }
-# A momentum of 0 with which Keras, too, changes no slot of a row that no example has, and keeps the slot of the momentum.
+# A momentum of 0 with which Keras changes no slot of a row that no example has, and has a slot of the momentum.
 ALWAYS_WITH_SLOT = Source("lambda: 0.0")
 
 

@@ -26,7 +26,8 @@ _NEEDS = {
 _HEADER = '''\
 """{title}
 
-It was a canned Estimator, {name}. This file needs TensorFlow alone, and is yours to change:
+It was a canned Estimator, {name}. This file is yours to change. It needs TensorFlow alone, with Keras 2: from
+TensorFlow 2.16 on, tf_keras and TF_USE_LEGACY_KERAS=1 in the environment.
 
     import network
 
