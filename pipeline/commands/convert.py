@@ -12,6 +12,8 @@ from tfx_estimator.pipeline.base.text import one_line
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Declaration
+    from tfx_estimator.pipeline.convert.canned import conversion as canned_conversion
+    from tfx_estimator.pipeline.convert.canned import training
     from tfx_estimator.pipeline.convert.conversion import Converted
 
 HELP = "make a Keras model, and a Keras training that goes on, of an Estimator's; and prove that they are equal"
@@ -70,6 +72,12 @@ def run(args: argparse.Namespace) -> int:
         loader.install([os.getcwd()])
     # Hides what TensorFlow prints.
     with quiet(os.devnull), _told():
+        from tfx_estimator.pipeline.convert.canned import training
+
+        canned = training.find(args.source)
+    if canned is not None:
+        return _convert_canned(canned, output, args.output)
+    with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.source import find
 
         source = find(args.source, os.path.expanduser(args.checkpoint))
@@ -94,6 +102,20 @@ def run(args: argparse.Namespace) -> int:
         say(f"{one_line(new)} is to be mended before it can be run:\n{error}", to_stderr=True)
     else:
         say(f"goes on by    tfx-estimator run {one_line(new)}")
+    return 0
+
+
+def _convert_canned(found: training.Training, output: str, named: str) -> int:
+    """Converts a canned Estimator, and prints what was compared."""
+    from tfx_estimator.pipeline.commands.shared import say
+    from tfx_estimator.pipeline.run.terminal import quiet
+
+    say(f"converts step {found.step} of {found.name}, a canned Estimator, and trains a step of both")
+    with quiet(os.devnull), _told():
+        from tfx_estimator.pipeline.convert.canned.training import convert
+
+        converted = convert(found, output)
+    say("\n".join([*_lines(converted), f"wrote         {one_line(named)}, at step {found.step}: see its network.py"]))
     return 0
 
 
@@ -154,7 +176,7 @@ def _free(name: str) -> str:
     return path
 
 
-def _lines(converted: Converted) -> list[str]:
+def _lines(converted: Converted | canned_conversion.Converted) -> list[str]:
     proof = converted.proof
     kinds = [each.tensor.kind for each in converted.placed]
     found = ", ".join(

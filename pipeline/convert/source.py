@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +68,7 @@ def find(named: str, checkpoint: str = "") -> Source:
         PipelineError: ML Metadata knows of no training, or nothing is left of it.
     """
     run = find_runs([named])[0]
-    properties, inputs, outputs = _last_training(run)
+    properties, inputs, outputs = last_training(run)
     # Deadlines and the like, which its driver blanked, decide no model.
     settings = Settings.of({SETTINGS_KEY: properties.get(SETTINGS_KEY), OPERATION_KEY: "{}"})
     if settings.path != ESTIMATOR or settings.built_in is None:
@@ -76,7 +77,7 @@ def find(named: str, checkpoint: str = "") -> Source:
             expected=f"a run whose declaration has trainer.model, and trainer.path: {ESTIMATOR}",
             todo="name the run of one",
         )
-    folder = _folder(run, outputs.get("model_run", ""))
+    folder = folder_of_training(run, outputs.get("model_run", ""))
     # With tuned values put in.
     settings = dataclasses.replace(settings, declaration=read_json(os.path.join(folder, DECLARATION)))
     settings, _ = with_counts(settings, properties, inputs[standard_component_specs.EXAMPLES_KEY])
@@ -105,7 +106,7 @@ def _other(run: Run, settings: Settings, inputs: Artifacts, checkpoint: str) -> 
     return Source(run, prefix, step, settings, inputs, "")
 
 
-def _last_training(run: Run) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:
+def last_training(run: Run) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:
     """The properties of the Trainer's execution, what it read, and the URIs of what it wrote, by name."""
     database = os.path.join(run.home, _DATABASE)
     if not os.path.exists(database):
@@ -125,11 +126,20 @@ def _last_training(run: Run) -> tuple[dict[str, Any], Artifacts, dict[str, str]]
             expected="a run that has come to its Trainer",
             todo="run the pipeline; or name another run",
         )
-    last = max(found, key=lambda each: each.id)
-    events = store.get_events_by_execution_ids([last.id])
+    return describe(store, max(found, key=lambda each: each.id), uris_here(database, run.home))
+
+
+def describe(
+    store: Any, execution: metadata_store_pb2.Execution, moved: Mapping[str, str]
+) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:
+    """Returns the properties of an execution, what it read, and the URIs of what it wrote, by name.
+
+    Args:
+        moved: Where artifacts lie now, by the URI that ML Metadata knows.
+    """
+    events = store.get_events_by_execution_ids([execution.id])
     artifacts = {each.id: each for each in store.get_artifacts_by_id([event.artifact_id for event in events])}
     types = {each.id: each for each in store.get_artifact_types()}
-    moved = uris_here(database, run.home)
     read: Artifacts = {}
     wrote: dict[str, str] = {}
     for event in events:
@@ -139,10 +149,10 @@ def _last_training(run: Run) -> tuple[dict[str, Any], Artifacts, dict[str, str]]
             wrote[name] = artifact.uri
         else:
             read.setdefault(name, []).append(artifact_utils.deserialize_artifact(types[artifact.type_id], artifact))
-    return properties_of(last), read, wrote
+    return properties_of(execution), read, wrote
 
 
-def _folder(run: Run, model_run: str) -> str:
+def folder_of_training(run: Run, model_run: str) -> str:
     """The `model_run` artifact; of a training that has not ended, the training folder that was written to last."""
     if model_run and os.path.isdir(model_run):
         return model_run

@@ -1,0 +1,119 @@
+"""What a canned Estimator answers to the batches of its input_fn, and what its next step makes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
+
+InputFn = Callable[[], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """A batch as an input_fn gives it.
+
+    Args:
+        features: Arrays, or SparseTensorValues.
+        labels: None where there are none.
+    """
+
+    features: dict[str, Any]
+    labels: Any
+
+    def tensors(self) -> dict[str, Any]:
+        """Returns the features as tensors, outside of any graph."""
+        return {
+            name: tf.SparseTensor(*each) if isinstance(each, tf.compat.v1.SparseTensorValue) else tf.constant(each)
+            for name, each in self.features.items()
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A step of training: its batch, its loss, and the tensors of the checkpoint after it."""
+
+    batch: Batch
+    loss: float
+    after: dict[str, np.ndarray]
+
+
+def first_batch(estimator: tf.estimator.Estimator, input_fn: InputFn) -> Batch:
+    """Returns one batch, without the Estimator's graph."""
+    with tf.Graph().as_default():
+        tf.compat.v1.train.create_global_step()
+        features, labels, hooks = _inputs(estimator, input_fn, ModeKeys.TRAIN)
+        with tf.compat.v1.train.MonitoredSession(hooks=hooks) as session:
+            return _batch(session.run(_asked(features, labels)))
+
+
+def logits(
+    estimator: tf.estimator.Estimator, checkpoint: str, input_fn: InputFn, steps: Optional[int]
+) -> list[tuple[Batch, np.ndarray]]:
+    """Returns the batches of an evaluation, and the logits of each.
+
+    Args:
+        steps: As of an EvalSpec: None is all batches there are.
+    """
+    answers: list[tuple[Batch, np.ndarray]] = []
+    with _session(estimator, checkpoint, input_fn, ModeKeys.PREDICT) as (session, spec, features, labels):
+        predictions = spec.predictions
+        asked = predictions["logits" if "logits" in predictions else "predictions"]
+        given = _asked(features, labels)
+        with contextlib.suppress(tf.errors.OutOfRangeError, StopIteration):
+            while steps is None or len(answers) < steps:
+                batch, answer = session.run((given, asked))
+                answers.append((_batch(batch), answer))
+    return answers
+
+
+def step(estimator: tf.estimator.Estimator, checkpoint: str, input_fn: InputFn) -> Step:
+    """Trains the next step."""
+    with _session(estimator, checkpoint, input_fn, ModeKeys.TRAIN) as (session, spec, features, labels):
+        batch, loss, _ = session.run((_asked(features, labels), spec.loss, spec.train_op))
+        after: dict[str, list[np.ndarray]] = {}
+        # A variable that is partitioned is saved as one.
+        for variable in tf.compat.v1.global_variables():
+            slice_info = getattr(variable, "_save_slice_info", None)
+            name = slice_info.full_name if slice_info else variable.name.partition(":")[0]
+            after.setdefault(name, []).append(session.run(variable))
+        return Step(_batch(batch), float(loss), {name: _whole(parts) for name, parts in after.items()})
+
+
+def _whole(parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+
+@contextlib.contextmanager
+def _session(
+    estimator: tf.estimator.Estimator, checkpoint: str, input_fn: InputFn, mode: str
+) -> Iterator[tuple[Any, Any, Any, Any]]:
+    """A session with the Estimator's graph at a checkpoint."""
+    with tf.Graph().as_default():
+        tf.compat.v1.set_random_seed(estimator.config.tf_random_seed)
+        tf.compat.v1.train.create_global_step()
+        # An evaluation's examples, which are asked for predictions.
+        features, labels, hooks = _inputs(estimator, input_fn, ModeKeys.EVAL if mode == ModeKeys.PREDICT else mode)
+        spec = estimator.model_fn(features, None if mode == ModeKeys.PREDICT else labels, mode, estimator.config)
+        creator = tf.compat.v1.train.ChiefSessionCreator(spec.scaffold, checkpoint_filename_with_path=checkpoint)
+        with tf.compat.v1.train.MonitoredSession(creator, hooks=hooks) as session:
+            yield session, spec, features, labels
+
+
+def _inputs(estimator: tf.estimator.Estimator, input_fn: InputFn, mode: str) -> tuple[Any, Any, Any]:
+    """Calls an input_fn as the Estimator does."""
+    return estimator._get_features_and_labels_from_input_fn(input_fn, mode)
+
+
+def _asked(features: Any, labels: Any) -> dict[str, Any]:
+    return {"features": features, "labels": labels} if labels is not None else {"features": features}
+
+
+def _batch(found: dict[str, Any]) -> Batch:
+    return Batch(found["features"], found.get("labels"))

@@ -1,0 +1,302 @@
+"""Feature columns as lines of source: which layers give the same numbers, and which variables their weights are."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from tfx_estimator.pipeline.convert.canned.reading import Canned, refused
+from tfx_estimator.pipeline.convert.canned.text import Source, call, literal
+
+# A vocabulary of more words is a file of its own.
+_FEW_WORDS = 20
+_KERAS = "tf.keras.layers"
+
+
+@dataclasses.dataclass(frozen=True)
+class Input:
+    """An input of the network.
+
+    Args:
+        width: Values of an example; None is any number of them.
+    """
+
+    dtype: str
+    width: Optional[int]
+
+
+class Columns:
+    """Writes columns, each of whose ids are made once.
+
+    Args:
+        canned: The Estimator.
+        features: Of a batch, as its input_fn gives them; a sparse one is a SparseTensorValue.
+
+    Attributes:
+        inputs: By the feature's name.
+        lines: Of the network's function so far.
+        parts: Names of what is copied into the source.
+        files: Vocabularies to write beside it: words by the file's name.
+        weights: The place of each weight, by its name in the checkpoint.
+    """
+
+    def __init__(self, canned: Canned, features: Mapping[str, Any]) -> None:
+        self.inputs: dict[str, Input] = {}
+        self.lines: list[str] = []
+        self.parts: set[str] = set()
+        self.files: dict[str, list[str]] = {}
+        self.weights: dict[str, str] = {}
+        self._canned = canned
+        self._features = features
+        self._ids: dict[Any, str] = {}
+        self._names: set[str] = set()
+        self._shared: dict[str, str] = {}
+
+    def deep(self, column: Any) -> str:
+        """Returns the expression of a dense column's values, as the network's input has them."""
+        return self._dense(column, f"deep_{_clean(column.name)}", "dnn/input_from_feature_columns/input_layer")
+
+    def linear(self, column: Any) -> str:
+        """Returns the expression of what a column adds to a linear model's logits."""
+        name, scope = f"linear_{_clean(column.name)}", "linear/linear_model"
+        weights, units = f"{scope}/{_clean(column.name)}/weights", self._canned.head.units
+        if _kind(column) == "SharedEmbeddingColumn":
+            raise refused(f"the column {column.name!r}, a shared embedding of a linear model,")
+        if hasattr(column, "num_buckets"):
+            self.weights[weights] = f"{name}/rows"
+            return self._bag(column, column.num_buckets, units, name, combiner=self._canned.combiner)
+        values = self._dense(column, f"{name}_input", scope)
+        self.weights[weights] = f"{name}/kernel"
+        return f"{call(f'{_KERAS}.Dense', units, use_bias=False, name=name)}({values})"
+
+    def _dense(self, column: Any, name: str, scope: str) -> str:
+        kind = _kind(column)
+        if kind == "NumericColumn":
+            return self._number(column)
+        if kind == "BucketizedColumn":
+            return self._hot(column, name)
+        if kind == "IndicatorColumn":
+            return self._hot(column.categorical_column, name)
+        if kind == "EmbeddingColumn":
+            self._check_lookup(column)
+            self.weights[f"{scope}/{_clean(column.name)}/embedding_weights"] = f"{name}/rows"
+            options = {} if column.trainable else {"trainable": False}
+            inner = column.categorical_column
+            return self._bag(inner, inner.num_buckets, column.dimension, name, **_options(column), **options)
+        if kind == "SharedEmbeddingColumn":
+            return self._share(column)
+        raise refused(f"the column {column.name!r}, a {kind},")
+
+    def _number(self, column: Any) -> str:
+        if column.normalizer_fn is not None:
+            raise refused(
+                f"the normalizer_fn of the column {column.name!r}",
+                "normalise in Transform, or in the input_fn; or write it by hand, as a layer of Keras",
+            )
+        return self._input(column.key, "float32", tf.TensorShape(column.shape).num_elements())
+
+    def _hot(self, column: Any, name: str) -> str:
+        self.parts.add("MultiHot")
+        return f"{call('MultiHot', column.num_buckets, name=name)}({self._weighted(column)})"
+
+    def _bag(self, column: Any, rows: int, units: int, name: str, **options: Any) -> str:
+        self.parts.add("Bag")
+        return f"{call('Bag', rows, units, **options, name=name)}({self._weighted(column)})"
+
+    def _share(self, column: Any) -> str:
+        """One layer for all columns of a shared embedding, which is called for each."""
+        self._check_lookup(column)
+        creator = column.shared_embedding_column_creator
+        layer = f"{_name(creator._name)}_rows"
+        if creator._name not in self._shared:
+            self._shared[creator._name] = layer
+            self.parts.add("Bag")
+            options = _options(column)
+            if self._canned.is_v2:
+                self.lines.append("# The Estimator never trained it: it told its optimizer of nothing that is shared.")
+            frozen = {"trainable": False} if self._canned.is_v2 or not creator._trainable else {}
+            scope = "" if self._canned.is_v2 else "dnn/input_from_feature_columns/"
+            name = f"deep_{_clean(creator._name)}"
+            self.weights[f"{scope}{creator._name}"] = f"{name}/rows"
+            made = call("Bag", creator._num_buckets, creator.dimension, **options, **frozen, name=name)
+            self.lines.append(f"{layer} = {made}")
+        return f"{layer}({self._weighted(column.categorical_column)})"
+
+    def _check_lookup(self, column: Any) -> None:
+        if not column.use_safe_embedding_lookup:
+            raise refused(f"use_safe_embedding_lookup=False of the column {column.name!r}")
+
+    def _weighted(self, column: Any) -> str:
+        """The ids of a column, with their weights if it has any."""
+        if _kind(column) != "WeightedCategoricalColumn":
+            return self.ids(column)
+        if column.dtype != tf.float32:
+            raise refused(f"the weights of the column {column.name!r}, of {column.dtype.name},")
+        weights = self._input(column.weight_feature_key, "float32", None)
+        return f"[{self.ids(column.categorical_column)}, {weights}]"
+
+    def ids(self, column: Any) -> str:
+        """Returns the variable that has a categorical column's ids; it is assigned once."""
+        if column not in self._ids:
+            if (write := self._writers.get(_kind(column))) is None:
+                raise refused(f"the column {column.name!r}, a {_kind(column)},")
+            self._ids[column] = self._line(name := self._new_name(column), write(self, column, name))
+        return self._ids[column]
+
+    def _new_name(self, column: Any) -> str:
+        """The name of the layer that makes a column's ids; two columns of one feature may have the same name."""
+        name = f"{_clean(column.name)}_ids"
+        name = name if re.match(r"[A-Za-z0-9.]", name) else f"column{name}"
+        number = 2
+        while name in self._names:
+            name = f"{name.rpartition('_ids')[0]}_ids{number}"
+            number += 1
+        self._names.add(name)
+        return name
+
+    def _line(self, name: str, expression: str) -> str:
+        """Writes a line of its own, and returns its variable."""
+        self.lines.append(f"{_name(name)} = {expression}")
+        return _name(name)
+
+    def _bucketized(self, column: Any, name: str) -> str:
+        source = column.source_column
+        number = self._number(source)
+        boundaries = [float(each) for each in column.boundaries]
+        buckets = len(boundaries) + 1
+        if tf.TensorShape(source.shape).num_elements() == 1:
+            return f"{call(f'{_KERAS}.Discretization', boundaries, name=name)}({number})"
+        self.parts.add("Apart")
+        each = f"{call(f'{_KERAS}.Discretization', boundaries, name=f'{name}_each')}({number})"
+        return f"{call('Apart', buckets, name=name)}({self._line(f'{name}_each', each)})"
+
+    def _hashed(self, column: Any, name: str) -> str:
+        self.parts.add("HashBucket")
+        value = self._category(column.key, column.dtype)
+        return f"{call('HashBucket', column.hash_bucket_size, name=name)}({value})"
+
+    def _identity(self, column: Any, name: str) -> str:
+        self.parts.add("Identity")
+        value = self._category(column.key, tf.int64)
+        default = {} if column.default_value is None else {"default": int(column.default_value)}
+        return f"{call('Identity', column.num_buckets, **default, name=name)}({value})"
+
+    def _listed(self, column: Any, name: str) -> str:
+        words = [each.item() if hasattr(each, "item") else each for each in column.vocabulary_list]
+        return self._lookup(column, name, [each.decode() if isinstance(each, bytes) else each for each in words])
+
+    def _filed(self, column: Any, name: str) -> str:
+        if getattr(column, "file_format", None):
+            raise refused(f"the vocabulary of the column {column.name!r}, of the format {column.file_format},")
+        with tf.io.gfile.GFile(column.vocabulary_file, "rb") as file:
+            lines = file.read().decode().splitlines()[: column.vocabulary_size]
+        return self._lookup(column, name, lines if column.dtype == tf.string else [int(line) for line in lines])
+
+    def _lookup(self, column: Any, name: str, words: list) -> str:
+        is_text, buckets = column.dtype == tf.string, column.num_oov_buckets
+        if not is_text and buckets > 1:
+            raise refused(f"num_oov_buckets of the column {column.name!r}, whose words are numbers,")
+        if ("" if is_text else -1) in words:
+            raise refused(f"the empty word of the vocabulary of the column {column.name!r}")
+        self.parts.add("WordIds")
+        value = self._category(column.key, column.dtype)
+        known: Any = words
+        if len(words) > _FEW_WORDS:
+            file = f"{_clean(column.key)}.txt"
+            while self.files.setdefault(file, [str(each) for each in words]) != [str(each) for each in words]:
+                file = f"_{file}"
+            self.parts.add("words_of")
+            known = Source(f"words_of({literal(file)}{'' if is_text else ', int'})")
+        kind, absent = ("StringLookup", {"mask_token": ""}) if is_text else ("IntegerLookup", {"mask_token": -1})
+        # A number that stands for no word has to be none.
+        absent |= {} if is_text else {"oov_token": -2}
+        places = call(
+            f"{_KERAS}.{kind}", vocabulary=known, num_oov_indices=max(buckets, 1), **absent, name=f"{name}_places"
+        )
+        options = {"buckets": buckets} if buckets else {}
+        if not buckets and column.default_value != -1:
+            options["default"] = int(column.default_value)
+        found = self._line(f"{name}_places", f"{places}({value})")
+        return f"{call('WordIds', len(words), **options, name=name)}({found})"
+
+    def _crossed(self, column: Any, name: str) -> str:
+        inputs, kinds = [], []
+        for key in _leaves(column):
+            if not isinstance(key, str):
+                inputs.append(self.ids(key))
+                kinds.append("ids")
+                continue
+            feature = self._feature(key)
+            inputs.append(self._category(key, _dtype(feature)))
+            kinds.append("present" if isinstance(feature, tf.compat.v1.SparseTensorValue) else "values")
+        self.parts.add("Crossed")
+        hash_key = {} if column.hash_key is None else {"hash_key": column.hash_key}
+        made = call("Crossed", column.hash_bucket_size, kinds, **hash_key, name=name)
+        return f"{made}([{', '.join(inputs)}])"
+
+    _writers: Mapping[str, Callable[[Columns, Any, str], str]] = {
+        "BucketizedColumn": _bucketized,
+        "HashedCategoricalColumn": _hashed,
+        "IdentityCategoricalColumn": _identity,
+        "VocabularyListCategoricalColumn": _listed,
+        "VocabularyFileCategoricalColumn": _filed,
+        "CrossedColumn": _crossed,
+    }
+
+    def _feature(self, key: str) -> Any:
+        if key not in self._features:
+            raise refused(f"the column of {key!r}, which no feature of the input_fn is,", "have the input_fn bring it")
+        return self._features[key]
+
+    def _category(self, key: str, dtype: tf.DType) -> str:
+        self._feature(key)
+        return self._input(key, "string" if dtype == tf.string else "int64", None)
+
+    def _input(self, key: str, dtype: str, width: Optional[int]) -> str:
+        found = self.inputs.setdefault(key, Input(dtype, width))
+        if found.dtype != dtype:
+            raise refused(
+                f"the feature {key!r}, which is a number to one column and a category to another,",
+                "give it twice in the input_fn, by two names",
+            )
+        if found.width != width:
+            raise refused(f"the feature {key!r}, whose columns have other shapes,")
+        return f"inputs[{literal(key)}]"
+
+
+def _options(column: Any) -> dict[str, Any]:
+    """The lookup of an embedding."""
+    options = {"combiner": column.combiner}
+    return options if column.max_norm is None else {**options, "max_norm": float(column.max_norm)}
+
+
+def _leaves(cross: Any) -> list[Any]:
+    """What a cross is of, those within it taken apart, in the order of its hash."""
+    found: list[Any] = []
+    for key in cross.keys:
+        found += _leaves(key) if _kind(key) == "CrossedColumn" else [key]
+    return found
+
+
+def _dtype(feature: Any) -> tf.DType:
+    values = getattr(feature, "values", feature)
+    return tf.string if values.dtype == object else tf.as_dtype(values.dtype)
+
+
+def _kind(column: Any) -> str:
+    return type(column).__name__
+
+
+def _clean(name: str) -> str:
+    """A column's name in the names of variables and layers."""
+    return re.sub(r"[^A-Za-z0-9_.\-]", "_", name)
+
+
+def _name(name: str) -> str:
+    """A name of Python."""
+    found = re.sub(r"\W", "_", name)
+    return f"_{found}" if found[0].isdigit() else found

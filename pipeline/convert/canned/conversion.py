@@ -1,0 +1,173 @@
+"""The conversion of a canned Estimator, top to bottom. It knows of no run: an Estimator, its checkpoint, its input."""
+
+from __future__ import annotations
+
+import collections
+import importlib.util
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.pipeline.base.errors import NotEqualError
+from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.convert.canned import asking, optimizers, reading, weights, writing
+from tfx_estimator.pipeline.convert.canned.asking import Batch, InputFn, Step
+from tfx_estimator.pipeline.convert.canned.weights import Placed
+from tfx_estimator.pipeline.convert.proof import MOST, Proof
+from tfx_estimator.pipeline.convert.tensors import SLOT, STEP, WEIGHT, read
+
+NETWORK, WEIGHTS = "network", "weights.npz"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A canned Estimator's training.
+
+    Args:
+        estimator: That has not trained in this process: an optimizer of Keras belongs to its first graph.
+        checkpoint: Without its `.index`.
+        train: The input_fn of training.
+        evaluate: That of evaluation.
+        steps: Batches of an evaluation; None is all there are.
+    """
+
+    estimator: Any
+    checkpoint: str
+    train: InputFn
+    evaluate: InputFn
+    steps: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What a conversion came to."""
+
+    placed: list[Placed]
+    proof: Proof
+
+
+def convert(trained: Trained, output: str) -> Converted:
+    """Writes the network's source, its weights, the Keras model, and the proof that it is the Estimator.
+
+    Args:
+        output: The folder to make; it is there when all of it is, and right.
+
+    Raises:
+        UserCodeError: Something of the Estimator cannot be said, or the checkpoint is not its own.
+        NotEqualError: The two differ.
+    """
+    estimator, checkpoint = trained.estimator, trained.checkpoint
+    canned = reading.read(estimator)
+    reader, _ = read(checkpoint)
+    described = {part: optimizers.describe(each) for part, each in canned.optimizers.items()}
+    known = weights.hyperparameters(reader, described)
+    described = {part: optimizers.with_values(each, known[part]) for part, each in described.items()}
+    features = asking.first_batch(estimator, trained.train).features
+    written = writing.write(canned, features, described)
+    placed = weights.place(reader, written.weights, described)
+    answers = asking.logits(estimator, checkpoint, trained.evaluate, trained.steps)
+    after = asking.step(estimator, checkpoint, trained.train)
+    draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
+    try:
+        _write(draft, written, placed, reader)
+        mapping = {"checkpoint": checkpoint, "tensors": [each.to_dict() for each in placed]}
+        write_json(os.path.join(draft, "mapping.json"), mapping)
+        module = load(draft)
+        model = module.network()
+        module.restore(model)
+        proof = _prove(canned, module, model, placed, answers, after)
+        write_json(os.path.join(draft, "proof.json"), proof.to_dict())
+        if not proof.holds:
+            raise _not_equal(proof)
+        os.chmod(draft, 0o755)
+        os.rename(draft, output)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return Converted(placed, proof)
+
+
+def load(folder: str) -> ModuleType:
+    """Imports the network.py of a folder, without giving it a name that another could have."""
+    spec = importlib.util.spec_from_file_location(NETWORK, os.path.join(folder, f"{NETWORK}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _write(folder: str, written: writing.Written, placed: list[Placed], reader: tf.train.CheckpointReader) -> None:
+    """Writes the source, what it reads, and the model."""
+    for name, text in {f"{NETWORK}.py": written.text, **_vocabularies(written)}.items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    np.savez(os.path.join(folder, WEIGHTS), **weights.values(reader, placed))
+    module = load(folder)
+    model = module.network()
+    module.restore(model)
+    # Without the optimizers, which Keras's file has no place for.
+    bare = module.network()
+    bare.set_weights(model.get_weights())
+    bare.save(os.path.join(folder, "model.keras"))
+
+
+def _vocabularies(written: writing.Written) -> dict[str, str]:
+    return {name: "".join(f"{word}\n" for word in words) for name, words in written.files.items()}
+
+
+def _prove(
+    canned: reading.Canned,
+    module: ModuleType,
+    model: tf.keras.Model,
+    placed: list[Placed],
+    answers: list[tuple[Batch, np.ndarray]],
+    after: Step,
+) -> Proof:
+    """Compares the model with the Estimator; it is one step further after it."""
+    worst, classes, examples = 0.0, 0, 0
+    for batch, old in answers:
+        new = model(module.prepare(batch.tensors()), training=False).numpy()
+        worst = max(worst, _difference(old, new))
+        classes += int((_classes(canned, old) != _classes(canned, new)).sum())
+        examples += len(old)
+    moved: dict[str, float] = collections.defaultdict(float)
+    if canned.deep and canned.dropout:
+        drawing = [layer.name for layer in model.layers if isinstance(layer, tf.keras.layers.Dropout)]
+        return Proof(examples, {"estimator": worst}, classes, {}, drawing)
+    batch = after.batch
+    tf.function(model.train_step)(module.prepare(batch.tensors(), tf.constant(batch.labels)))
+    found = {**module.places(model), "global_step": next(iter(model.by_part.values())).iterations}
+    for each in placed:
+        kind = each.tensor.kind
+        if each.place and kind in (WEIGHT, SLOT, STEP):
+            old = after.after[each.tensor.name] * each.factor
+            moved[kind] = max(moved[kind], _difference(old, found[each.place].numpy()))
+    return Proof(examples, {"estimator": worst}, classes, dict(moved))
+
+
+def _classes(canned: reading.Canned, logits: np.ndarray) -> np.ndarray:
+    if canned.head.kind == reading.REGRESSION:
+        return np.zeros(len(logits))
+    return logits.argmax(axis=1) if canned.head.kind == reading.CLASSES else (logits > 0).ravel()
+
+
+def _difference(one: np.ndarray, other: np.ndarray) -> float:
+    difference = np.abs(np.asarray(one, np.float64) - np.asarray(other, np.float64))
+    return float(difference.max(initial=0.0))
+
+
+def _not_equal(proof: Proof) -> NotEqualError:
+    found = [f"logits of the {name}: {value:.3g}" for name, value in proof.logits.items()]
+    found += [f"{name} after the next step: {value:.3g}" for name, value in proof.next_step.items()]
+    found += [f"predicted classes that differ: {proof.classes} of {proof.examples}"]
+    return NotEqualError(
+        "\n".join(["the Keras model is not the Estimator: largest differences", *found]),
+        expected=f"at most {MOST:g}, and the same classes; so nothing was written",
+        todo="have the code that makes the Estimator be what it was when it trained",
+    )

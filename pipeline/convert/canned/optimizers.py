@@ -1,0 +1,156 @@
+"""The optimizers of a canned Estimator as those of Keras 2 that take the same steps, and where their slots are."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.pipeline.convert.canned.reading import refused
+from tfx_estimator.pipeline.convert.canned.text import Source
+
+_LEGACY = ("SGD", "Adam", "Adagrad", "Ftrl", "RMSprop")
+# Options that are what they are by default, of any optimizer, and say nothing.
+_DEFAULTS = {"decay": 0.0, "momentum": 0.0, "nesterov": False, "amsgrad": False, "centered": False, "beta": 0.0}
+_DEFAULTS |= {"l1_regularization_strength": 0.0, "l2_regularization_strength": 0.0}
+_DEFAULTS |= {"l2_shrinkage_regularization_strength": 0.0}
+# Of an optimizer of tf.compat.v1.train: the class of Keras, its options by the attribute of the old one, options that
+# make the old one's arithmetic, and its slots, in the order in which it makes them.
+_OLD: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[str, ...]]] = {
+    "GradientDescentOptimizer": ("SGD", {"learning_rate": "_learning_rate"}, {}, ()),
+    "MomentumOptimizer": (
+        "SGD",
+        {"learning_rate": "_learning_rate", "momentum": "_momentum", "nesterov": "_use_nesterov"},
+        {},
+        ("momentum",),
+    ),
+    "AdagradOptimizer": (
+        "Adagrad",
+        {"learning_rate": "_learning_rate", "initial_accumulator_value": "_initial_accumulator_value"},
+        {"epsilon": 0.0},
+        ("accumulator",),
+    ),
+    "AdamOptimizer": (
+        "Adam",
+        {"learning_rate": "_lr", "beta_1": "_beta1", "beta_2": "_beta2", "epsilon": "_epsilon"},
+        {},
+        ("m", "v"),
+    ),
+    "FtrlOptimizer": (
+        "Ftrl",
+        {
+            "learning_rate": "_learning_rate",
+            "learning_rate_power": "_learning_rate_power",
+            "initial_accumulator_value": "_initial_accumulator_value",
+            "l1_regularization_strength": "_l1_regularization_strength",
+            "l2_regularization_strength": "_l2_regularization_strength",
+            "l2_shrinkage_regularization_strength": "_l2_shrinkage_regularization_strength",
+            "beta": "_beta",
+        },
+        {},
+        ("accumulator", "linear"),
+    ),
+    "RMSPropOptimizer": (
+        "RMSprop",
+        {
+            "learning_rate": "_learning_rate",
+            "rho": "_decay",
+            "momentum": "_momentum",
+            "epsilon": "_epsilon",
+            "centered": "_centered",
+        },
+        {},
+        ("rms", "momentum"),
+    ),
+}
+# A momentum of 0 with which Keras changes no slot of a row that no example has, and has a slot of the momentum.
+ALWAYS_WITH_SLOT = Source("lambda: 0.0")
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """An optimizer of `tf.keras.optimizers.legacy`, which is to be written.
+
+    Args:
+        kind: The class.
+        options: Arguments of it.
+        name: Of the old one, which is in the names of its tensors.
+        slots: By the name in the checkpoint; empty where it is the same name in Keras.
+        factor: What a value of the old momentum is multiplied by.
+    """
+
+    kind: str
+    options: dict[str, Any]
+    name: str
+    slots: dict[str, str] = dataclasses.field(default_factory=dict)
+    factor: float = 1.0
+
+
+def describe(optimizer: Any) -> Optimizer:
+    """Tells which optimizer of Keras does the same.
+
+    Raises:
+        UserCodeError: None does, or a rate is computed in the graph.
+    """
+    name = type(optimizer).__name__
+    if isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        return _of_old(optimizer, name)
+    if type(optimizer) is not getattr(tf.keras.optimizers.legacy, name, None) or name not in _LEGACY:
+        raise refused(f"the optimizer {name}", f"train with one of {', '.join(_LEGACY)}")
+    for option, value in optimizer._hyper.items():
+        if tf.is_tensor(value):
+            _number(value, name, option)
+    options = {key: _number(value, name, key) for key, value in optimizer.get_config().items() if key != "name"}
+    return Optimizer(name, _without_defaults(options), optimizer._name)
+
+
+def with_values(optimizer: Optimizer, values: Mapping[str, np.ndarray]) -> Optimizer:
+    """Takes hyperparameters of a checkpoint: an Estimator goes on with these, whatever its code says by then."""
+    options = dict(optimizer.options)
+    for name, value in values.items():
+        known = options.get(name, _DEFAULTS.get(name))
+        if known is None or isinstance(known, dict) or np.float32(known) != value:
+            options[name] = float(value)
+    return dataclasses.replace(optimizer, options=options)
+
+
+def _of_old(optimizer: tf.compat.v1.train.Optimizer, name: str) -> Optimizer:
+    if name not in _OLD:
+        raise refused(f"the optimizer {name}", f"train with one of {', '.join(_OLD)}")
+    kind, attributes, fixed, slots = _OLD[name]
+    options = {key: _number(getattr(optimizer, each), name, key) for key, each in attributes.items()}
+    if options.get("centered"):
+        slots = ("rms", "mg", "momentum")
+    if kind == "RMSprop" and not options["momentum"]:
+        options["momentum"] = ALWAYS_WITH_SLOT
+    own = optimizer._name
+    names = {f"{own}_{index}" if index else own: slot for index, slot in enumerate(slots)}
+    factor = -options["learning_rate"] if name == "MomentumOptimizer" else 1.0
+    return Optimizer(kind, _without_defaults({**options, **fixed}), own, names, factor)
+
+
+def _without_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in _DEFAULTS or value != _DEFAULTS[key]}
+
+
+def _number(value: Any, name: str, option: str) -> Any:
+    """The value of an option; a schedule of Keras as its configuration, by its class."""
+    if isinstance(value, dict) and re.fullmatch(r"\w+", str(value.get("class_name"))):
+        return {"class_name": value["class_name"], "config": value["config"]}
+    if isinstance(value, (np.floating, np.integer)):
+        return value.item()
+    if not isinstance(value, (int, float, bool)):
+        raise refused(
+            f"the {option} of {name}, which is computed in the graph,",
+            "give it as a number, or as a schedule of tf.keras.optimizers.schedules",
+        )
+    return value
+
+
+def slot_of(optimizer: Optimizer, name: str) -> Optional[str]:
+    """Returns the name in Keras of a slot of the checkpoint."""
+    return optimizer.slots.get(name) if optimizer.slots else name

@@ -1,0 +1,269 @@
+"""What a written network.py is made of: each class and function here is copied into those that use it, as it stands.
+
+It needs TensorFlow alone, and the public names that Keras 2 and Keras 3 share.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import tensorflow as tf
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# The id of a value that is not there; -1 is that of a word which no vocabulary knows.
+ABSENT = -2
+
+
+def loss(labels, logits, weights=None):
+    """Is written beside them."""
+    raise NotImplementedError
+
+
+def optimizers():
+    """Is written beside them."""
+    raise NotImplementedError
+
+
+def is_absent(values):
+    """Where an example has no value: the word "", or the number -1, as tf.feature_column has it."""
+    return tf.equal(values, "" if values.dtype == tf.string else -1)
+
+
+def sparse(values, present):
+    """Returns the present values as a SparseTensor."""
+    places = tf.where(present)
+    return tf.SparseTensor(places, tf.gather_nd(values, places), tf.shape(values, out_type=tf.int64))
+
+
+@tf.keras.utils.register_keras_serializable("network")
+class HashBucket(tf.keras.layers.Hashing):
+    """Ids of `categorical_column_with_hash_bucket`."""
+
+    def call(self, values):
+        return tf.where(is_absent(values), tf.constant(ABSENT, tf.int64), super().call(values))
+
+
+@tf.keras.utils.register_keras_serializable("network")
+class WordIds(tf.keras.layers.Layer):
+    """Ids of `categorical_column_with_vocabulary_…`, of those of a lookup layer, which begins with the absent value.
+
+    Args:
+        words: How many the vocabulary has; their ids begin at 0.
+        buckets: Ids after those, for unknown words; without any they have the default.
+    """
+
+    def __init__(self, words, buckets=0, default=-1, **kwargs):
+        super().__init__(**kwargs)
+        self.words, self.buckets, self.default = words, buckets, default
+
+    def call(self, places):
+        first = 1 + max(self.buckets, 1)
+        unknown = self.words + places - 1 if self.buckets else tf.constant(self.default, tf.int64)
+        ids = tf.where(places < first, unknown, places - first)
+        return tf.where(tf.equal(places, 0), tf.constant(ABSENT, tf.int64), ids)
+
+    def get_config(self):
+        return {**super().get_config(), "words": self.words, "buckets": self.buckets, "default": self.default}
+
+
+@tf.keras.utils.register_keras_serializable("network")
+class Identity(tf.keras.layers.Layer):
+    """Ids of `categorical_column_with_identity`: the values; out of range, the default where there is one."""
+
+    def __init__(self, buckets, default=None, **kwargs):
+        super().__init__(**kwargs)
+        self.buckets, self.default = buckets, default
+
+    def call(self, values):
+        ids = values
+        if self.default is not None:
+            outside = (values < 0) | (values >= self.buckets)
+            ids = tf.where(outside, tf.constant(self.default, tf.int64), values)
+        return tf.where(is_absent(values), tf.constant(ABSENT, tf.int64), ids)
+
+    def get_config(self):
+        return {**super().get_config(), "buckets": self.buckets, "default": self.default}
+
+
+@tf.keras.utils.register_keras_serializable("network")
+class Apart(tf.keras.layers.Layer):
+    """Ids of a `bucketized_column` of several numbers: those of each number follow those of the one before."""
+
+    def __init__(self, buckets, **kwargs):
+        super().__init__(**kwargs)
+        self.buckets = buckets
+
+    def call(self, ids):
+        return tf.cast(ids, tf.int64) + self.buckets * tf.range(tf.shape(ids, out_type=tf.int64)[1])
+
+    def get_config(self):
+        return {**super().get_config(), "buckets": self.buckets}
+
+
+@tf.keras.utils.register_keras_serializable("network")
+class Crossed(tf.keras.layers.Layer):
+    """Ids of a `crossed_column`. HashedCrossing of Keras takes one value of each example, and no absent one.
+
+    Args:
+        kinds: Of each input: `ids` of another column, `values` of a feature, or `present` ones of a sparse feature.
+    """
+
+    def __init__(self, buckets, kinds, hash_key=None, **kwargs):
+        super().__init__(**kwargs)
+        self.buckets, self.kinds, self.hash_key = buckets, list(kinds), hash_key
+
+    def call(self, inputs):
+        crossed = []
+        for each, kind in zip(inputs, self.kinds):
+            if kind == "ids":
+                each = sparse(each, tf.not_equal(each, ABSENT))
+            elif kind == "present":
+                each = sparse(each, tf.logical_not(is_absent(each)))
+            crossed.append(each)
+        ids = tf.sparse.cross_hashed(crossed, self.buckets, self.hash_key)
+        return tf.sparse.to_dense(ids, tf.constant(ABSENT, tf.int64))
+
+    def get_config(self):
+        return {**super().get_config(), "buckets": self.buckets, "kinds": self.kinds, "hash_key": self.hash_key}
+
+
+@tf.keras.utils.register_keras_serializable("network")
+class MultiHot(tf.keras.layers.Layer):
+    """Dense values of an `indicator_column`: how often an example has each id; or the sum of their weights."""
+
+    def __init__(self, ids, **kwargs):
+        super().__init__(**kwargs)
+        self.ids = ids
+
+    def call(self, inputs):
+        ids, weights = inputs if isinstance(inputs, (list, tuple)) else (inputs, None)
+        hot = tf.one_hot(ids, self.ids)
+        return tf.reduce_sum(hot if weights is None else hot * weights[:, :, tf.newaxis], axis=1)
+
+    def get_config(self):
+        return {**super().get_config(), "ids": self.ids}
+
+
+@tf.keras.utils.register_keras_serializable("network")
+class Bag(tf.keras.layers.Layer):
+    """The rows of an example's ids, combined: of an `embedding_column`, or the weights of a linear model.
+
+    Args:
+        ids: How many rows there are.
+        units: Values of each.
+        combiner: `mean`, `sqrtn` or `sum`.
+        max_norm: Longer rows are shortened to it.
+    """
+
+    def __init__(self, ids, units, combiner="sum", max_norm=None, initializer="zeros", **kwargs):
+        super().__init__(**kwargs)
+        self.ids, self.units, self.combiner, self.max_norm = ids, units, combiner, max_norm
+        self.initializer = tf.keras.initializers.get(initializer)
+
+    def build(self, shape):
+        self.rows = self.add_weight(name="rows", shape=(self.ids, self.units), initializer=self.initializer)
+
+    def call(self, inputs):
+        ids, weights = inputs if isinstance(inputs, (list, tuple)) else (inputs, None)
+        present = ids >= 0
+        combined = tf.nn.safe_embedding_lookup_sparse(
+            self.rows,
+            sparse(tf.cast(ids, tf.int64), present),
+            None if weights is None else sparse(weights, present),
+            combiner=self.combiner,
+            max_norm=self.max_norm,
+        )
+        return tf.reshape(combined, [-1, self.units])
+
+    def get_config(self):
+        config = {"ids": self.ids, "units": self.units, "combiner": self.combiner, "max_norm": self.max_norm}
+        return {**super().get_config(), **config, "initializer": tf.keras.initializers.serialize(self.initializer)}
+
+
+@tf.keras.utils.register_keras_serializable("network")
+class Total(tf.keras.layers.Layer):
+    """The sum of what the columns of a linear model come to, and its bias."""
+
+    def build(self, shapes):
+        self.bias = self.add_weight(name="bias", shape=(shapes[0][-1],), initializer="zeros")
+
+    def call(self, inputs):
+        return tf.add_n(inputs) + self.bias
+
+
+def dense(value, dtype, width):
+    """Returns a feature as [batch, values], where absent values are "" or -1."""
+    absent = "" if dtype == "string" else -1
+    if isinstance(value, tf.SparseTensor):
+        value = tf.sparse.to_dense(value, tf.constant(absent, value.dtype))
+    value = value if dtype == "string" else tf.cast(value, dtype)
+    return tf.reshape(value, [tf.shape(value)[0], -1 if width is None else width])
+
+
+def words_of(file, kind=str):
+    """Returns a vocabulary, of a file beside this one."""
+    with open(os.path.join(HERE, file), encoding="utf-8") as lines:
+        return [kind(line.rstrip("\n")) for line in lines]
+
+
+@tf.keras.utils.register_keras_serializable("network")
+class CannedModel(tf.keras.Model):
+    """Trains as the Estimator did: by `loss` and `optimizers` of this module, which compile() takes none of."""
+
+    def compile(self, **kwargs):
+        self.by_part = optimizers()
+        # Keras knows of one.
+        super().compile(**{**kwargs, "optimizer": next(iter(self.by_part.values()))})
+
+    def trained(self):
+        """Each optimizer, and the variables that it trains: the linear model's are in layers named linear_…."""
+        parts = {"deep": [], "linear": []}
+        for layer in self.layers:
+            parts["linear" if layer.name.startswith("linear_") else "deep"] += layer.trainable_variables
+        return [(optimizer, parts[name]) for name, optimizer in self.by_part.items()]
+
+    def train_step(self, batch):
+        features, labels, weights = (*batch, None)[:3]
+        with tf.GradientTape() as tape:
+            logits = self(features, training=True)
+            value = loss(labels, logits, weights)
+        trained = self.trained()
+        gradients = tape.gradient(value, [variables for _, variables in trained])
+        for (optimizer, variables), found in zip(trained, gradients):
+            optimizer.apply_gradients(zip(found, variables))
+        return {**self.compute_metrics(features, labels, logits, weights), "loss": value}
+
+    def test_step(self, batch):
+        features, labels, weights = (*batch, None)[:3]
+        logits = self(features, training=False)
+        value = loss(labels, logits, weights)
+        return {**self.compute_metrics(features, labels, logits, weights), "loss": value}
+
+
+def places(model):
+    """Returns a compiled model's variables: LAYER/VARIABLE, and LAYER/VARIABLE/SLOT of an optimizer."""
+    found, names = {}, {}
+    for layer in model.layers:
+        for variable in layer.weights:
+            names[id(variable)] = f"{layer.name}/{variable.name.rpartition('/')[2].partition(':')[0]}"
+            found[names[id(variable)]] = variable
+    for optimizer, variables in model.trained():
+        optimizer._create_all_weights(variables)  # as its first step would
+        for variable in variables:
+            for slot in optimizer.get_slot_names():
+                found[f"{names[id(variable)]}/{slot}"] = optimizer.get_slot(variable, slot)
+    return found
+
+
+def restore(model, file="weights.npz"):
+    """Compiles a model, and gives it the Estimator's weights, slots and step, from which it goes on."""
+    model.compile()
+    values = dict(np.load(os.path.join(HERE, file)))
+    step, found = values.pop("global_step"), places(model)
+    if set(found) != set(values):
+        raise ValueError(f"{file} is another model's: {sorted(set(found) ^ set(values))}")
+    for place, variable in found.items():
+        variable.assign(values[place])
+    for optimizer, _ in model.trained():
+        optimizer.iterations.assign(step)

@@ -1,0 +1,194 @@
+"""What a canned Estimator was made of: its columns, layers, head and optimizers.
+
+An Estimator keeps none of it but in its model_fn, a function within the constructor: the variables that this function
+encloses have the constructor's own names. tensorflow-estimator 2.15.0, whose last release this is, has them on every
+stack; nothing public tells them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from tfx_estimator.pipeline.base.errors import UserCodeError
+
+BINARY, CLASSES, REGRESSION = "binary", "classes", "regression"
+_CANNED = "tensorflow_estimator.python.estimator.canned."
+_READ = ("dnn", "linear", "dnn_linear_combined")
+# Names of activations that Keras 2 and Keras 3 have for the same function.
+_ACTIVATIONS = ("relu", "elu", "selu", "sigmoid", "tanh", "softplus", "softsign", "swish", "gelu", "linear")
+# Of a head, what its class stands for.
+_HEADS = {
+    "BinaryClassHead": BINARY,
+    "_BinaryLogisticHeadWithSigmoidCrossEntropyLoss": BINARY,
+    "MultiClassHead": CLASSES,
+    "_MultiClassHeadWithSoftmaxCrossEntropyLoss": CLASSES,
+    "RegressionHead": REGRESSION,
+    "_RegressionHeadWithMeanSquaredErrorLoss": REGRESSION,
+}
+_SUM, _MEAN = ("sum", "weighted_sum"), ("auto", "sum_over_batch_size", "weighted_sum_over_batch_size")
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """What the logits are for.
+
+    Args:
+        units: Logits of an example.
+        is_sum: Is the loss of a batch the sum of its examples' losses, or else their mean.
+        weight: The feature that weights an example's loss; empty if none does.
+        words: The labels' names, in the order of their numbers; empty where labels are numbers.
+    """
+
+    kind: str
+    units: int
+    is_sum: bool
+    weight: str
+    words: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Canned:
+    """A canned Estimator's parts.
+
+    Args:
+        name: Of its class.
+        is_v2: Trains with the optimizers of Keras, or else with those of `tf.compat.v1.train`.
+        deep: Feature columns of its network, in the order of its input; empty if it has none.
+        linear: Feature columns of its linear model.
+        combiner: Of several values of a linear model's column.
+        optimizers: By `deep` and `linear`.
+    """
+
+    name: str
+    is_v2: bool
+    head: Head
+    deep: tuple[Any, ...]
+    hidden_units: tuple[int, ...]
+    activation: Optional[str]
+    dropout: Optional[float]
+    batch_norm: bool
+    linear: tuple[Any, ...]
+    combiner: str
+    optimizers: dict[str, Any]
+
+
+def refused(what: str, todo: str = "") -> UserCodeError:
+    """Returns the error of something that cannot be written yet."""
+    return UserCodeError(
+        f"{what} cannot be written as a Keras model yet",
+        expected="DNN, Linear or DNNLinearCombined, with the columns, heads and optimizers that docs/keras.md names",
+        todo=todo or "write this part by hand, and convert the rest without it",
+    )
+
+
+def is_canned(estimator: tf.estimator.Estimator) -> bool:
+    """Is it one of TensorFlow's own, and not a user's model_fn."""
+    return str(_function(estimator).__module__).startswith(_CANNED)
+
+
+def read(estimator: tf.estimator.Estimator) -> Canned:
+    """Reads a canned Estimator.
+
+    Raises:
+        UserCodeError: It is none, or has something that cannot be said.
+    """
+    name = type(estimator).__name__.removesuffix("V2")
+    function = _function(estimator)
+    found = dict(inspect.getclosurevars(function).nonlocals)
+    if function.__module__ not in [_CANNED + each for each in _READ]:
+        raise refused(f"the Estimator {name}, which is none of DNN, Linear and DNNLinearCombined,")
+    is_v2 = isinstance(found["head"], tf.estimator.Head)
+    prefix = "dnn_" if "dnn_hidden_units" in found else ""
+    has_linear = bool(prefix) or "hidden_units" not in found
+    deep = _columns(found, f"{prefix}feature_columns") if prefix or not has_linear else ()
+    linear = _columns(found, "linear_feature_columns" if prefix else "feature_columns") if has_linear else ()
+    return Canned(
+        name,
+        is_v2,
+        _head(found["head"]),
+        deep,
+        tuple(found.get(f"{prefix}hidden_units") or ()),
+        _activation(found.get(f"{prefix}activation_fn")),
+        found.get(f"{prefix}dropout"),
+        bool(found.get("batch_norm")),
+        linear,
+        found.get("linear_sparse_combiner" if prefix else "sparse_combiner", "sum"),
+        _optimizers(found, is_v2, deep, linear),
+    )
+
+
+def _function(estimator: tf.estimator.Estimator) -> Any:
+    """The innermost model_fn: `tf.estimator.add_metrics` puts its own around another Estimator's."""
+    function = estimator._model_fn
+    while isinstance(inner := inspect.getclosurevars(function).nonlocals.get("estimator"), tf.estimator.Estimator):
+        function = inner._model_fn
+    return function
+
+
+def _columns(found: Mapping[str, Any], name: str) -> tuple[Any, ...]:
+    # The order in which both models add them up or join them.
+    return tuple(sorted(found[name] or (), key=lambda column: column.name))
+
+
+def _head(head: Any) -> Head:
+    name = type(head).__name__
+    if name not in _HEADS:
+        raise refused(f"the head {name}")
+    for option in ("_loss_fn", "_inverse_link_fn"):
+        if getattr(head, option, None) is not None:
+            raise refused(f"{option.removeprefix('_')} of the head {name}")
+    reduction = str(head._loss_reduction)
+    if reduction not in (*_SUM, *_MEAN):
+        raise refused(f"loss_reduction {reduction!r} of the head {name}")
+    weight = head._weight_column or ""
+    if not isinstance(weight, str):
+        if weight.normalizer_fn is not None:
+            raise refused(f"the normalizer_fn of the weight_column {weight.key!r}")
+        weight = weight.key
+    words = tuple(getattr(head, "_label_vocabulary", None) or ())
+    return Head(_HEADS[name], head.logits_dimension, reduction in _SUM, weight, words)
+
+
+def _activation(function: Any) -> Optional[str]:
+    name = function if isinstance(function, str) or function is None else getattr(function, "__name__", "")
+    known = [getattr(place, str(name), None) for place in (tf.nn, tf.keras.activations)]
+    if name is None or (name in _ACTIVATIONS and (function == name or function in known)):
+        return name
+    raise refused(f"activation_fn {name or function!r}", f"one of {', '.join(_ACTIVATIONS)}; or write it by hand")
+
+
+def _optimizers(found: Mapping[str, Any], is_v2: bool, deep: tuple, linear: tuple) -> dict[str, Any]:
+    """Makes each optimizer as the model_fn does: of a name, of a function, or the object itself."""
+    from tensorflow_estimator.python.estimator.canned import dnn, dnn_linear_combined
+    from tensorflow_estimator.python.estimator.canned import linear as linear_lib
+    from tensorflow_estimator.python.estimator.canned import optimizers as lib
+
+    both = "dnn_hidden_units" in found
+    given, rates = {}, {}
+    if deep:
+        given["deep"] = found["dnn_optimizer" if both else "optimizer"]
+        # The second version of a DNN alone takes Keras's own rates.
+        rates["deep"] = dnn_linear_combined._DNN_LEARNING_RATE if both else None if is_v2 else dnn._LEARNING_RATE
+    if linear:
+        given["linear"] = found["linear_optimizer" if both else "optimizer"]
+        rates["linear"] = linear_lib._LEARNING_RATE
+        if both:
+            rates["linear"] = dnn_linear_combined._linear_learning_rate(len(linear))
+    make = lib.get_optimizer_instance_v2 if is_v2 else lib.get_optimizer_instance
+    made = {}
+    for part, optimizer in given.items():
+        if type(optimizer).__name__ == "LinearSDCA":
+            raise refused("the optimizer LinearSDCA")
+        if optimizer is None:
+            default = linear_lib._get_default_optimizer_v2 if is_v2 else linear_lib._get_default_optimizer
+            optimizer = default(linear)
+        # A rate that is a tensor shall be none of ours.
+        with tf.Graph().as_default():
+            tf.compat.v1.train.create_global_step()
+            made[part] = make(optimizer, learning_rate=rates[part])
+    return made

@@ -1,0 +1,90 @@
+"""Lines of Python, broken as a person would break them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+WIDTH = 110
+_STEP = " " * 4
+# Numbers and short words of a list stand side by side.
+_SHORT = 16
+
+
+def call(name: str, /, *args: Any, **kwargs: Any) -> str:
+    """Returns the source of a call."""
+    given = [literal(each) for each in args] + [f"{key}={literal(each)}" for key, each in kwargs.items()]
+    return f"{name}({', '.join(given)})"
+
+
+class Source(str):
+    """Text that is source already."""
+
+    __slots__ = ()
+
+
+def literal(value: Any) -> str:
+    """Returns the source of a value, on one line."""
+    if isinstance(value, Source):
+        return str(value)
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return f"{value:.1f}"
+    if isinstance(value, str) and '"' not in value:
+        return f'"{repr(value)[1:-1]}"'.replace("\\'", "'")
+    if isinstance(value, list):
+        return f"[{', '.join(map(literal, value))}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(literal, value))})"
+    return repr(value)
+
+
+def indented(lines: list[str], margin: str = _STEP) -> str:
+    """Returns lines of a function, those that are too long broken within brackets."""
+    return "\n".join(row for line in lines for row in _broken(line, margin))
+
+
+def _broken(line: str, margin: str) -> list[str]:
+    """Breaks a line at the brackets that hold most of it: what is in them stands below, farther right."""
+    line, own = line.lstrip(), margin + line[: len(line) - len(line.lstrip())]
+    if len(own + line) <= WIDTH:
+        return [own + line]
+    begin, end, commas = _longest_brackets(line)
+    if end - begin < 3:
+        return [own + line]
+    cuts = [begin + 1, *(each + 1 for each in commas), end]
+    items = [line[one:two].strip() for one, two in itertools.pairwise(cuts)]
+    inner = own + _STEP
+    if len(together := inner + line[begin + 1 : end].strip()) <= WIDTH and len(items) > 1:
+        body = [together]
+    elif all(len(each) <= _SHORT for each in items):
+        body = [""]
+        for each in items:
+            if len(inner) + len(body[-1]) + len(each) > WIDTH:
+                body.append("")
+            body[-1] += f" {each}" if body[-1] else each
+        body = [inner + each for each in body]
+    else:
+        body = [row for each in items for row in _broken(each, inner)]
+        body[-1] += "," if not body[-1].endswith(",") else ""
+    return [own + line[: begin + 1], *body, own + line[end:]]
+
+
+def _longest_brackets(line: str) -> tuple[int, int, list[int]]:
+    """The outermost brackets with most in them: where they open and close, and the commas between."""
+    found: tuple[int, int, list[int]] = (0, 0, [])
+    opened, depth, quote, commas = 0, 0, "", list[int]()
+    for index, char in enumerate(line):
+        if quote:
+            quote = "" if char == quote and line[index - 1] != "\\" else quote
+        elif char in "'\"":
+            quote = char
+        elif char in "([{":
+            opened, commas = (index, []) if not depth else (opened, commas)
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+            if not depth and index - opened > found[1] - found[0]:
+                found = (opened, index, commas)
+        elif char == "," and depth == 1:
+            commas.append(index)
+    return found

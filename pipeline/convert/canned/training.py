@@ -1,0 +1,145 @@
+"""The training of a canned Estimator by a trainer_fn: of a run of this project, or of a pipeline of somebody's own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from tfx.components.trainer.executor import GenericExecutor
+from tfx.types import standard_artifacts, standard_component_specs
+from tfx.utils import io_utils, path_utils
+
+from tfx_estimator.components.execution import Artifacts
+from tfx_estimator.components.trainer.estimator import checkpoints
+from tfx_estimator.components.trainer.settings import ESTIMATOR, OPERATION_KEY, SETTINGS_KEY, Settings
+from tfx_estimator.components.trainer.task.paths import name_of
+from tfx_estimator.components.trainer.task.user_code import function_of
+from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError
+from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+from tfx_estimator.pipeline.convert import source
+from tfx_estimator.pipeline.report.artifacts import open_store
+from tfx_estimator.pipeline.report.source import find_runs
+
+_DATABASE = "metadata.sqlite"
+_NODE, _TRAINER = "node", ".Trainer"
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training by a trainer_fn.
+
+    Args:
+        name: Of the pipeline.
+        checkpoint: Its last one, without `.index`.
+        properties: The Trainer's execution properties.
+        inputs: What the Trainer read.
+    """
+
+    name: str
+    checkpoint: str
+    step: int
+    properties: dict[str, Any]
+    inputs: Artifacts
+
+
+def find(named: str) -> Optional[Training]:
+    """Finds the last training of a trainer_fn; None where a declared network was trained.
+
+    Args:
+        named: A pipeline's folder, or a run's log folder; of a pipeline of your own, its database of ML Metadata, or a
+            folder with metadata.sqlite.
+
+    Raises:
+        DeclarationError: There is no run.
+        PipelineError: Nothing is left of the training.
+        UserCodeError: It was a run_fn that trained.
+    """
+    if database := _own_database(named):
+        name, (properties, inputs, outputs) = _own_training(database)
+        folder = outputs.get(standard_component_specs.MODEL_RUN_KEY, "")
+    else:
+        run = find_runs([named])[0]
+        properties, inputs, outputs = source.last_training(run)
+        name, folder = run.name, ""
+    settings = Settings.of({SETTINGS_KEY: properties.get(SETTINGS_KEY), OPERATION_KEY: "{}"})
+    if settings.built_in is not None:
+        return None
+    if (path := name_of(properties, settings)) != ESTIMATOR:
+        raise UserCodeError(
+            f"the training of {name} was that of a {path}",
+            expected="a trainer_fn, which returns an Estimator",
+            todo="name the run of one",
+        )
+    folder = folder or source.folder_of_training(run, outputs.get(standard_component_specs.MODEL_RUN_KEY, ""))
+    if (step := checkpoints.last_step(folder)) is None:
+        raise PipelineError(
+            f"no checkpoint is in {folder}", expected="the last one of the training", todo="name another run"
+        )
+    return Training(name, os.path.join(checkpoints.folder_of(folder), f"model.ckpt-{step}"), step, properties, inputs)
+
+
+def convert(training: Training, output: str) -> Any:
+    """Converts the Estimator that the trainer_fn returns; see `canned.conversion`."""
+    bring_back_estimator()
+    from tfx_estimator.pipeline.convert.canned import conversion, reading
+
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
+        made = _call(training, scratch)
+        estimator, evaluation = made["estimator"], made["eval_spec"]
+        if not reading.is_canned(estimator):
+            raise reading.refused(
+                f"the Estimator that the trainer_fn of {training.name} returns, which is no canned one,",
+                "convert the run of a canned Estimator, or of a network of trainer.model",
+            )
+        trained = conversion.Trained(
+            estimator, training.checkpoint, made["train_spec"].input_fn, evaluation.input_fn, evaluation.steps
+        )
+        return conversion.convert(trained, output)
+
+
+def _call(training: Training, scratch: str) -> dict[str, Any]:
+    """Calls the trainer_fn as the Trainer did, but for the folder of its Estimator."""
+    outputs = {
+        standard_component_specs.MODEL_KEY: [standard_artifacts.Model()],
+        standard_component_specs.MODEL_RUN_KEY: [standard_artifacts.ModelRun()],
+    }
+    for (artifact,) in outputs.values():
+        artifact.uri = scratch
+    fn_args = GenericExecutor()._GetFnArgs(training.inputs, outputs, training.properties)
+    fn_args.serving_model_dir = path_utils.serving_model_dir(scratch)
+    fn_args.eval_model_dir = path_utils.eval_model_dir(scratch)
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    schema = io_utils.parse_pbtxt_file(fn_args.schema_path, schema_pb2.Schema()) if fn_args.schema_path else None
+    return dict(function_of(training.properties, "trainer_fn")(fn_args, schema))
+
+
+def _own_database(named: str) -> str:
+    """The database of a pipeline that no run of this project made; empty for a run's folder."""
+    path = os.path.abspath(os.path.expanduser(named))
+    if os.path.isfile(path):
+        return path
+    inside = os.path.join(path, _DATABASE)
+    return inside if os.path.isfile(inside) and not os.path.isdir(os.path.join(path, "logs")) else ""
+
+
+def _own_training(database: str) -> tuple[str, tuple[dict[str, Any], Artifacts, dict[str, str]]]:
+    """The pipeline's name, and what `source.describe` tells of its last training."""
+    store = open_store(database)
+    nodes = {each.id: each.name for each in store.get_contexts_by_type(_NODE) if each.name.endswith(_TRAINER)}
+    found = [(each, name) for number, name in nodes.items() for each in store.get_executions_by_context(number)]
+    if not found:
+        raise PipelineError(
+            f"{database} knows of no training",
+            expected="a pipeline that has come to its Trainer",
+            todo="run it; or name the folder of another",
+        )
+    # A later one may have been answered from the cache, or have failed: its outputs are what counts.
+    last, name = max(
+        (pair for pair in found if standard_component_specs.MODEL_RUN_KEY in source.describe(store, pair[0], {})[2]),
+        key=lambda pair: pair[0].id,
+        default=found[-1],
+    )
+    return name.removesuffix(_TRAINER), source.describe(store, last, {})

@@ -1,0 +1,131 @@
+"""The tensors of a canned Estimator's checkpoint, and their places in the Keras model."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.convert.canned.optimizers import Optimizer, slot_of
+from tfx_estimator.pipeline.convert.tensors import SLOT, STEP, WEIGHT, Tensor
+
+HYPERPARAMETER = "hyperparameter"
+_OF_COLUMN, _OF_WEIGHT = "name of the column or layer", "slot of the weight"
+_BY_RATE = "slot of the weight, times -learning_rate"
+_SET, _COUNTED = "set in network.py", "follows from the step"
+# Parts of partitioned variables, and of variables of a Keras model within a graph, in the names of their slots.
+_OF_PART = re.compile(r"(?:t_0/|part_0/)?([^/]+)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Placed:
+    """A tensor of the checkpoint.
+
+    Args:
+        place: In weights.npz and the Keras model; empty if it has none there.
+        rule: That found it.
+        factor: What its value is multiplied by.
+    """
+
+    tensor: Tensor
+    place: str
+    rule: str
+    factor: float = 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns its entry in mapping.json."""
+        tensor = self.tensor
+        found = {"tensor": tensor.name, "kind": tensor.kind, "shape": list(tensor.shape)}
+        return {**found, "place": self.place, "rule": self.rule}
+
+
+def hyperparameters(
+    reader: tf.train.CheckpointReader, optimizers: Mapping[str, Optimizer]
+) -> dict[str, dict[str, np.ndarray]]:
+    """Returns the options of optimizers that a checkpoint holds, by part: those of Keras are variables."""
+    found: dict[str, dict[str, np.ndarray]] = {part: {} for part in optimizers}
+    for name in reader.get_variable_to_shape_map():
+        match = re.fullmatch(r"training/([^/]+)/([^/]+)", name)
+        if match and (part := _part_of(match[1], optimizers)) and match[2] != "iter":
+            found[part][match[2]] = reader.get_tensor(name)
+    return found
+
+
+def place(
+    reader: tf.train.CheckpointReader, weights: Mapping[str, str], optimizers: Mapping[str, Optimizer]
+) -> list[Placed]:
+    """Finds the place of each tensor.
+
+    Args:
+        weights: The place of each weight, by its name in the checkpoint.
+
+    Raises:
+        UserCodeError: A tensor has no place, or a weight no tensor.
+    """
+    shapes = reader.get_variable_to_shape_map()
+    found = {name: _find(name, tuple(shapes[name]), weights, optimizers) for name in sorted(shapes)}
+    wrong = [f"{name} of shape {list(shapes[name])} has no place" for name, each in found.items() if each is None]
+    wrong += [f"{name} is not in it" for name in weights if name not in shapes]
+    if wrong:
+        raise UserCodeError(
+            "\n".join(["the checkpoint is not that of this Estimator:", *wrong]),
+            expected="a place for each tensor, and a tensor for each weight",
+            todo="have the code that makes the Estimator be what it was when it trained",
+        )
+    return [each for each in found.values() if each is not None]
+
+
+def values(reader: tf.train.CheckpointReader, placed: list[Placed]) -> dict[str, np.ndarray]:
+    """Returns what weights.npz holds."""
+    return {each.place: reader.get_tensor(each.tensor.name) * each.factor for each in placed if each.place}
+
+
+def _find(
+    name: str, shape: tuple[int, ...], weights: Mapping[str, str], optimizers: Mapping[str, Optimizer]
+) -> Optional[Placed]:
+    if name in weights:
+        return Placed(Tensor(name, shape, WEIGHT), weights[name], _OF_COLUMN)
+    if name == "global_step":
+        return Placed(Tensor(name, shape, STEP), name, _OF_COLUMN)
+    if re.search(r"(^|/)beta[12]_power(_1)?$", name):
+        return Placed(Tensor(name, shape, HYPERPARAMETER), "", _COUNTED)
+    optimizer, weight, slot = _slot(name, weights, optimizers)
+    if optimizer is not None and weight:
+        own = slot_of(optimizer, slot)
+        if own is None:
+            return None
+        rule = _OF_WEIGHT if optimizer.factor == 1.0 else _BY_RATE
+        return Placed(Tensor(name, shape, SLOT, weight, slot), f"{weights[weight]}/{own}", rule, optimizer.factor)
+    if optimizer is not None:
+        return Placed(Tensor(name, shape, HYPERPARAMETER), "", _COUNTED if slot == "iter" else _SET)
+    return None
+
+
+def _slot(
+    name: str, weights: Mapping[str, str], optimizers: Mapping[str, Optimizer]
+) -> tuple[Optional[Optimizer], str, str]:
+    """The optimizer that a tensor is of; the weight whose slot it is, if it is one; and its name in the optimizer."""
+    if match := re.fullmatch(r"training/([^/]+)/(?:(.+)/)?([^/]+)", name):
+        part = _part_of(match[1], optimizers)
+        weight = match[2] or ""
+        known = part is not None and (not weight or weight in weights)
+        return (optimizers[part], weight, match[3]) if known and part else (None, "", "")
+    # The longest first: a column may be called as the beginning of another.
+    for weight in sorted(weights, key=len, reverse=True):
+        if name.startswith(f"{weight}/") and (match := _OF_PART.fullmatch(name[len(weight) + 1 :])):
+            part = "linear" if weights[weight].startswith("linear_") else "deep"
+            return optimizers[part], weight, match[1]
+    return None, "", ""
+
+
+def _part_of(scope: str, optimizers: Mapping[str, Optimizer]) -> Optional[str]:
+    """Whose scope it is: the second optimizer of a name has a number after it."""
+    scopes: dict[str, str] = {}
+    for part, optimizer in optimizers.items():
+        scopes[f"{optimizer.name}_1" if optimizer.name in scopes else optimizer.name] = part
+    return scopes.get(scope)

@@ -1,0 +1,362 @@
+"""Canned Estimators become source code: equal ids, equal logits, an equal next step; and what cannot be said."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.components.trainer.conftest import tf_estimator  # noqa: F401
+from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
+
+pytestmark = pytest.mark.equivalence
+
+column = tf.feature_column
+_draw = np.random.RandomState(3)
+FEATURES: dict[str, np.ndarray] = {
+    "age": (_draw.rand(48) * 80).astype(np.float32),
+    "size": _draw.rand(48, 2).astype(np.float32),
+    "job": _draw.choice(["baker", "smith", "unheard of", ""], 48),
+    "tags": _draw.choice(["a", "b", "c", ""], [48, 3]),
+    "tag_weights": (_draw.rand(48, 3) + 0.1).astype(np.float32),
+    "room": _draw.randint(-1, 7, [48, 2]),
+    "weight": _draw.rand(48).astype(np.float32) + 0.5,
+}
+# A weight of 0 is none, as a word "" is.
+FEATURES["tag_weights"][FEATURES["tags"] == ""] = 0.0
+NUMBERS = (FEATURES["age"] > 40).astype(int) + (FEATURES["job"] == "baker")
+WORDS = np.array(["low", "middle", "high"])[NUMBERS]
+SPARSE = "room"
+
+
+def numeric(name: str = "age") -> Any:
+    return column.numeric_column(name, {"size": (2,), "weight": ()}.get(name, (1,)))
+
+
+def words(name: str, **options: Any) -> Any:
+    return column.categorical_column_with_vocabulary_list(name, ["baker", "smith", "a", "b"], **options)
+
+
+def buckets(name: str = "age") -> Any:
+    return column.bucketized_column(numeric(name), [0.3, 0.6, 40.0])
+
+
+def hashed(name: str = "tags") -> Any:
+    return column.categorical_column_with_hash_bucket(name, 7)
+
+
+def room() -> Any:
+    return column.categorical_column_with_identity("room", 6, default_value=0)
+
+
+def cross() -> Any:
+    return column.crossed_column([buckets(), "job", "room"], 30)
+
+
+def deep() -> list[Any]:
+    return [
+        numeric(),
+        numeric("size"),
+        numeric("weight"),
+        buckets("size"),
+        column.indicator_column(words("job")),
+        column.embedding_column(hashed(), 3, combiner="sqrtn"),
+        column.embedding_column(words("job", num_oov_buckets=2), 2, max_norm=0.5),
+        column.indicator_column(column.weighted_categorical_column(words("tags"), "tag_weights")),
+    ]
+
+
+def shared() -> list[Any]:
+    with tf.Graph().as_default():
+        return column.shared_embeddings([words("job"), words("tags")], 2, combiner="sum")
+
+
+def wide() -> list[Any]:
+    return [buckets("size"), words("job"), room(), cross(), numeric(), column.embedding_column(hashed(), 2)]
+
+
+def make(name: str, folder: str) -> Any:
+    v1, v2, legacy = tf.compat.v1.estimator, tf.estimator, tf.keras.optimizers.legacy
+    old = tf.compat.v1.train
+    both = {"linear_feature_columns": wide(), "dnn_feature_columns": deep(), "dnn_hidden_units": [6, 4]}
+    makers: dict[str, Callable[[], Any]] = {
+        "dnn": lambda: v2.DNNClassifier([6], deep(), folder, n_classes=3, label_vocabulary=["low", "middle", "high"]),
+        "dnn_adam": lambda: v2.DNNClassifier([6, 4], [*deep(), *shared()], folder, optimizer="Adam", batch_norm=True),
+        "linear": lambda: v2.LinearClassifier(wide(), folder, sparse_combiner="mean", weight_column="weight"),
+        "both": lambda: v2.DNNLinearCombinedClassifier(
+            folder, **both, dnn_optimizer=legacy.Adagrad(0.1), linear_optimizer=legacy.Adagrad(0.2)
+        ),
+        "both_of_v1": lambda: v1.DNNLinearCombinedClassifier(folder, **both, batch_norm=True),
+        "dnn_of_v1": lambda: v1.DNNClassifier([6], [*deep(), *shared()], folder, n_classes=3),
+        "adam_of_v1": lambda: v1.DNNRegressor([6], deep(), folder, optimizer="Adam", activation_fn=tf.nn.tanh),
+        "momentum_of_v1": lambda: v1.LinearClassifier(wide(), folder, optimizer=old.MomentumOptimizer(0.01, 0.9)),
+        "rmsprop_of_v1": lambda: v1.LinearRegressor(wide(), folder, optimizer=old.RMSPropOptimizer(0.01)),
+        "regressor": lambda: v2.DNNRegressor(
+            [6], deep(), folder, optimizer=legacy.RMSprop(0.01, momentum=0.5, centered=True)
+        ),
+        "sgd": lambda: v2.LinearEstimator(
+            v2.RegressionHead(), wide(), folder, optimizer=legacy.SGD(0.01, momentum=0.9, nesterov=True)
+        ),
+        "dropout": lambda: v2.DNNClassifier([6], deep(), folder, dropout=0.3),
+    }
+    return makers[name]()
+
+
+def batches(name: str) -> tf.data.Dataset:
+    labels = WORDS if name == "dnn" else NUMBERS if name == "dnn_of_v1" else (NUMBERS > 0).astype(int)
+
+    def spare(features: dict[str, Any], label: Any) -> Any:
+        # As parse_example makes it of a feature that may be absent.
+        return {**features, SPARSE: sparse(features[SPARSE])}, label
+
+    return tf.data.Dataset.from_tensor_slices((FEATURES, labels)).batch(16).map(spare)
+
+
+def sparse(values: Any) -> tf.SparseTensor:
+    places = tf.where(values >= 0)
+    return tf.SparseTensor(places, tf.gather_nd(values, places), tf.shape(values, out_type=tf.int64))
+
+
+class Case:
+    """A canned Estimator, trained some steps, and converted."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        from tfx_estimator.pipeline.convert.canned.conversion import Trained, convert
+
+        self.name, self.output, self.convert = name, folder / "converted", convert
+        trained = make(name, str(folder / "estimator"))
+        trained.train(lambda: batches(name).repeat(), steps=7)
+        self._made, self._checkpoint, self._model_dir = Trained, trained.latest_checkpoint(), trained.model_dir
+
+    @property
+    def trained(self) -> Any:
+        """With a new Estimator each time: an optimizer of Keras belongs to the graph in which it has trained."""
+        return self._made(
+            make(self.name, self._model_dir),
+            self._checkpoint,
+            lambda: batches(self.name).repeat(),
+            lambda: batches(self.name),
+        )
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
+    found: dict[str, Case] = {}
+
+    def get(name: str) -> Case:
+        if name not in found:
+            found[name] = Case(name, tmp_path_factory.mktemp(name))
+        return found[name]
+
+    return get
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dnn",
+        "dnn_adam",
+        "linear",
+        "both",
+        "both_of_v1",
+        "dnn_of_v1",
+        "adam_of_v1",
+        "momentum_of_v1",
+        "rmsprop_of_v1",
+        "regressor",
+        "sgd",
+    ],
+)
+def test_the_logits_and_the_next_step_are_those_of_the_estimator(case: Any, name: str) -> None:
+    trained = case(name)
+    converted = trained.convert(trained.trained, str(trained.output))
+    proof = converted.proof
+    assert proof.examples == 48
+    assert proof.logits["estimator"] <= 2e-6
+    assert proof.classes == 0
+    assert set(proof.next_step) >= {"weight", "step"}
+    # Two orders of summing in BatchNorm's gradients.
+    assert all(value <= (1e-5 if name == "both_of_v1" else 1e-6) for value in proof.next_step.values())
+    with open(trained.output / "mapping.json", encoding="utf-8") as file:
+        mapping = json.load(file)
+    reader = tf.train.load_checkpoint(trained.trained.checkpoint)
+    assert {each["tensor"] for each in mapping["tensors"]} == set(reader.get_variable_to_shape_map())
+    with np.load(trained.output / "weights.npz") as values:
+        assert {each["place"] for each in mapping["tensors"] if each["place"]} == set(values)
+
+
+def test_the_source_trains_on_with_tensorflow_alone(case: Any, tmp_path: Path) -> None:
+    trained = case("both")
+    if not trained.output.exists():
+        trained.convert(trained.trained, str(trained.output))
+    np.savez(tmp_path / "given.npz", labels=(NUMBERS > 0).astype(int), **FEATURES)
+    script = """
+import sys, numpy as np, tensorflow as tf
+sys.path.insert(0, sys.argv[1])
+import network
+given = dict(np.load(sys.argv[2])); labels = given.pop("labels")
+batches = tf.data.Dataset.from_tensor_slices((given, labels)).batch(16).map(network.prepare)
+model = network.network()
+network.restore(model)
+saved = tf.keras.models.load_model(sys.argv[1] + "/model.keras")
+inputs = network.prepare({name: tf.constant(each) for name, each in given.items()})
+print(float(tf.reduce_max(tf.abs(saved(inputs) - model(inputs)))))
+model.compile(metrics=[tf.keras.metrics.BinaryAccuracy(threshold=0.0)])
+losses = model.fit(batches, epochs=12, verbose=0).history
+print(losses["loss"][0], losses["loss"][-1], losses["binary_accuracy"][-1])
+assert not [name for name in sys.modules if name.startswith("tfx")]
+"""
+    environment = {**os.environ, "PYTHONPATH": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    if tf.keras.__name__.startswith("tf_keras") or "tf_keras" in tf.keras.layers.Layer.__module__:
+        environment["TF_USE_LEGACY_KERAS"] = "1"
+    command = [sys.executable, "-P" if sys.version_info >= (3, 11) else "-s", "-c", script]
+    done = subprocess.run(
+        [*command, str(trained.output), str(tmp_path / "given.npz")], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    saved, (first, last, accuracy) = (list(map(float, line.split())) for line in done.stdout.splitlines()[-2:])
+    assert saved[0] <= 1e-6
+    assert last < 0.9 * first
+    assert accuracy > 0.6
+
+
+def test_what_draws_by_chance_is_said(case: Any) -> None:
+    trained = case("dropout")
+    proof = trained.convert(trained.trained, str(trained.output)).proof
+    assert proof.holds
+    assert proof.chance == ["deep_dropout_0"]
+    assert proof.next_step == {}
+
+
+def test_another_rate_is_found_out(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tfx_estimator.pipeline.convert.canned import writing
+
+    written = writing._optimizer
+    monkeypatch.setattr(
+        writing, "_optimizer", lambda each: written(each).replace("learning_rate=0.2", "learning_rate=0.3")
+    )
+    trained = case("both")
+    with pytest.raises(NotEqualError, match="weight after the next step"):
+        trained.convert(trained.trained, str(tmp_path / "converted"))
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_checkpoint_of_another_network_is_refused(case: Any, tmp_path: Path) -> None:
+    import dataclasses
+
+    trained = case("both").trained
+    other = dataclasses.replace(trained, estimator=make("dnn_adam", str(tmp_path / "estimator")))
+    with pytest.raises(UserCodeError, match=r"linear/linear_model/bias_weights of shape \[1\] has no place"):
+        case("both").convert(other, str(tmp_path / "converted"))
+
+
+def ids_of_columns(columns: list[Any], features: dict[str, Any]) -> dict[str, list[list[int]]]:
+    """What tf.feature_column itself makes of each example."""
+    from tensorflow.python.feature_column import feature_column_v2
+
+    found = {}
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        cache = feature_column_v2.FeatureTransformationCache(
+            {name: tf.SparseTensor(*each) if name == SPARSE else tf.constant(each) for name, each in features.items()}
+        )
+        manager = feature_column_v2._StateManagerImpl(tf.keras.layers.Layer(), trainable=False)
+        tensors = {each.name: each.get_sparse_tensors(cache, manager).id_tensor for each in columns}
+        session.run(tf.compat.v1.tables_initializer())
+        for name, each in session.run(tensors).items():
+            rows: list[list[int]] = [[] for _ in range(each.dense_shape[0])]
+            for (row, *_), value in zip(each.indices, each.values):
+                rows[row].append(int(value))
+            found[name] = rows
+    return found
+
+
+def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: Path) -> None:
+    from tfx_estimator.pipeline.convert.canned import reading, writing
+    from tfx_estimator.pipeline.convert.canned.conversion import load
+
+    (tmp_path / "words.txt").write_text("baker\nsmith\na\nb\n")
+    many = [f"word{index}" for index in range(30)]
+    features = {**FEATURES, "number": FEATURES["room"], "other": FEATURES["job"], "third": FEATURES["job"]}
+    features |= {"fourth": FEATURES["tags"], "fifth": np.array([*many, *["no"] * 18]), "sixth": FEATURES["room"] + 40}
+    file = column.categorical_column_with_vocabulary_file
+    columns = [
+        buckets(),
+        buckets("size"),
+        hashed("tags"),
+        hashed("job"),
+        column.categorical_column_with_hash_bucket("number", 5, dtype=tf.int64),
+        room(),
+        words("other", num_oov_buckets=3),
+        words("third", default_value=1),
+        file("fourth", str(tmp_path / "words.txt"), vocabulary_size=3),
+        column.categorical_column_with_vocabulary_list("fifth", many),
+        column.categorical_column_with_vocabulary_list("sixth", [40, 44, 42], dtype=tf.int64, num_oov_buckets=1),
+        cross(),
+        column.crossed_column([words("fourth"), "job", "tags"], 11, hash_key=5),
+        column.crossed_column([column.crossed_column([buckets("size"), "room"], 9), "third"], 13),
+    ]
+    shape = tf.compat.v1.SparseTensorValue(*(each.numpy() for each in _parts(sparse(FEATURES[SPARSE]))))
+    given = {**features, SPARSE: shape}
+    canned = reading.read(tf.estimator.LinearClassifier(columns, str(tmp_path / "estimator")))
+    written = writing.write(canned, given, {})
+    (tmp_path / "network.py").write_text(written.text)
+    assert written.files == {"fifth.txt": many}
+    (tmp_path / "fifth.txt").write_text("".join(f"{word}\n" for word in many))
+    module = load(str(tmp_path))
+    model = module.network()
+    layers = {each.name: model.get_layer(f"{each.name}_ids").output for each in columns}
+    inputs = module.prepare(
+        {name: tf.SparseTensor(*each) if name == SPARSE else tf.constant(each) for name, each in given.items()}
+    )
+    found = tf.keras.Model(model.input, layers)(inputs)
+    expected = ids_of_columns(columns, given)
+    for name, rows in expected.items():
+        own = [[int(each) for each in row if each != module.ABSENT] for row in found[name].numpy()]
+        assert own == rows, name
+    assert any(-1 in row for row in expected["fifth"])
+    assert any(not row for row in expected["job"])
+
+
+def _parts(tensor: tf.SparseTensor) -> tuple[tf.Tensor, ...]:
+    return tensor.indices, tensor.values, tensor.dense_shape
+
+
+def linear(*columns: Any, **options: Any) -> Any:
+    return tf.estimator.LinearClassifier(list(columns), **options)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "named"),
+    [
+        (lambda: linear(column.numeric_column("age", normalizer_fn=tf.abs)), "the normalizer_fn of the column 'age'"),
+        (lambda: linear(hashed("age"), column.bucketized_column(numeric(), [1.0])), "the feature 'age', which is a"),
+        (lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.Nadam()), "the optimizer Nadam"),
+        (
+            lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(tf.constant(0.1))),
+            "the learning_rate of SGD",
+        ),
+        (lambda: tf.estimator.DNNClassifier([3], [numeric()], activation_fn=tf.nn.relu6), "activation_fn 'relu6'"),
+        (
+            lambda: tf.estimator.LinearEstimator(tf.estimator.MultiLabelHead(3), [numeric()]),
+            "the head MultiLabelHead",
+        ),
+        (lambda: tf.estimator.BaselineClassifier(), "the Estimator BaselineClassifier"),
+    ],
+)
+def test_what_cannot_be_said_is_named(estimator: Callable[[], Any], named: str) -> None:
+    from tfx_estimator.pipeline.convert.canned import optimizers, reading, writing
+
+    def write() -> None:
+        canned = reading.read(estimator())
+        writing.write(canned, FEATURES, {part: optimizers.describe(each) for part, each in canned.optimizers.items()})
+
+    with pytest.raises(UserCodeError, match=named):
+        write()
