@@ -76,6 +76,13 @@ def run(args: argparse.Namespace) -> int:
 
         canned = training.find(args.source)
     if canned is not None:
+        others = {"checkpoint": "", "network": None, "map": None, "to": "keras2"}
+        if given := [f"--{name}" for name, plain in others.items() if getattr(args, name) != plain]:
+            raise DeclarationError(
+                f"{', '.join(given)}: {canned.name} trained a canned Estimator, which becomes source of Keras 2",
+                expected="SOURCE and --output",
+                todo="leave it out",
+            )
         return _convert_canned(canned, output, args.output)
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.source import find

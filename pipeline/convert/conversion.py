@@ -23,14 +23,13 @@ from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.settings import KERAS, SETTINGS_KEY
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.step.precision import use
-from tfx_estimator.pipeline.base.errors import NotEqualError
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.config.warm_start import PROOF
 from tfx_estimator.pipeline.convert import new_declaration, tensors
 from tfx_estimator.pipeline.convert.guide import Guide
 from tfx_estimator.pipeline.convert.keras3.handing import refuse, to_keras3
 from tfx_estimator.pipeline.convert.placing import Placed, Places, apart, fill, place
-from tfx_estimator.pipeline.convert.proof import MOST, Proof, ask, compare_answers, compare_step
+from tfx_estimator.pipeline.convert.proof import Proof, ask, compare_answers, compare_step, not_equal
 from tfx_estimator.pipeline.convert.replacement import Replacement, require
 from tfx_estimator.pipeline.convert.source import Source
 
@@ -124,7 +123,12 @@ def convert(
                 new_declaration.write(draft, source.settings, settings, goes_on_from, source.step)
             write_json(os.path.join(draft, PROOF), proof.to_dict())
             if not proof.holds:
-                raise _not_equal(proof)
+                raise not_equal(
+                    proof,
+                    "have the network and its module be those of the run; where the next step of a model_fn alone "
+                    "differs, declare what it does to loss and gradients, label_smoothing or clip_norm, in the file of "
+                    "--declaration",
+                )
             os.chmod(draft, 0o755)
             os.rename(draft, output)
         finally:
@@ -169,15 +173,3 @@ def _write_mapping(
     mapping = {"checkpoint": source.checkpoint, "step": source.step, "tensors": [*entries, *beside]}
     with open(os.path.join(folder, "mapping.json"), "w", encoding="utf-8") as file:
         json.dump(mapping, file, indent=2)
-
-
-def _not_equal(proof: Proof) -> NotEqualError:
-    found = [f"{proof.compared} of the {name}: {value:.3g}" for name, value in proof.logits.items()]
-    found += [f"{name} after the next step: {value:.3g}" for name, value in proof.next_step.items()]
-    found += [f"predicted classes that differ: {proof.classes} of {proof.examples}"]
-    return NotEqualError(
-        "\n".join(["the Keras model is not the Estimator: largest differences", *found]),
-        expected=f"at most {MOST:g}, and the same classes; so nothing was written",
-        todo="have the network and its module be those of the run; where the next step of a model_fn alone differs, "
-        "declare what it does to loss and gradients, label_smoothing or clip_norm, in the file of --declaration",
-    )

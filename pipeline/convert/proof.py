@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.declared_input import DeclaredInput
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.user_models.keras_model import LOGITS, PROBABILITIES
-from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.convert.placing import Placed
 from tfx_estimator.pipeline.convert.training_graph import Training, look
@@ -132,7 +132,7 @@ def compare_answers(answers: Answers, evaluated: KerasClassifier, declared: Decl
     compared = answers.compared
     for features, old in answers.batches:
         new = _answer(evaluated, features, compared)
-        worst["estimator"] = max(worst["estimator"], _difference(old, new))
+        worst["estimator"] = max(worst["estimator"], difference(old, new))
         classes += int((old.argmax(axis=1) != new.argmax(axis=1)).sum())
         examples += len(old)
     if exported:
@@ -145,7 +145,7 @@ def compare_answers(answers: Answers, evaluated: KerasClassifier, declared: Decl
             if (key := next((each for each in (compared, PROBABILITIES, LOGITS) if each in outputs), None)) is None:
                 break
             old, new = outputs[key].numpy(), _answer(evaluated, features, key)
-            worst["exported model"] = max(worst["exported model"], _difference(old, new))
+            worst["exported model"] = max(worst["exported model"], difference(old, new))
     return Proof(examples, dict(worst), classes, {}, compared=compared)
 
 
@@ -169,7 +169,7 @@ def compare_step(proof: Proof, answers: Answers, model: KerasClassifier, placed:
     for each in placed:
         kind = each.tensor.kind
         old = np.load(answers.after[each.tensor.name])
-        moved[kind] = max(moved[kind], _difference(old, each.variable.numpy()))
+        moved[kind] = max(moved[kind], difference(old, each.variable.numpy()))
     return dataclasses.replace(proof, next_step=dict(moved))
 
 
@@ -212,13 +212,25 @@ def _run(
             return wanted(spec, session)
 
 
-def _difference(old: np.ndarray, new: np.ndarray) -> float:
-    """The largest one; of numbers beyond 1, whose rounding grows with them, as a part of the largest."""
+def difference(old: np.ndarray, new: np.ndarray) -> float:
+    """Returns the largest one; of numbers beyond 1, whose rounding grows with them, as a part of the largest."""
     if old.shape != new.shape:
         raise UserCodeError(
             f"the model_fn answers with the shape {list(old.shape)}, and the network with {list(new.shape)}",
             expected="a number for each class of both",
             todo="correct the network",
         )
-    difference = np.abs(np.subtract(new, old, dtype=np.float64)).max(initial=0.0)
-    return float(difference / max(1.0, np.abs(old).max(initial=0.0)))
+    apart = np.abs(np.subtract(new, old, dtype=np.float64)).max(initial=0.0)
+    return float(apart / max(1.0, np.abs(old).max(initial=0.0)))
+
+
+def not_equal(proof: Proof, todo: str) -> NotEqualError:
+    """Returns the error of a proof that does not hold."""
+    found = [f"{proof.compared} of the {name}: {value:.3g}" for name, value in proof.logits.items()]
+    found += [f"{name} after the next step: {value:.3g}" for name, value in proof.next_step.items()]
+    found += [f"predicted classes that differ: {proof.classes} of {proof.examples}"]
+    return NotEqualError(
+        "\n".join(["the Keras model is not the Estimator: largest differences", *found]),
+        expected=f"at most {MOST:g}, and the same classes; so nothing was written",
+        todo=todo,
+    )

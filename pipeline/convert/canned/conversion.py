@@ -14,12 +14,11 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow as tf
 
-from tfx_estimator.pipeline.base.errors import NotEqualError
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.convert.canned import asking, optimizers, reading, weights, writing
 from tfx_estimator.pipeline.convert.canned.asking import Batch, InputFn, Step
 from tfx_estimator.pipeline.convert.canned.weights import Placed
-from tfx_estimator.pipeline.convert.proof import MOST, Proof
+from tfx_estimator.pipeline.convert.proof import Proof, difference, not_equal
 from tfx_estimator.pipeline.convert.tensors import SLOT, STEP, WEIGHT, read
 
 NETWORK, WEIGHTS = "network", "weights.npz"
@@ -84,7 +83,7 @@ def convert(trained: Trained, output: str) -> Converted:
         proof = _prove(canned, module, model, placed, answers, after)
         write_json(os.path.join(draft, "proof.json"), proof.to_dict())
         if not proof.holds:
-            raise _not_equal(proof)
+            raise not_equal(proof, "have the code that makes the Estimator be what it was when it trained")
         os.chmod(draft, 0o755)
         os.rename(draft, output)
     finally:
@@ -133,7 +132,7 @@ def _prove(
     worst, classes, examples = 0.0, 0, 0
     for batch, old in answers:
         new = model(module.prepare(batch.tensors()), training=False).numpy()
-        worst = max(worst, _difference(old, new))
+        worst = max(worst, difference(old, new))
         classes += int((_classes(canned, old) != _classes(canned, new)).sum())
         examples += len(old)
     moved: dict[str, float] = collections.defaultdict(float)
@@ -147,7 +146,7 @@ def _prove(
         kind = each.tensor.kind
         if each.place and kind in (WEIGHT, SLOT, STEP):
             old = after.after[each.tensor.name] * each.factor
-            moved[kind] = max(moved[kind], _difference(old, found[each.place].numpy()))
+            moved[kind] = max(moved[kind], difference(old, found[each.place].numpy()))
     return Proof(examples, {"estimator": worst}, classes, dict(moved))
 
 
@@ -155,19 +154,3 @@ def _classes(canned: reading.Canned, logits: np.ndarray) -> np.ndarray:
     if canned.head.kind == reading.REGRESSION:
         return np.zeros(len(logits))
     return logits.argmax(axis=1) if canned.head.kind == reading.CLASSES else (logits > 0).ravel()
-
-
-def _difference(one: np.ndarray, other: np.ndarray) -> float:
-    difference = np.abs(np.asarray(one, np.float64) - np.asarray(other, np.float64))
-    return float(difference.max(initial=0.0))
-
-
-def _not_equal(proof: Proof) -> NotEqualError:
-    found = [f"logits of the {name}: {value:.3g}" for name, value in proof.logits.items()]
-    found += [f"{name} after the next step: {value:.3g}" for name, value in proof.next_step.items()]
-    found += [f"predicted classes that differ: {proof.classes} of {proof.examples}"]
-    return NotEqualError(
-        "\n".join(["the Keras model is not the Estimator: largest differences", *found]),
-        expected=f"at most {MOST:g}, and the same classes; so nothing was written",
-        todo="have the code that makes the Estimator be what it was when it trained",
-    )
