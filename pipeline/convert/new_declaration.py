@@ -49,7 +49,7 @@ def write(folder: str, old: Settings, new: Settings, checkpoints: str, step: int
         remarks["trainer.model"] = f"was {was.model}, a whole model_fn"
         remarks |= {f"trainer.optimizer.{name}": "of the model_fn's graph" for name in section.optimizer.__fields__}
     if section.optimizer.ends_with_training:
-        remarks["trainer.optimizer.schedule"] = "ends at trainer.train_steps"
+        remarks["trainer.train_steps"] += ", and the end of the schedule"
     if section.distribution.train.asynchronous:
         remarks["trainer.distribution.train.workers"] = "TensorFlow 2's parameter servers: see docs/strategies.md"
     # Beside its default, whatever that is in the next release.
