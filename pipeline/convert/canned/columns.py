@@ -211,9 +211,10 @@ class Columns:
                 file = f"_{file}"
             self.parts.add("words_of")
             known = Source(f"words_of({literal(file)}{'' if is_text else ', int'})")
-        kind, absent = ("StringLookup", {"mask_token": ""}) if is_text else ("IntegerLookup", {"mask_token": -1})
-        # A number that stands for no word has to be none.
-        absent |= {} if is_text else {"oov_token": -2}
+        kind, absent = "StringLookup", dict[str, Any](mask_token="")
+        if not is_text:
+            # Keras wants another number for what stands for no word.
+            kind, absent = "IntegerLookup", {"mask_token": -1, "oov_token": -2}
         places = call(
             f"{_KERAS}.{kind}", vocabulary=known, num_oov_indices=max(buckets, 1), **absent, name=f"{name}_places"
         )

@@ -218,10 +218,12 @@ class CannedModel(tf.keras.Model):
 
     def trained(self):
         """Each optimizer, and the variables that it trains: the linear model's are in layers named linear_…."""
-        parts = {"deep": [], "linear": []}
-        for layer in self.layers:
-            parts["linear" if layer.name.startswith("linear_") else "deep"] += layer.trainable_variables
-        return [(optimizer, parts[name]) for name, optimizer in self.by_part.items()]
+
+        def variables(is_linear):
+            layers = [each for each in self.layers if each.name.startswith("linear_") == is_linear]
+            return [variable for layer in layers for variable in layer.trainable_variables]
+
+        return [(optimizer, variables(name == "linear")) for name, optimizer in self.by_part.items()]
 
     def train_step(self, batch):
         features, labels, weights = (*batch, None)[:3]

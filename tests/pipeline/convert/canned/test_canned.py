@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 from tests.components.trainer.conftest import tf_estimator  # noqa: F401
+from tests.stack import needs_estimator_template
 from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 
 pytestmark = pytest.mark.equivalence
@@ -226,6 +227,39 @@ assert not [name for name in sys.modules if name.startswith("tfx")]
     assert saved[0] <= 1e-6
     assert last < 0.9 * first
     assert accuracy > 0.6
+
+
+@needs_estimator_template
+def test_the_estimator_of_the_taxi_template_is_written(tmp_path: Path) -> None:
+    from tfx.experimental.templates.taxi.models import features as taxi
+    from tfx.experimental.templates.taxi.models.estimator_model import model
+
+    from tfx_estimator.pipeline.convert.canned.conversion import Trained, convert
+
+    draw = np.random.RandomState(1)
+    floats = taxi.transformed_names(taxi.DENSE_FLOAT_FEATURE_KEYS)
+    counts = dict(zip(taxi.transformed_names(taxi.BUCKET_FEATURE_KEYS), taxi.BUCKET_FEATURE_BUCKET_COUNT))
+    counts |= dict(zip(taxi.transformed_names(taxi.CATEGORICAL_FEATURE_KEYS), taxi.CATEGORICAL_FEATURE_MAX_VALUES))
+    counts |= dict.fromkeys(taxi.transformed_names(taxi.VOCAB_FEATURE_KEYS), taxi.VOCAB_SIZE + taxi.OOV_SIZE)
+    made: dict[str, Any] = {name: draw.randn(64).astype(np.float32) for name in floats}
+    # Some of them beyond the last.
+    made |= {name: draw.randint(0, count + 1, 64) for name, count in counts.items()}
+
+    def input_fn() -> tf.data.Dataset:
+        # Without an end, and in another order each time, as tf_dataset_factory reads them.
+        return tf.data.Dataset.from_tensor_slices((made, draw.randint(0, 2, 64))).shuffle(64).repeat().batch(20)
+
+    def make_estimator() -> Any:
+        return model._build_estimator(tf.estimator.RunConfig(str(tmp_path / "estimator")), [16, 8])
+
+    trained = make_estimator()
+    trained.train(input_fn, steps=5)
+    given = Trained(make_estimator(), trained.latest_checkpoint(), input_fn, input_fn, steps=3)
+    proof = convert(given, str(tmp_path / "converted")).proof
+    assert proof.examples == 60
+    assert proof.logits["estimator"] <= 2e-6
+    assert all(value <= 1e-6 for value in proof.next_step.values())
+    assert {"weight", "slot", "step"} == set(proof.next_step)
 
 
 def test_what_draws_by_chance_is_said(case: Any) -> None:
