@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,10 +83,10 @@ class Weights:
             )
         return dataclasses.replace(self, paths=paths)
 
-    def values(self, model: Any) -> dict[str, np.ndarray]:
-        """Returns the weights by their places."""
+    def values(self, model: Any) -> Iterator[tuple[str, np.ndarray]]:
+        """Returns the weights by their places, one at a time."""
         found = {each.path: each for each in model.weights}
-        return {place: np.asarray(found[path]) for path, place in zip(self.paths, self.places)}
+        return ((place, np.asarray(found[path])) for path, place in zip(self.paths, self.places))
 
     @property
     def told(self) -> dict[str, tuple[str, str]]:
@@ -147,10 +147,10 @@ class Slots:
                 todo="convert to keras2",
             )
 
-    def values(self, optimizer: Any) -> dict[str, np.ndarray]:
-        """Returns the slots by their places."""
+    def values(self, optimizer: Any) -> Iterator[tuple[str, np.ndarray]]:
+        """Returns the slots by their places, one at a time."""
         found = {each.path: each for each in optimizer.variables}
-        return {place: np.asarray(found[path]) for place, path in self.paths.items()}
+        return ((place, np.asarray(found[path])) for place, path in self.paths.items())
 
     @property
     def told(self) -> dict[str, tuple[str, str]]:

@@ -69,11 +69,11 @@ def to_keras3(
     Raises:
         UserCodeError: Keras 3 cannot build the network, or it is another one there.
     """
-    with np.load(os.path.join(folder, "weights.npz")) as stored:
-        now = {each.place: stored[each.place] for each in placed if each.tensor.kind != STEP}
+    places = [each.place for each in placed if each.tensor.kind != STEP]
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
-        _write_arrays(os.path.join(scratch, _ARRAYS), placed, answers, now)
-        write_json(os.path.join(scratch, _ASKED), _asked(folder, model, answers, settings, step, bool(proof.next_step)))
+        _write_arrays(os.path.join(scratch, _ARRAYS), placed, answers)
+        asked = _asked(folder, model, answers, settings, step)
+        write_json(os.path.join(scratch, _ASKED), {**asked, "places": places, "trains": bool(proof.next_step)})
         told = start(scratch)
     if error := told.get("error"):
         raise from_json(error) or PipelineError(str(error))
@@ -112,14 +112,13 @@ def start(scratch: str) -> dict[str, Any]:
         return dict(json.load(text))
 
 
-def _asked(
-    folder: str, model: KerasClassifier, answers: Answers, settings: Settings, step: int, trains: bool
-) -> dict[str, Any]:
+def _asked(folder: str, model: KerasClassifier, answers: Answers, settings: Settings, step: int) -> dict[str, Any]:
     section = settings.section
     classes = len(settings.label_names)
     given, named = arguments_of_network(find_function(section.model or ""), classes, section.params)
     return {
         "folder": folder,
+        "weights": os.path.join(folder, "weights.npz"),
         "target": section.target,
         "given": given,
         "named": named,
@@ -133,13 +132,11 @@ def _asked(
         **section.loss_options,
         "evaluated": len(answers.batches),
         "compared": answers.compared,
-        "trains": trains,
     }
 
 
-def _write_arrays(file: str, placed: Sequence[Placed], answers: Answers, now: dict[str, np.ndarray]) -> None:
-    arrays = {f"now/{place}": value for place, value in now.items()}
-    arrays |= {f"after/{each.place}": np.load(answers.after[each.tensor.name]) for each in placed if each.place in now}
+def _write_arrays(file: str, placed: Sequence[Placed], answers: Answers) -> None:
+    arrays = {f"after/{each.place}": np.load(answers.after[each.tensor.name]) for each in placed}
     features, labels = answers.batch
     arrays |= {**_named("train", features), "labels": labels}
     for number, (features, logits) in enumerate(answers.batches):

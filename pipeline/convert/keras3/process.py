@@ -52,7 +52,7 @@ def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
 
     Args:
         asked: As `handing` wrote it.
-        arrays: `now/PLACE` and `after/PLACE`, `train/NAME` and `labels`, `eval/NUMBER/NAME` and `logits/NUMBER`.
+        arrays: `after/PLACE`, `train/NAME` and `labels`, `eval/NUMBER/NAME` and `logits/NUMBER`.
 
     Returns:
         `logits`, `classes`, `next_step` and `rounding`, as of a `Proof`; and `places`: of each tensor, with the rule.
@@ -60,7 +60,8 @@ def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
     keras.utils.set_random_seed(asked["seed"])
     batch = _features(arrays, "train/")
     folder = asked["folder"]
-    now = {name.removeprefix("now/"): arrays[name] for name in arrays if name.startswith("now/")}
+    with np.load(asked["weights"]) as stored:
+        now = {place: stored[place] for place in asked["places"]}
     built = _build(asked, batch)
     filled = Weights.place(built, asked["order"], now)
     path = os.path.join(folder, "model.keras")
@@ -71,6 +72,7 @@ def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
         model = keras.models.load_model(path, custom_objects={each.__name__: each for each in own}, compile=False)
     except Exception as error:  # Keras tells in many ways that a layer cannot be saved
         raise _told(error, "Keras 3 cannot save the network and load it again") from error
+    del built
     weights = filled.loaded(model)
     inputs = _inputs(model, batch)
     training = Training(
@@ -92,6 +94,8 @@ def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
     module = _import(os.path.join(folder, "training.py"))
     slots = Slots.place(weights, asked["optimizer"], list(now))
     slots.write(os.path.join(folder, "weights.npz"), now, asked["step"])
+    # `training.py` loads its own.
+    del model, now
     return {**_measure(module, weights, slots, asked, arrays), "places": {**weights.told, **slots.told}}
 
 
@@ -198,7 +202,7 @@ def _measure(
     given = _given(_inputs(model, batch), batch), arrays["labels"]
     module.train_step(model, optimizer, *given)
     for kind, values in (("weight", weights.values(model)), ("slot", slots.values(optimizer))):
-        moved = {place: _difference(arrays[f"after/{place}"], value) for place, value in values.items()}
+        moved = {place: _difference(arrays[f"after/{place}"], value) for place, value in values}
         if kind == "weight" and max(moved.values()) > _NOTICED:
             noise = _of_rounding(module, weights, *given)
             told["rounding"] = [place for place, value in moved.items() if value > _NOTICED and place in noise]
