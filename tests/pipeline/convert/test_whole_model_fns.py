@@ -30,6 +30,8 @@ CASES = [
     ("v1_norm", "adam", "norm_network", {}, {"order of creation"}, 1e-5),
     ("variables", "adam", "dense_network", BLOCKS, {"--map"}, 1e-6),
 ]
+# Near another one.
+RARE = {("keras_layers", name) for name in ("nesterov", "rmsprop", "adagrad")} | {("v1_layers", "adam")}
 
 
 def _convert(trained: Any, output: Path, network: str, patterns: dict[str, Any] | None = None, **trainer: Any) -> Any:
@@ -43,7 +45,11 @@ def _convert(trained: Any, output: Path, network: str, patterns: dict[str, Any] 
 
 @pytest.mark.equivalence
 @pytest.mark.parametrize(
-    ("model_fn", "name", "network", "patterns", "rules", "most"), CASES, ids=[f"{each[0]}-{each[1]}" for each in CASES]
+    ("model_fn", "name", "network", "patterns", "rules", "most"),
+    [
+        pytest.param(*each, id=f"{each[0]}-{each[1]}", marks=pytest.mark.long if each[:2] in RARE else ())
+        for each in CASES
+    ],
 )
 def test_logits_and_the_next_step_are_those_of_the_model_fn(
     half: Any,  # noqa: F811

@@ -167,13 +167,13 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
         "dnn_adam",
         "linear",
         "both",
-        "both_of_v1",
+        pytest.param("both_of_v1", marks=pytest.mark.long),
         "dnn_of_v1",
-        "adam_of_v1",
-        "momentum_of_v1",
-        "rmsprop_of_v1",
+        pytest.param("adam_of_v1", marks=pytest.mark.long),
+        pytest.param("momentum_of_v1", marks=pytest.mark.long),
+        pytest.param("rmsprop_of_v1", marks=pytest.mark.long),
         "regressor",
-        "sgd",
+        pytest.param("sgd", marks=pytest.mark.long),
     ],
 )
 def test_the_logits_and_the_next_step_are_those_of_the_estimator(case: Any, name: str) -> None:
