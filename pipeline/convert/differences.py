@@ -46,8 +46,10 @@ class Step:
             new: After it, in Keras.
         """
         self.largest[kind] = max(self.largest[kind], difference(old, new))
-        rows = (np.subtract(new, old, dtype=np.float64), np.subtract(old, before, dtype=np.float64), np.float64(before))
-        self._sums[kind, group] += [np.square(each).sum() for each in rows]
+        sums = self._sums[kind, group]
+        for index, (one, other) in enumerate(((new, old), (old, before), (before, 0.0))):
+            # In order, as a large one is held once more in float64.
+            sums[index] += np.square(np.subtract(one, other, dtype=np.float64)).sum()
 
     @property
     def parts(self) -> dict[str, float]:
