@@ -191,6 +191,7 @@ def _lines(converted: Converted | canned_conversion.Converted) -> list[str]:
     )
     rows = [(f"{proof.compared}, {name}", value) for name, value in proof.logits.items()]
     rows += [(f"{name} after the next step", value) for name, value in proof.next_step.items()]
+    rows += [(f"{name}, as a part of that step", value) for name, value in proof.parts.items()]
     chance = f"next step     not compared: {', '.join(proof.chance)} draw by chance, on each side otherwise"
     rounding = f"next step     left out in Keras 3: {', '.join(proof.rounding)}, whose gradients are but rounding"
     return [

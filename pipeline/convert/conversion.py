@@ -35,7 +35,8 @@ from tfx_estimator.pipeline.convert.source import Source
 
 KERAS2, KERAS3 = "keras2", "keras3"
 CHECKPOINTS = "checkpoints"
-# One device, whole batches at once: what else is declared changes speed, and no result.
+# One device, whole batches at once. What else is declared changes speed, and no result but that of a normalisation, of
+# which each replica sees its part: on both sides alike.
 _ALONE: dict[str, Any] = {
     "distribution": {},
     "gradient_accumulation": 1,
@@ -75,7 +76,8 @@ def convert(
         NotEqualError: The two differ.
     """
     require(source.settings.section.model or "", replacement)
-    settings = source.settings if replacement is None else replacement.settings(source.settings)
+    old = source.settings.with_trainer(train_steps=source.last_step, train_epochs=None)
+    settings = old if replacement is None else replacement.settings(old)
     if to == KERAS3:
         refuse(settings)
     section, guide = settings.with_trainer(**_ALONE, path=KERAS).section, Guide(patterns or {})
@@ -85,12 +87,12 @@ def convert(
             eval_files=[os.path.join(source.uri("examples"), "Split-eval", "*")],
             transform_output=source.uri("transform_graph"),
             model_run_dir=scratch,
-            custom_config={SETTINGS_KEY: source.settings.with_trainer(**_ALONE)},
+            custom_config={SETTINGS_KEY: old.with_trainer(**_ALONE)},
         )
         declared = declared_input(fn_args, section, lambda: source.step)
         reader, found = tensors.read(source.checkpoint)
         maker = ModelMaker(section, len(source.settings.label_names), declared.transformed_spec)
-        steps = None if replacement is None else (source.step, section.train_steps or source.step)
+        steps = None if replacement is None else (source.step, source.last_step)
         if replacement is None:
             # Before the Estimator is asked, which would name one tensor of those that do not fit.
             place(found, Places(maker.make_compiled(steps_per_execution=1)), guide)
@@ -113,14 +115,14 @@ def convert(
             proof = compare_answers(answers, _evaluated(maker, checkpoint), declared, source.model)
             gc.collect()
             use(maker.section.precision, trains=True)
-            proof = compare_step(proof, answers, model, placed)
+            proof = compare_step(proof, answers, model, placed, reader)
             if to == KERAS3 and proof.holds:
                 proof, there = to_keras3(draft, model, placed, answers, settings, source.step, proof)
                 _write_mapping(draft, placed, beside, source, there)
                 shutil.rmtree(os.path.join(draft, CHECKPOINTS))
             elif to == KERAS2:
                 goes_on_from = os.path.join(os.path.abspath(output), CHECKPOINTS)
-                new_declaration.write(draft, source.settings, settings, goes_on_from, source.step)
+                new_declaration.write(draft, old, settings, goes_on_from, source.step)
             write_json(os.path.join(draft, PROOF), proof.to_dict())
             if not proof.holds:
                 raise not_equal(

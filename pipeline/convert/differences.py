@@ -47,7 +47,7 @@ class Step:
         """
         self.largest[kind] = max(self.largest[kind], difference(old, new))
         sums = self._sums[kind, group]
-        for index, (one, other) in enumerate(((new, old), (old, before), (before, 0.0))):
+        for index, (one, other) in enumerate(((new, old), (old, before), (before, np.zeros(1)))):
             # In order, as a large one is held once more in float64.
             sums[index] += np.square(np.subtract(one, other, dtype=np.float64)).sum()
 

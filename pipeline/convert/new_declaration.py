@@ -29,8 +29,7 @@ def write(folder: str, old: Settings, new: Settings, checkpoints: str, step: int
     """
     assert new.declaration is not None
     was, trainer = old.section, dict(new.declaration["trainer"])
-    steps = was.train_steps or step
-    trainer |= {"path": KERAS, "train_steps": steps if steps > step else 2 * step, "train_epochs": None}
+    trainer["path"] = KERAS
     trainer["warm_start"] = {"checkpoint": checkpoints, "resume": True}
     values = {**new.declaration, "trainer": trainer}
     remarks = {

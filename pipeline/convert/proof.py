@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
-import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 import numpy as np
@@ -17,8 +17,10 @@ from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.user_models.keras_model import LOGITS, PROBABILITIES
 from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
+from tfx_estimator.pipeline.convert.differences import MOST_OF_STEP, Step, difference
 from tfx_estimator.pipeline.convert.placing import Placed
-from tfx_estimator.pipeline.convert.training_graph import Training, look
+from tfx_estimator.pipeline.convert.tensors import SLOT, STEP
+from tfx_estimator.pipeline.convert.training_graph import Training, draws, look
 
 Features = dict[str, np.ndarray]
 # Of logits, weights and slots.
@@ -35,7 +37,8 @@ class Proof:
             model too, where there is one. Of the probabilities where a model_fn answers with those alone.
         classes: Examples whose predicted class differs.
         next_step: Largest difference after one step more, by the kind of tensor; empty where layers draw by chance.
-        chance: Those layers, of which each side draws otherwise, by name.
+        parts: That of the step itself, as a part of what it changed: see `differences.Step`.
+        chance: What draws by chance, on each side otherwise: layers, by name.
         rounding: Weights that the next step leaves out in Keras 3: their gradients are nothing but rounding.
         compared: What the model_fn answers: `logits` or `probabilities`.
     """
@@ -44,18 +47,40 @@ class Proof:
     logits: dict[str, float]
     classes: int
     next_step: dict[str, float]
+    parts: dict[str, float] = dataclasses.field(default_factory=dict)
     chance: list[str] = dataclasses.field(default_factory=list)
     rounding: list[str] = dataclasses.field(default_factory=list)
     compared: str = LOGITS
 
     @property
     def holds(self) -> bool:
-        """Are all differences small enough; one that is no number is not."""
-        return not self.classes and all(each <= MOST for each in (*self.logits.values(), *self.next_step.values()))
+        """Are all differences small enough."""
+        are_near = all(each <= MOST for each in (*self.logits.values(), *self.next_step.values()))
+        return not self.classes and are_near and all(each <= MOST_OF_STEP for each in self.parts.values())
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what proof.json holds."""
         return {**dataclasses.asdict(self), "most": MOST, "holds": self.holds}
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluated:
+    """The evaluation examples, batch by batch, each with what the Estimator answers.
+
+    Args:
+        declared: Reads the features, each time anew: together they may be larger than memory.
+        answers: By batch, [examples, classes].
+    """
+
+    declared: DeclaredInput
+    answers: list[np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def __iter__(self) -> Iterator[tuple[Features, np.ndarray]]:
+        for (features, _), answer in zip(_evaluation(self.declared), self.answers):
+            yield features, answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,16 +89,18 @@ class Answers:
 
     Args:
         compared: What it answers with: `logits` or `probabilities`.
-        batches: Evaluation examples: features, and these of the Estimator.
+        batches: Evaluation examples.
         batch: The next of training.
         after: Files with the tensors of the checkpoint that this leads to, which are not held in memory.
+        chance: The scopes of what draws by chance in a step.
         training: What the graph tells of a whole model_fn; None of a network's.
     """
 
     compared: str
-    batches: list[tuple[Features, np.ndarray]]
+    batches: Evaluated
     batch: tuple[Features, np.ndarray]
     after: dict[str, str]
+    chance: list[str]
     training: Optional[Training] = None
 
 
@@ -93,31 +120,31 @@ def ask(
         folder: For files.
         steps: Of a whole model_fn, whose graph is read: the checkpoint's, and the last of the training.
     """
-    reader = declared.reader
-    evaluated = [features for features, _ in reader.input_fn(ModeKeys.EVAL).as_numpy_iterator()]
-    features, labels = batch = next(reader.input_fn(ModeKeys.TRAIN).as_numpy_iterator())
-    run = functools.partial(_run, estimator, checkpoint)
-    answered = [
-        run(ModeKeys.PREDICT, each, None, lambda spec, session: session.run(_scores(spec))) for each in evaluated
-    ]
-    compared = next(iter(answered[0]))
-    training: Optional[Training] = None
+    batch = next(declared.reader.input_fn(ModeKeys.TRAIN).as_numpy_iterator())
+    given = next(_evaluation(declared))[0]
+    with _called(estimator, checkpoint, ModeKeys.PREDICT, given) as (spec, session, inputs):
+        scores = _scores(spec)
+        found = [
+            session.run(scores, {inputs[name]: each for name, each in features.items()})
+            for features, _ in _evaluation(declared)
+        ]
+    (compared,) = scores
+    features, labels = batch
     after = {name: os.path.join(folder, f"{index}.npy") for index, name in enumerate(names)}
-
-    def train(spec: tf.estimator.EstimatorSpec, session: tf.compat.v1.Session) -> None:
-        nonlocal training
-        if steps is not None:
-            training = look(session, spec.train_op, *steps)
-            # What it has read may have come after an update of moving averages.
-            tf.compat.v1.train.Saver().restore(session, checkpoint)
+    training = None
+    with _called(estimator, checkpoint, ModeKeys.TRAIN, features, labels) as (spec, session, _):
+        chance = draws(session.graph, spec.train_op)
+        with session.graph.as_default():
+            if steps is not None:
+                training = look(session, spec.train_op, *steps)
+                # What it has read may have come after an update of moving averages.
+                tf.compat.v1.train.Saver().restore(session, checkpoint)
+            variables = {each.op.name: each for each in tf.compat.v1.global_variables()}
         session.run(spec.train_op)
-        found = {each.op.name: each for each in tf.compat.v1.global_variables()}
-        for name in after.keys() & found:
-            np.save(after[name], session.run(found[name]))
-
-    run(ModeKeys.TRAIN, features, labels, train)
-    batches = [(each, answer[compared]) for each, answer in zip(evaluated, answered)]
-    return Answers(compared, batches, batch, after, training)
+        for name in after.keys() & variables:
+            np.save(after[name], session.run(variables[name]))
+    evaluated = Evaluated(declared, [each[compared] for each in found])
+    return Answers(compared, evaluated, batch, after, chance, training)
 
 
 def compare_answers(answers: Answers, evaluated: KerasClassifier, declared: DeclaredInput, exported: str) -> Proof:
@@ -149,28 +176,38 @@ def compare_answers(answers: Answers, evaluated: KerasClassifier, declared: Decl
     return Proof(examples, dict(worst), classes, {}, compared=compared)
 
 
-def compare_step(proof: Proof, answers: Answers, model: KerasClassifier, placed: Sequence[Placed]) -> Proof:
-    """Adds the next step of training: the model, as it is trained, is one further after it."""
-    # Keras's layers draw by other operations in an Estimator's graph; StatelessDropout does not.
-    layers = model.network._flatten_layers()
-    chance = sorted({each.name for each in layers if getattr(each, "_random_generator", None) is not None})
-    drawn = chance if answers.training is None else answers.training.chance
-    if bool(chance) != bool(drawn):
+def compare_step(
+    proof: Proof, answers: Answers, model: KerasClassifier, placed: Sequence[Placed], reader: tf.train.CheckpointReader
+) -> Proof:
+    """Adds the next step of training: the model, as it is trained, is one further after it.
+
+    Args:
+        reader: Of the checkpoint.
+
+    Raises:
+        UserCodeError: One side alone draws by chance.
+    """
+    train_step = tf.function(model.train_step)
+    layers = {each.name for each in model.network._flatten_layers(include_self=False)}
+    drawn = draws(train_step.get_concrete_function(answers.batch).graph)
+    chance = sorted({next((part for part in each.split("/") if part in layers), each) for each in drawn})
+    if bool(chance) != bool(answers.chance):
         raise UserCodeError(
-            f"the model_fn draws by chance in {', '.join(drawn) or 'nothing'}, and the network in "
+            f"the model_fn draws by chance in {', '.join(answers.chance) or 'nothing'}, and the network in "
             f"{', '.join(chance) or 'nothing'}",
             expected="a layer of the network, such as Dropout, for each that draws in the model_fn",
             todo="have the network train as the model_fn does",
         )
     if chance:
         return dataclasses.replace(proof, chance=chance)
-    moved: dict[str, float] = collections.defaultdict(float)
-    tf.function(model.train_step)(answers.batch)
+    step = Step()
+    train_step(answers.batch)
     for each in placed:
-        kind = each.tensor.kind
-        old = np.load(answers.after[each.tensor.name])
-        moved[kind] = max(moved[kind], difference(old, each.variable.numpy()))
-    return dataclasses.replace(proof, next_step=dict(moved))
+        group = each.tensor.slot if each.tensor.kind == SLOT else "trained" if each.variable.trainable else "other"
+        old, new = np.load(answers.after[each.tensor.name]), each.variable.numpy()
+        step.add(each.tensor.kind, group, reader.get_tensor(each.tensor.name), old, new)
+    parts = {kind: value for kind, value in step.parts.items() if kind != STEP}
+    return dataclasses.replace(proof, next_step=dict(step.largest), parts=parts)
 
 
 def _scores(spec: tf.estimator.EstimatorSpec) -> dict[str, tf.Tensor]:
@@ -192,45 +229,43 @@ def _answer(model: KerasClassifier, features: Features, key: str) -> np.ndarray:
     return (logits if key == LOGITS else tf.nn.softmax(logits)).numpy()
 
 
-def _run(
+def _evaluation(declared: DeclaredInput) -> Iterator[tuple[Features, np.ndarray]]:
+    return iter(declared.reader.input_fn(ModeKeys.EVAL).as_numpy_iterator())
+
+
+@contextlib.contextmanager
+def _called(
     estimator: tf.estimator.Estimator,
     checkpoint: str,
     mode: str,
     features: Features,
-    labels: Optional[np.ndarray],
-    wanted: Callable[[tf.estimator.EstimatorSpec, tf.compat.v1.Session], Any],
-) -> Any:
-    """Returns what is wanted of a model_fn that is called with a batch, its variables those of the checkpoint."""
-    with tf.Graph().as_default():
+    labels: Optional[np.ndarray] = None,
+) -> Iterator[tuple[tf.estimator.EstimatorSpec, tf.compat.v1.Session, dict[str, tf.Tensor]]]:
+    """Calls a model_fn in a graph of its own, for batches like this one, its variables those of the checkpoint."""
+    with tf.Graph().as_default() as graph:
         tf.compat.v1.train.create_global_step()
-        given = {name: tf.constant(each) for name, each in features.items()}
-        label = None if labels is None else tf.constant(labels)
-        spec = estimator.model_fn(given, label, mode, estimator.config)
-        with tf.compat.v1.Session() as session:
-            session.run([tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer()])
-            tf.compat.v1.train.Saver().restore(session, checkpoint)
-            return wanted(spec, session)
-
-
-def difference(old: np.ndarray, new: np.ndarray) -> float:
-    """Returns the largest one; of numbers beyond 1, whose rounding grows with them, as a part of the largest."""
-    if old.shape != new.shape:
-        raise UserCodeError(
-            f"the model_fn answers with the shape {list(old.shape)}, and the network with {list(new.shape)}",
-            expected="a number for each class of both",
-            todo="correct the network",
-        )
-    apart = np.abs(np.subtract(new, old, dtype=np.float64)).max(initial=0.0)
-    return float(apart / max(1.0, np.abs(old).max(initial=0.0)))
+        # The last batch of an evaluation is smaller.
+        sizes = {name: each.shape if labels is not None else (None, *each.shape[1:]) for name, each in features.items()}
+        given = {name: tf.compat.v1.placeholder_with_default(each, sizes[name]) for name, each in features.items()}
+        spec = estimator.model_fn(given, None if labels is None else tf.constant(labels), mode, estimator.config)
+        local = [tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer()]
+        saver = tf.compat.v1.train.Saver()
+    with contextlib.closing(tf.compat.v1.Session(graph=graph)) as session:
+        with graph.as_default():
+            session.run(local)
+            saver.restore(session, checkpoint)
+        # Outside of the graph: batches are read eagerly.
+        yield spec, session, given
 
 
 def not_equal(proof: Proof, todo: str) -> NotEqualError:
     """Returns the error of a proof that does not hold."""
     found = [f"{proof.compared} of the {name}: {value:.3g}" for name, value in proof.logits.items()]
     found += [f"{name} after the next step: {value:.3g}" for name, value in proof.next_step.items()]
+    found += [f"{name}, as a part of that step: {value:.3g}" for name, value in proof.parts.items()]
     found += [f"predicted classes that differ: {proof.classes} of {proof.examples}"]
     return NotEqualError(
         "\n".join(["the Keras model is not the Estimator: largest differences", *found]),
-        expected=f"at most {MOST:g}, and the same classes; so nothing was written",
+        expected=f"at most {MOST:g}, {MOST_OF_STEP:g} of the step, and the same classes; so nothing was written",
         todo=todo,
     )

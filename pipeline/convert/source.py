@@ -50,6 +50,12 @@ class Source:
     inputs: Artifacts
     model: str
 
+    @property
+    def last_step(self) -> int:
+        """The step that the training goes on to: the declared one, or of an ended one as many steps again."""
+        steps = self.settings.section.train_steps or self.step
+        return steps if steps > self.step else 2 * self.step
+
     def uri(self, name: str) -> str:
         """Returns where an input lies."""
         return str(artifact_utils.get_single_uri(self.inputs[name]))

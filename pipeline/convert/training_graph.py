@@ -23,7 +23,8 @@ from tfx_estimator.pipeline.convert.tensors import GLOBAL_STEP
 _STEPS = 33
 _UPDATE = re.compile(r"(?:Resource)?(?:Sparse)?Apply(\w+)")
 _RATES = ("lr", "alpha")
-_DRAWN = re.compile(r"Random|Multinomial|TruncatedNormal|StatefulUniform|StatefulStandardNormal")
+# Not those that draw the same of the same seed.
+_DRAWN = re.compile(r"(?!Stateless).*(Random|Multinomial|Normal|StatefulUniform|RngRead)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +83,6 @@ class Training:
         hyperparameters: Variables that are numbers of the optimizer, such as `beta1_power`.
         optimizer: Name and options of the declared one; of a schedule without the learning rate.
         rates: The learning rate by the step, of a schedule.
-        chance: What draws by chance, by its scope.
     """
 
     trained: list[str]
@@ -91,7 +91,6 @@ class Training:
     hyperparameters: frozenset[str]
     optimizer: dict[str, Any]
     rates: dict[int, float]
-    chance: list[str]
 
     def declared(self, section: Optimizer, train_steps: int) -> Optimizer:
         """Returns the declared optimizer that trains as this one.
@@ -172,8 +171,16 @@ def look(session: tf.compat.v1.Session, train_op: Any, step: int, train_steps: i
         frozenset(read),
         {"name": kind.name, **kind.more, **options, **attributes, **_of(rates, values[0][rate])},
         rates,
-        sorted({each.name.rpartition("/")[0] for each in reached if _DRAWN.search(each.type)}),
     )
+
+
+def draws(graph: tf.Graph, train_op: Any = None) -> list[str]:
+    """Returns the scopes of what draws by chance in a graph; with an operation, in what is needed for that."""
+    wanted = None if train_op is None else {each.name for each in _ancestors([graph.as_graph_element(train_op)])}
+    definition = graph.as_graph_def()
+    nodes = [each for each in definition.node if wanted is None or each.name in wanted]
+    nodes += [each for function in definition.library.function for each in function.node_def]
+    return sorted({each.name.rpartition("/")[0] for each in nodes if _DRAWN.match(each.op)})
 
 
 def _updates(reached: Iterable[tf.Operation]) -> tuple[_Kind, list[tf.Operation]]:

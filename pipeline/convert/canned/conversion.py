@@ -138,7 +138,7 @@ def _prove(
     moved: dict[str, float] = collections.defaultdict(float)
     if canned.deep and canned.dropout:
         drawing = [layer.name for layer in model.layers if isinstance(layer, tf.keras.layers.Dropout)]
-        return Proof(examples, {"estimator": worst}, classes, {}, drawing)
+        return Proof(examples, {"estimator": worst}, classes, {}, chance=drawing)
     batch = after.batch
     tf.function(model.train_step)(module.prepare(batch.tensors(), tf.constant(batch.labels)))
     found = {**module.places(model), "global_step": next(iter(model.by_part.values())).iterations}
