@@ -19,7 +19,7 @@ def one_line(text: str) -> str:
 
 def first_line(error: BaseException) -> str:
     """Returns the first line of what an error says; its name if it says nothing."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def duration(seconds: float) -> str:

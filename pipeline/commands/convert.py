@@ -137,10 +137,13 @@ def _told() -> Iterator[None]:
     except (OSError, TfxEstimatorError):
         raise
     except Exception as error:
+        todo = "bring them back; or run the pipeline again"
+        if isinstance(error, NotImplementedError):
+            todo = f"write get_config of each layer of your own, without which no model.keras can be; else {todo}"
         raise UserCodeError(
             f"the training cannot be converted: {type(error).__name__}: {first_line(error)}",
             expected="the run's artifacts, and the module of trainer.model, as they were when it trained",
-            todo="bring them back; or run the pipeline again",
+            todo=todo,
         ) from error
 
 
@@ -160,11 +163,15 @@ def _refuse_keras3(to: str) -> None:
 def _bring(declaration: Declaration, network: str | None, output: str, home: str) -> None:
     """Copies the modules of a declaration that lies elsewhere."""
     from tfx_estimator.pipeline.config.known import expand
+    from tfx_estimator.pipeline.config.paths import is_path, is_tfds_name
     from tfx_estimator.pipeline.convert.new_declaration import bring_modules
 
     targets = [expand("trainer.model", network) if network else declaration.trainer.target]
     if declaration.transform.module_file is None:
         targets.append(declaration.transform.target)
+    dataset = declaration.data.dataset
+    if ":" in dataset and not is_path(dataset) and not is_tfds_name(dataset):
+        targets.append(dataset)
     bring_modules(output, targets, home)
 
 

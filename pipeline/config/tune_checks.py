@@ -46,8 +46,7 @@ def check_tune(case: Case) -> list[Problem]:
     if case.tune is None:
         return []
     trial = _of_a_trial(case)
-    found = [*broken(TUNE, case), *_too_short(case, trial)]
-    known = _known(trial)
+    found, known = [*broken(TUNE, case), *_too_short(case, trial)], _known(trial)
     for name, each in case.tune.ranges.items():
         if problem := _name(case, name):
             found.append(problem)
@@ -139,7 +138,7 @@ def problems_with(case: Case, tuned: Mapping[str, Any], known: Optional[set[_Tol
     if problems:
         return problems
     try:
-        varied = Case(Declaration.parse_obj(values), case.search_paths)
+        varied = Case(Declaration.parse_obj(values), case.search_paths, case.target)
     except ValuesError as error:
         return [explain(each, values, lambda path: "") for each in error.found]
     return _new_problems(varied, _known(case) if known is None else known)

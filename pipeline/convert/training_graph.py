@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tfx_estimator.model_fn.optim.schedules import learning_rate
 from tfx_estimator.pipeline.base.errors import UserCodeError
-from tfx_estimator.pipeline.config.optimizer import OF_SCHEDULES, Optimizer
+from tfx_estimator.pipeline.config.optimizer import OF_OPTIMIZERS, OF_SCHEDULES, Optimizer
 from tfx_estimator.pipeline.convert.tensors import GLOBAL_STEP
 
 # At how many steps a schedule is looked at.
@@ -25,6 +25,10 @@ _UPDATE = re.compile(r"(?:Resource)?(?:Sparse)?Apply(\w+)")
 _RATES = ("lr", "alpha")
 # Not those that draw the same of the same seed.
 _DRAWN = re.compile(r"(?!Stateless).*(Random|Multinomial|Normal|StatefulUniform|RngRead)")
+# Scopes of TensorFlow's functions that clip, and of gradients themselves.
+_CLIP = re.compile(r"(?:^|/)(clip_by_norm|clip_by_global_norm|global_norm|clip_by_value)(?:_\d+)?/")
+_GRADIENT = re.compile(r"_grad/|(?:^|/)gradient_tape/")
+_CLIPS = ("clip_norm", "global_clip_norm", "clip_value")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +41,7 @@ class _Kind:
         options: Its options, by the operation's inputs.
         more: Options that the operation itself says.
         attributes: Options, by the operation's attributes.
+        fixed: Inputs that the declared optimizer has one value of.
     """
 
     name: str
@@ -44,6 +49,7 @@ class _Kind:
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)
     more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     attributes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    fixed: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 _RMS = {"rho": "rho", "momentum": "momentum", "epsilon": "epsilon"}
@@ -63,7 +69,8 @@ _KINDS = {
         "rmsprop", {"mg": "mean", "ms": "square", "mom": "momentum"}, _RMS, more={"centered": True}
     ),
     "Adagrad": _Kind("adagrad", {"accum": "square"}),
-    "AdagradV2": _Kind("adagrad", {"accum": "square"}),
+    # The declared one has no epsilon; Keras's default is lost in the rounding of the root.
+    "AdagradV2": _Kind("adagrad", {"accum": "square"}, fixed={"epsilon": 1e-7}),
     "Adam": _Kind("adam", {"m": "m", "v": "v"}, _ADAM),
     "AdamWithAmsgrad": _Kind("adam", {"m": "m", "v": "v", "vhat": "vhat"}, _ADAM, more={"amsgrad": True}),
     "Ftrl": _Kind("ftrl", {"accum": "square", "linear": "linear"}, _FTRL),
@@ -83,6 +90,7 @@ class Training:
         hyperparameters: Variables that are numbers of the optimizer, such as `beta1_power`.
         optimizer: Name and options of the declared one; of a schedule without the learning rate.
         rates: The learning rate by the step, of a schedule.
+        clips: How gradients are clipped, by TensorFlow's functions.
     """
 
     trained: list[str]
@@ -91,21 +99,31 @@ class Training:
     hyperparameters: frozenset[str]
     optimizer: dict[str, Any]
     rates: dict[int, float]
+    clips: list[str]
 
     def declared(self, section: Optimizer, train_steps: int) -> Optimizer:
         """Returns the declared optimizer that trains as this one.
 
         Args:
-            section: What is declared: its schedule, clipping and weight decay, if it is of this name.
+            section: What is declared: its schedule, clipping and weight decay; other options if it is of this name.
 
         Raises:
-            UserCodeError: The learning rate is a schedule, and not that of the section.
+            UserCodeError: The learning rate is a schedule, and not that of the section; or this one clips gradients,
+                and the section does not.
         """
-        name = self.optimizer["name"]
-        values = section.dict() if section.name == name else {}
+        name, values = self.optimizer["name"], section.dict()
+        if section.name != name:
+            values |= dict.fromkeys(OF_OPTIMIZERS)
+        # A step whose gradients are small is the same without.
+        if self.clips and all(values[each] is None for each in _CLIPS):
+            raise UserCodeError(
+                f"the model_fn clips its gradients by {', '.join(self.clips)}, and its graph does not tell how far",
+                expected="trainer.optimizer.clip_norm, global_clip_norm or clip_value, as the model_fn clips",
+                todo="write it into the declaration, and name that by --declaration",
+            )
         if not self.rates:
             values |= {**dict.fromkeys(OF_SCHEDULES), "schedule": "constant", "warmup_steps": 0, "scaling": "none"}
-        elif not values or not all(
+        elif not all(
             np.isclose(float(learning_rate(section, train_steps, tf.constant(step))), rate, rtol=1e-4, atol=1e-9)
             for step, rate in self.rates.items()
         ):
@@ -140,7 +158,7 @@ def look(session: tf.compat.v1.Session, train_op: Any, step: int, train_steps: i
         for pattern, slot in patterns.items():
             if (name := pattern.format(weight)) in variables:
                 slots.setdefault(name, (weight, slot))
-    numbers = {*kind.options, *_RATES, "beta1_power", "beta2_power"}
+    numbers = {*kind.options, *kind.fixed, *_RATES, "beta1_power", "beta2_power"}
     tensors = [{key: each[key] for key in numbers & each.keys()} for each in inputs]
     values = session.run(tensors)
     if any(each != values[0] for each in values):
@@ -149,6 +167,13 @@ def look(session: tf.compat.v1.Session, train_op: Any, step: int, train_steps: i
             expected=f"one optimizer for all weights: {_KNOWN}",
             todo="convert a training by one of them",
         )
+    for key, value in kind.fixed.items():
+        if (found := _decimal(values[0][key])) != value:
+            raise UserCodeError(
+                f"{key} of the model_fn's {kind.name} is {found:g}, which no declaration has",
+                expected=f"{value:g}",
+                todo="convert a training with that",
+            )
     _check_powers(values[0], step)
     ops = {each.op for each in variables.values()}
     # What they are computed from: what is only to be done before them, such as moving averages, is no part of that.
@@ -171,6 +196,7 @@ def look(session: tf.compat.v1.Session, train_op: Any, step: int, train_steps: i
         frozenset(read),
         {"name": kind.name, **kind.more, **options, **attributes, **_of(rates, values[0][rate])},
         rates,
+        _clips(reached),
     )
 
 
@@ -215,6 +241,18 @@ def _ancestors(roots: Iterable[Any], control: bool = True) -> set[tf.Operation]:
         found |= new
         left += new
     return found
+
+
+def _clips(reached: set[tf.Operation]) -> list[str]:
+    """The functions that clip what is computed from gradients: those of a layer clip what gradients are computed of."""
+    found = {each for each in reached if _GRADIENT.search(each.name)}
+    left = list(found)
+    while left:
+        new = {op for each in left.pop().outputs for op in each.consumers()} & reached - found
+        found |= new
+        left += new
+    names = [each.name for each in found if not _GRADIENT.search(each.name)]
+    return sorted({told[1] for name in names if (told := _CLIP.search(name))})
 
 
 def _rates(

@@ -179,8 +179,12 @@ def tell_conversion(folder: str) -> list[tuple[str, list[str]]] | None:
 
     if (proof := read_json(path)) is None:
         return None
-    rows = [(f"logits, {name}", [show_number(value)]) for name, value in proof["logits"].items()]
+    # Older ones tell neither what was compared nor what draws by chance.
+    compared, chance = proof.get("compared", "logits"), ", ".join(proof.get("chance", ()))
+    rows = [(f"{compared}, {name}", [show_number(value)]) for name, value in proof["logits"].items()]
     rows += [(f"{name} after the next step", [show_number(value)]) for name, value in proof["next_step"].items()]
+    if chance:
+        rows.append(("next step", [f"not compared: {chance} draw by chance"]))
     return [*rows, ("examples with another class", [f"{proof['classes']:,} of {proof['examples']:,}"])]
 
 

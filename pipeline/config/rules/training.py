@@ -80,8 +80,7 @@ def _unknown_params(case: Case) -> Iterator[dict[str, str]]:
         if name not in known:
             near = nearest(name, known)
             todo = f"did you mean `{near}`?" if near else "remove it, or add it to the function's arguments"
-            value = inline(name)
-            yield {"name": name, "shown": value, "known": ", ".join(known) or "none", "todo": todo, "value": ""}
+            yield {"name": name, "shown": inline(name), "known": ", ".join(known) or "none", "todo": todo, "value": ""}
 
 
 # Read as text, never imported: what it cannot tell passes, a name that is assigned or imported, a class, a decorator.
@@ -202,6 +201,12 @@ def _few_threads(case: Case) -> Any:
 
 
 RUNTIME = (
+    conflict(
+        "trainer.intra_op_threads",
+        "trainer.threads.intra_op",
+        lambda case: case.trainer.threads.intra_op is not None and case.trainer.intra_op_threads is not None,
+        "trainer.threads.intra_op is the same, and is given as well",
+    ),
     Rule(
         "trainer.threads.inter_op",
         _few_threads,

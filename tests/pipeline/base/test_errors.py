@@ -79,5 +79,5 @@ def test_a_duration_is_told_as_a_person_says_it(seconds, words):
 
 
 def test_of_an_error_there_is_always_a_line():
-    assert first_line(ValueError("one\ntwo")) == "one"
+    assert first_line(ValueError("\none\ntwo")) == "one"
     assert first_line(ValueError()) == "ValueError"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.config.rules.tune import combinations, is_whole
 from tfx_estimator.pipeline.config.tune import Hyperband, Range
@@ -109,6 +110,14 @@ def test_an_extreme_is_held_against_the_whole_declaration(problems, good):
     [problem] = problems(distributed + ranges("trainer.global_batch_size: [31, 64]"))
     assert problem.startswith("mine.yaml:11  tune.ranges.trainer.global_batch_size: 31, 64")
     assert "31 examples do not divide evenly among 2 devices" in problem
+
+
+def test_a_value_is_held_against_the_place_where_the_pipeline_is_to_run(write, good):
+    file = write(good + TUNE)
+    # Of the place of a volume there, this machine has a file.
+    places = (f"deploy.volumes=[{{claim: data, path: {file}}}]", f"pusher.destination={file}/served")
+    sets = (*COMMON, *OF_TARGET["kubeflow"], *places, f"deploy.pipeline_root={file}")
+    assert load(file, sets, "kubeflow").declaration.tune is not None
 
 
 def test_what_is_wrong_without_a_range_is_told_once(problems, good):

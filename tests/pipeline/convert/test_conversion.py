@@ -188,11 +188,23 @@ def test_a_wrong_value_is_found_out(
 
 
 @pytest.mark.equivalence
-def test_bfloat16_and_dropout_are_converted_and_what_is_not_compared_is_said(half: Any, tmp_path: Path) -> None:
+def test_the_next_step_in_bfloat16_is_that_of_the_estimator(half: Any, tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.conversion import convert
 
-    section = {"model": f"{NETWORKS}:with_dropout", "precision": "mixed_bfloat16"}
-    proof = convert(half(optimizer=OPTIMIZERS["sgd"], **section).source(), str(tmp_path / "converted")).proof
+    trained = half(optimizer=OPTIMIZERS["momentum"], precision="mixed_bfloat16")
+    proof = convert(trained.source(), str(tmp_path / "converted")).proof
+    assert proof.holds
+    assert max(proof.logits.values()) <= 1e-6
+    assert {"weight", "slot"} <= proof.next_step.keys()
+    assert not proof.chance
+
+
+@pytest.mark.equivalence
+def test_dropout_is_converted_and_that_no_next_step_is_compared_is_said(half: Any, tmp_path: Path) -> None:
+    from tfx_estimator.pipeline.convert.conversion import convert
+
+    trained = half(optimizer=OPTIMIZERS["sgd"], model=f"{NETWORKS}:with_dropout")
+    proof = convert(trained.source(), str(tmp_path / "converted")).proof
     assert proof.holds
     assert max(proof.logits.values()) <= 1e-6
     assert (proof.chance, proof.next_step) == (["dropped"], {})

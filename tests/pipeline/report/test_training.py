@@ -91,6 +91,12 @@ def test_what_a_conversion_measured_is_shown(tmp_path):
         ("slot after the next step", ["0"]),
         ("examples with another class", ["1 of 1,359"]),
     ]
+    proof |= {"compared": "probabilities", "next_step": {}, "chance": ["dropout", "noise"]}
+    (tmp_path / "proof.json").write_text(json.dumps(proof))
+    assert tell_conversion(str(tmp_path))[:2] == [
+        ("probabilities, estimator", ["2e-07"]),
+        ("next step", ["not compared: dropout, noise draw by chance"]),
+    ]
 
 
 TRAINER = {"node": "Trainer", "state": "failed", "seconds": 1.0, "execution_id": None, "upstream": []}

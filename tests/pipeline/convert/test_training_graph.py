@@ -1,0 +1,91 @@
+"""What a declaration adds to what a training graph tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.config.optimizer import Optimizer
+from tfx_estimator.pipeline.convert.training_graph import Training, look
+
+pytestmark = pytest.mark.unit
+
+_V1 = tf.compat.v1
+
+
+def adagrad(epsilon: float) -> Callable[[], Any]:
+    """Keras's, whose step is the Estimator's."""
+
+    def make() -> Any:
+        optimizer = tf.keras.optimizers.legacy.Adagrad(0.02, epsilon=epsilon)
+        optimizer.iterations = _V1.train.get_or_create_global_step()
+        return optimizer
+
+    return make
+
+
+def read(make: Callable[[], Any], clip: Callable[[list[Any]], list[Any]] = list, norm: float | None = None) -> Training:
+    """Looks at a training of one row of a weight, whose rows may have a largest norm."""
+    with tf.Graph().as_default(), _V1.Session() as session:
+        step = _V1.train.get_or_create_global_step()
+        weight = _V1.get_variable("weight", [3, 2])
+        loss = tf.reduce_sum(tf.nn.embedding_lookup(weight, [0, 1], max_norm=norm) ** 2)
+        optimizer = make()
+        gradients = clip([tf.convert_to_tensor(each) for each in tf.gradients(loss, [weight])])
+        if isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
+            train_op = optimizer.apply_gradients(zip(gradients, [weight]))
+        else:
+            train_op = optimizer.apply_gradients(zip(gradients, [weight]), step)
+        session.run(_V1.global_variables_initializer())
+        return look(session, train_op, 0, 10)
+
+
+def adam() -> Any:
+    return _V1.train.AdamOptimizer(0.002)
+
+
+def decayed() -> Any:
+    return _V1.train.AdamOptimizer(_V1.train.exponential_decay(0.004, _V1.train.get_global_step(), 6, 0.5))
+
+
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+def test_what_no_graph_tells_is_taken_from_a_declaration_of_another_optimizer_too(name: str) -> None:
+    given = {"clip_norm": 0.5, "weight_decay": 0.1, "decoupled_weight_decay": 0.2}
+    told = {"name": "adam", "learning_rate": 0.002, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-8}
+    own = {"momentum": 0.5} if name == "momentum" else {}
+    declared = read(adam).declared(Optimizer(name=name, **own, **given), 10)
+    assert declared == Optimizer(**told, **given, schedule="constant")
+    schedule = {"learning_rate": 0.004, "schedule": "exponential", "decay_steps": 6, "decay_rate": 0.5}
+    declared = read(decayed).declared(Optimizer(name=name, **own, **given, **schedule), 10)
+    assert declared == Optimizer(**{**told, **given, **schedule})
+
+
+@pytest.mark.parametrize(
+    ("clip", "said"),
+    [
+        (lambda gradients: [tf.clip_by_norm(each, 9.0) for each in gradients], "clip_by_norm"),
+        (lambda gradients: tf.clip_by_global_norm(gradients, 9.0)[0], "clip_by_global_norm, global_norm"),
+        (lambda gradients: [each / tf.linalg.global_norm(gradients) for each in gradients], "global_norm"),
+        (lambda gradients: [tf.clip_by_value(each, -9.0, 9.0) for each in gradients], "clip_by_value"),
+    ],
+)
+def test_gradients_that_are_clipped_are_declared_so(clip: Callable[[list[Any]], list[Any]], said: str) -> None:
+    found = read(adam, clip)
+    with pytest.raises(UserCodeError, match=f"clips its gradients by {said}, and its graph does not tell") as wrong:
+        found.declared(Optimizer(name="adam"), 10)
+    assert "clip_norm, global_clip_norm or clip_value" in wrong.value.expected
+    assert found.declared(Optimizer(global_clip_norm=9), 10).global_clip_norm == 9
+
+
+def test_a_clipped_weight_is_no_clipped_gradient() -> None:
+    assert read(adam, norm=1.0).declared(Optimizer(), 10).clip_norm is None
+
+
+def test_an_epsilon_that_no_declared_adagrad_has_is_refused_by_name() -> None:
+    assert read(adagrad(1e-7)).optimizer == {"name": "adagrad", "learning_rate": 0.02}
+    with pytest.raises(UserCodeError, match=r"epsilon of the model_fn's adagrad is 0\.001"):
+        read(adagrad(1e-3))
