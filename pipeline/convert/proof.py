@@ -17,6 +17,7 @@ from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.user_models.keras_model import LOGITS, PROBABILITIES
 from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
+from tfx_estimator.pipeline.convert.differences import MOST_OF_STEP
 from tfx_estimator.pipeline.convert.placing import Placed
 from tfx_estimator.pipeline.convert.training_graph import Training, look
 
@@ -38,6 +39,7 @@ class Proof:
         chance: Those layers, of which each side draws otherwise, by name.
         rounding: Weights that the next step leaves out in Keras 3: their gradients are nothing but rounding.
         compared: What the model_fn answers: `logits` or `probabilities`.
+        parts: By the same kinds as `next_step`, the difference as a part of the step.
     """
 
     examples: int
@@ -47,11 +49,13 @@ class Proof:
     chance: list[str] = dataclasses.field(default_factory=list)
     rounding: list[str] = dataclasses.field(default_factory=list)
     compared: str = LOGITS
+    parts: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
         """Are all differences small enough; one that is no number is not."""
-        return not self.classes and all(each <= MOST for each in (*self.logits.values(), *self.next_step.values()))
+        small = all(each <= MOST for each in (*self.logits.values(), *self.next_step.values()))
+        return small and not self.classes and all(each <= MOST_OF_STEP for each in self.parts.values())
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what proof.json holds."""

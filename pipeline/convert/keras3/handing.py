@@ -77,7 +77,9 @@ def to_keras3(
         told = start(scratch)
     if error := told.get("error"):
         raise from_json(error) or PipelineError(str(error))
-    moved = {f"{kind} of {_NAME}": value for kind, value in told["next_step"].items()}
+    moved, parts = (
+        {f"{kind} of {_NAME}": value for kind, value in told[name].items()} for name in ("next_step", "step_parts")
+    )
     return (
         dataclasses.replace(
             proof,
@@ -85,6 +87,7 @@ def to_keras3(
             classes=max(proof.classes, told["classes"]),
             next_step={**proof.next_step, **moved},
             rounding=told["rounding"],
+            parts={**proof.parts, **parts},
         ),
         {**told["places"], **{each.place: (STEP_PLACE, each.rule) for each in placed if each.tensor.kind == STEP}},
     )

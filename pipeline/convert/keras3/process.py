@@ -20,6 +20,7 @@ import tensorflow as tf
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError, to_json
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.text import first_line
+from tfx_estimator.pipeline.convert.differences import Step, difference
 from tfx_estimator.pipeline.convert.keras3 import networks
 from tfx_estimator.pipeline.convert.keras3.filling import Slots, Weights
 from tfx_estimator.pipeline.convert.keras3.writing import Training, source_of
@@ -55,7 +56,8 @@ def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
         arrays: `after/PLACE`, `train/NAME` and `labels`, `eval/NUMBER/NAME` and `logits/NUMBER`.
 
     Returns:
-        `logits`, `classes`, `next_step` and `rounding`, as of a `Proof`; and `places`: of each tensor, with the rule.
+        `logits`, `classes`, `next_step` and `rounding`, as of a `Proof`; `step_parts`: its `parts`; and `places`: of
+        each tensor, with the rule.
     """
     keras.utils.set_random_seed(asked["seed"])
     batch = _features(arrays, "train/")
@@ -193,22 +195,29 @@ def _measure(
         old = arrays[f"logits/{number}"]
         answer = model(_given(_inputs(model, features), features), training=False)
         new = np.asarray(answer if asked["compared"] == "logits" else tf.nn.softmax(answer))
-        worst = max(worst, _difference(old, new))
+        worst = max(worst, difference(old, new))
         classes += int((old.argmax(axis=1) != new.argmax(axis=1)).sum())
-    told: dict[str, Any] = {"logits": worst, "classes": classes, "next_step": {}, "rounding": []}
+    told: dict[str, Any] = {"logits": worst, "classes": classes, "next_step": {}, "step_parts": {}, "rounding": []}
     if not asked["trains"]:
         return told
     batch = _features(arrays, "train/")
     given = _given(_inputs(model, batch), batch), arrays["labels"]
     module.train_step(model, optimizer, *given)
-    for kind, values in (("weight", weights.values(model)), ("slot", slots.values(optimizer))):
-        moved = {place: _difference(arrays[f"after/{place}"], value) for place, value in values}
-        if kind == "weight" and max(moved.values()) > _NOTICED:
-            noise = _of_rounding(module, weights, *given)
-            told["rounding"] = [place for place, value in moved.items() if value > _NOTICED and place in noise]
-        kept = [value for place, value in moved.items() if place not in told["rounding"]]
-        told["next_step"] |= {kind: max(kept)} if kept else {}
-    return told
+    moved = {place: difference(arrays[f"after/{place}"], value) for place, value in weights.values(model)}
+    if max(moved.values()) > _NOTICED:
+        noise = _of_rounding(module, weights, *given)
+        told["rounding"] = [place for place, value in moved.items() if value > _NOTICED and place in noise]
+    step, paths = Step(), {**dict(zip(weights.places, weights.paths)), **slots.paths}
+    trained = {each.path for each in model.trainable_variables}
+    with np.load(asked["weights"]) as before:
+        for place, value in weights.values(model):
+            if place not in told["rounding"]:
+                group = "trained" if paths[place] in trained else "other"
+                step.add("weight", group, before[paths[place]], arrays[f"after/{place}"], value)
+        for place, value in slots.values(optimizer):
+            group = place.rpartition("/")[2]
+            step.add("slot", group, before[paths[place]], arrays[f"after/{place}"], value)
+    return {**told, "next_step": dict(step.largest), "step_parts": step.parts}
 
 
 def _of_rounding(module: Any, weights: Weights, inputs: Any, labels: np.ndarray) -> set[str]:
@@ -224,9 +233,3 @@ def _of_rounding(module: Any, weights: Weights, inputs: Any, labels: np.ndarray)
     largest = {each.path: float(np.abs(tf.convert_to_tensor(one)).max()) for each, one in zip(variables, found)}
     noise = {path for path, value in largest.items() if value < _ROUNDING * max(largest.values())}
     return {place for path, place in zip(weights.paths, weights.places) if path in noise}
-
-
-def _difference(old: np.ndarray, new: np.ndarray) -> float:
-    """As in Keras 2: see `proof`."""
-    difference = np.abs(np.subtract(new, old, dtype=np.float64)).max(initial=0.0)
-    return float(difference / max(1.0, np.abs(old).max(initial=0.0)))

@@ -282,19 +282,22 @@ def test_weights_that_neither_name_nor_order_places_are_told(keras3: Keras3, tmp
 
 @needs_keras_3
 @pytest.mark.equivalence
-@pytest.mark.parametrize("wrong", ["conv/kernel/momentum", "norm/moving_mean"])
+@pytest.mark.parametrize(
+    ("wrong", "by"), [("conv/kernel/momentum", 0.1), ("norm/moving_mean", 0.1), ("logits/bias/momentum", np.nan)]
+)
 def test_a_wrong_value_is_found_out(
     half: Any,  # noqa: F811
     keras3: Keras3,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     wrong: str,
+    by: float,
 ) -> None:
     from tfx_estimator.pipeline.convert.keras3 import handing
 
     def start(scratch: str) -> dict[str, Any]:
         weights = json.loads(Path(scratch, "asked.json").read_text())["weights"]
-        change(weights, lambda values: {**values, wrong: values[wrong] + 0.1})
+        change(weights, lambda values: {**values, wrong: values[wrong] + by})
         return begin(scratch)
 
     begin = handing.start
@@ -302,6 +305,29 @@ def test_a_wrong_value_is_found_out(
     with pytest.raises(NotEqualError, match=r"(logits of the|weight of) keras 3"):
         converted(half(optimizer=OPTIMIZERS["momentum"]), tmp_path / "converted")
     assert not list(tmp_path.glob("*convert*"))
+
+
+@needs_keras_3
+@pytest.mark.equivalence
+def test_a_weight_decay_that_is_left_out_is_found_out(
+    half: Any,  # noqa: F811
+    keras3: Keras3,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    from tfx_estimator.pipeline.convert.keras3 import handing
+
+    def start(scratch: str) -> dict[str, Any]:
+        file = Path(scratch, "asked.json")
+        asked = json.loads(file.read_text())
+        file.write_text(json.dumps({**asked, "optimizer": {**asked["optimizer"], "weight_decay": 0.0}}))
+        return begin(scratch)
+
+    begin = handing.start
+    monkeypatch.setattr(handing, "start", start)
+    # Of weights it is less than the largest difference that passes.
+    with pytest.raises(NotEqualError):
+        converted(half(optimizer={**OPTIMIZERS["sgd"], "weight_decay": 5e-4}), tmp_path / "converted")
 
 
 def test_a_stack_without_keras_3_says_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
