@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task.user_code import arguments_of_network, find_function
@@ -20,6 +21,7 @@ from tfx_estimator.pipeline.base.ending import keeper
 from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError, from_json
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.stack.stacks import KERAS
+from tfx_estimator.pipeline.config.augment import Operation
 from tfx_estimator.pipeline.convert.keras3.optimizers import STEP_PLACE, refuse_unknown
 from tfx_estimator.pipeline.convert.placing import Placed
 from tfx_estimator.pipeline.convert.proof import Answers, Features, Proof
@@ -131,11 +133,24 @@ def _asked(folder: str, model: KerasClassifier, answers: Answers, settings: Sett
         "train_steps": section.train_steps or 1,
         "step": step,
         "batch": section.global_batch_size,
+        "augment": [_words(each) for each in section.augment],
+        "normalised_parts": section.distribution.train.replicas if _normalises_parts(model) else 1,
         "seed": section.seed,
         **section.loss_options,
         "evaluated": len(answers.batches),
         "compared": answers.compared,
     }
+
+
+def _words(operation: Operation) -> str:
+    (name, options) = next(iter(operation.declared.items()))
+    return f"{name}: " + ", ".join(f"{key} {value}" for key, value in options.dict().items())
+
+
+def _normalises_parts(model: KerasClassifier) -> bool:
+    """Does each replica normalise its own part of a batch."""
+    layers = [each for each in model.network._flatten_layers() if isinstance(each, tf.keras.layers.BatchNormalization)]
+    return any(not getattr(each, "synchronized", False) for each in layers)
 
 
 def _write_arrays(file: str, placed: Sequence[Placed], answers: Answers) -> None:

@@ -85,6 +85,8 @@ def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
         label_smoothing=asked["label_smoothing"],
         class_weights=asked["class_weights"],
         batch=asked["batch"],
+        augment=asked["augment"],
+        normalised_parts=asked["normalised_parts"],
         inputs={name: _words(batch[name]) for name in inputs},
         own_layers=sorted((each.__module__, each.__name__) for each in own),
         sparse=_is_sparse(model, _given(inputs, batch)),

@@ -151,9 +151,15 @@ def test_rows_of_an_embedding_that_come_more_than_once_are_added_up(half: Any, k
 @pytest.mark.equivalence
 def test_loss_penalty_and_clipping_are_those_of_the_declaration(half: Any, keras3: Keras3, tmp_path: Path) -> None:  # noqa: F811
     optimizer = {**OPTIMIZERS["momentum"], "weight_decay": 0.01, "decoupled_weight_decay": 0.1, "clip_norm": 0.2}
-    loss = {"label_smoothing": 0.1, "class_weights": {"3": 4.0, "7": 0.5}}
-    trained, output = half(optimizer=optimizer, **loss), tmp_path / "converted"
+    more = {"label_smoothing": 0.1, "class_weights": {"3": 4.0, "7": 0.5}, "augment": [{"random_crop": {"padding": 2}}]}
+    trained, output = half(optimizer=optimizer, **more), tmp_path / "converted"
+    # What it was trained on does not change what it says of several replicas.
+    trained.settings = trained.settings.with_trainer(distribution={"train": "mirrored:2"})
     assert max(converted(trained, output).next_step.values()) <= 1e-6
+    said = (output / "training.py").read_text()
+    assert "`fit` would leave out the weight decay: use train_step." in said
+    assert "were then varied by trainer.augment, in this order:\n    random_crop: padding 2, fill zero\n" in said
+    assert "The Estimator normalised each of the 2 replicas' parts of a batch by itself" in said
     assert to_the_end(keras3, trained, output, "loop")[0] <= 1e-5
 
 
@@ -207,6 +213,8 @@ def hand_over(folder: Path, target: str, features: dict[str, np.ndarray]) -> tup
         "train_steps": 10,
         "step": 5,
         "batch": 4,
+        "augment": [],
+        "normalised_parts": 1,
         "seed": 42,
         "label_smoothing": 0.0,
         "class_weights": [],
