@@ -76,7 +76,8 @@ def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
         raise _told(error, "Keras 3 cannot save the network and load it again") from error
     del built
     weights = filled.loaded(model)
-    inputs = _inputs(model, batch)
+    given, alone = _chosen(model, batch), _alone(model, batch)
+    inputs = {alone: given} if alone else given
     training = Training(
         step=asked["step"],
         options=asked["optimizer"],
@@ -87,9 +88,10 @@ def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
         batch=asked["batch"],
         augment=asked["augment"],
         normalised_parts=asked["normalised_parts"],
-        inputs={name: _words(batch[name]) for name in inputs},
+        inputs={name: _words(each) for name, each in inputs.items()},
+        alone=bool(alone),
         own_layers=sorted((each.__module__, each.__name__) for each in own),
-        sparse=_is_sparse(model, _given(inputs, batch)),
+        sparse=_is_sparse(model, given),
         normalises=any(map(_normalises_images, model._flatten_layers())),
         own_losses=bool(model.losses),
     )
@@ -117,7 +119,7 @@ def _build(asked: Mapping[str, Any], batch: Features) -> Any:
                 expected="a function that makes its layers by tf.keras",
                 todo="take tf.keras.… for what is imported of Keras; or convert to keras2",
             )
-        network(_given(_inputs(network, batch), {key: each[:1] for key, each in batch.items()}), training=False)
+        network(_chosen(network, {key: each[:1] for key, each in batch.items()}), training=False)
         return network
     except TfxEstimatorError:
         raise
@@ -139,17 +141,31 @@ def _features(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.nda
     return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
 
 
-def _inputs(model: Any, features: Features) -> list[str]:
-    """Names the features that a model is called with: see `keras_model.inputs_of`."""
-    if not isinstance(model, keras.Sequential) and getattr(model, "_inputs_struct", None) is not None:
-        names = sorted(model.input) if isinstance(model.input, dict) else [each.name for each in model.inputs]
-        if len(names) > 1 or names[0] in features:
-            return names
-    return [_IMAGE] if _IMAGE in features else list(features)
+def _chosen(model: Any, features: Features) -> Any:
+    """Chooses what a model is called with: see `keras_model.inputs_of`."""
+    alone = _alone(model, features)
+    if alone:
+        return features[alone]
+    is_functional = getattr(model, "_inputs_struct", None) is not None
+    return {name: features[name] for name in (_names(model) if is_functional else features)}
 
 
-def _given(names: list[str], features: Features) -> Any:
-    return features[names[0]] if len(names) == 1 else {name: features[name] for name in names}
+def _alone(model: Any, features: Features) -> str:
+    """Names the only feature that a model is called with; empty where that is a dict."""
+    is_sequential = isinstance(model, keras.Sequential)
+    if is_sequential or getattr(model, "_inputs_struct", None) is None:
+        # Of a class of the user's, which may ask for any of them.
+        if _IMAGE in features and (is_sequential or len(features) == 1):
+            return _IMAGE
+        return next(iter(features)) if is_sequential and len(features) == 1 else ""
+    names = _names(model)
+    if len(names) > 1:
+        return ""
+    return next(name for name in (*names, _IMAGE, *features) if name in features)
+
+
+def _names(model: Any) -> list[str]:
+    return sorted(model.input) if isinstance(model.input, dict) else [each.name for each in model.inputs]
 
 
 def _words(feature: np.ndarray) -> str:
@@ -195,7 +211,7 @@ def _measure(
     for number in range(asked["evaluated"]):
         features = _features(arrays, f"eval/{number}/")
         old = arrays[f"logits/{number}"]
-        answer = model(_given(_inputs(model, features), features), training=False)
+        answer = model(_chosen(model, features), training=False)
         new = np.asarray(answer if asked["compared"] == "logits" else tf.nn.softmax(answer))
         worst = max(worst, difference(old, new))
         classes += int((old.argmax(axis=1) != new.argmax(axis=1)).sum())
@@ -203,7 +219,7 @@ def _measure(
     if not asked["trains"]:
         return told
     batch = _features(arrays, "train/")
-    given = _given(_inputs(model, batch), batch), arrays["labels"]
+    given = _chosen(model, batch), arrays["labels"]
     module.train_step(model, optimizer, *given)
     moved = {place: difference(arrays[f"after/{place}"], value) for place, value in weights.values(model)}
     if max(moved.values()) > _NOTICED:

@@ -103,7 +103,8 @@ class Training:
         batch: Examples of a step.
         augment: How the Estimator's images were varied: a line for each operation.
         normalised_parts: Of a batch, which the Estimator normalised each by itself.
-        inputs: Of the model: shape and dtype by name; one alone is given as it is.
+        inputs: Of the model: shape and dtype by name.
+        alone: Is the only one given as it is; else they are in a dict.
         own_layers: Those of the network that are not Keras's: module and name of their classes.
         sparse: Do gradients come by rows.
         normalises: Is a batch of images normalised.
@@ -120,6 +121,7 @@ class Training:
     augment: Sequence[str]
     normalised_parts: int
     inputs: Mapping[str, str]
+    alone: bool
     own_layers: Sequence[tuple[str, str]]
     sparse: bool
     normalises: bool
@@ -130,7 +132,7 @@ def source_of(training: Training) -> str:
     """Returns the text of `training.py`."""
     rate, rate_made = rate_of(training.options, training.train_steps)
     optimizer, made = optimizer_of(training.options, rate_made, training.sparse)
-    images = "images" if list(training.inputs) == ["image"] else "features"
+    images = "images" if training.alone and "image" in training.inputs else "features"
     parts = [
         _head(training, images),
         _imports(training, "math.pi" in rate),
@@ -146,7 +148,7 @@ def source_of(training: Training) -> str:
 
 
 def _head(training: Training, images: str) -> str:
-    if len(training.inputs) == 1:
+    if training.alone:
         (shape,) = training.inputs.values()
         of_images = f"{images} are {shape}, as the Transform of the run made them;"
     else:

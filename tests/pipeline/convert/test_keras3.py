@@ -187,10 +187,11 @@ def hand_over(folder: Path, target: str, features: dict[str, np.ndarray]) -> tup
     import tensorflow as tf
 
     from tfx_estimator.components.trainer.task.user_code import find_function
+    from tfx_estimator.model_fn.user_models.keras_model import inputs_of
     from tfx_estimator.pipeline.config.optimizer import Optimizer
 
     draw, network = np.random.default_rng(3), find_function(target)(10)
-    given = features.get("image", features)
+    given = inputs_of(network, features)
     network(given)
     for each in network.weights:
         value = each + draw.normal(size=each.shape, scale=0.05)
@@ -270,6 +271,20 @@ def test_several_inputs_go_by_name_and_layers_without_one_by_order(
     assert told["logits"] <= 1e-6
     assert told["places"]["dense_1/kernel"] == ["dense/kernel", "order of those with that last name"]
     assert "wide: float32 [batch, 2]" in (tmp_path / "training.py").read_text()
+
+
+@needs_keras_3
+def test_a_model_of_a_class_is_given_all_features(
+    keras3: Keras3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "user"))
+    draw = np.random.default_rng(3).normal
+    features = {"image": draw(size=(4, 3)).astype("float32"), "wide": draw(size=(4, 2)).astype("float32")}
+    hand_over(tmp_path, f"{NETWORKS}:OfClass", features)
+    told = told_of(tmp_path)
+    assert "error" not in told
+    assert told["logits"] <= 1e-6
+    assert "features are a dict of tensors" in (tmp_path / "training.py").read_text()
 
 
 @needs_keras_3
