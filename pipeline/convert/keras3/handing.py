@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.stack.stacks import KERAS
 from tfx_estimator.pipeline.config.augment import Operation
 from tfx_estimator.pipeline.convert.keras3.optimizers import STEP_PLACE, refuse_unknown
+from tfx_estimator.pipeline.convert.new_declaration import bring_modules
 from tfx_estimator.pipeline.convert.placing import Placed
 from tfx_estimator.pipeline.convert.proof import Answers, Features, Proof
 from tfx_estimator.pipeline.convert.tensors import STEP
@@ -32,6 +34,8 @@ from tfx_estimator.pipeline.user_source import loader
 _ASKED, _ARRAYS, _TOLD = "asked.json", "arrays.npz", "told.json"
 _PROGRAM = "from tfx_estimator.pipeline.convert.keras3 import process; process.main(*sys.argv[1:])"
 _NAME = "keras 3"
+# Modules that a user's own would hide: `training.py`, and what it imports.
+_TAKEN = ("training", "keras", "math", "numpy", "pathlib", "tensorflow")
 
 
 def refuse(settings: Settings) -> None:
@@ -59,7 +63,7 @@ def to_keras3(
     step: int,
     proof: Proof,
 ) -> tuple[Proof, dict[str, tuple[str, str]]]:
-    """Writes `model.keras`, `weights.npz` and `training.py` of Keras 3 into a folder.
+    """Writes `model.keras`, `weights.npz` and `training.py` of Keras 3 into a folder, and the modules of own layers.
 
     Args:
         model: Of Keras 2; its weights may be those of a later step.
@@ -69,7 +73,8 @@ def to_keras3(
         The proof with what was measured in Keras 3; and path and rule there, by the place in Keras 2.
 
     Raises:
-        UserCodeError: Keras 3 cannot build the network, or it is another one there.
+        UserCodeError: Keras 3 cannot build the network, or it is another one there; or a module has a name that is
+            taken.
     """
     places = [each.place for each in placed if each.tensor.kind != STEP]
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
@@ -79,6 +84,7 @@ def to_keras3(
         told = start(scratch)
     if error := told.get("error"):
         raise from_json(error) or PipelineError(str(error))
+    _bring(folder, told["modules"])
     moved, parts = (
         {f"{kind} of {_NAME}": value for kind, value in told[name].items()} for name in ("next_step", "step_parts")
     )
@@ -93,6 +99,25 @@ def to_keras3(
         ),
         {**told["places"], **{each.place: (STEP_PLACE, each.rule) for each in placed if each.tensor.kind == STEP}},
     )
+
+
+def _bring(folder: str, modules: Mapping[str, str]) -> None:
+    """Copies modules, and what they import of the user's, beside `training.py`.
+
+    Args:
+        modules: Where they lie, by their names.
+    """
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as brought:
+        for name, home in modules.items():
+            bring_modules(brought, [name], home)
+        taken = sorted({each.partition(".")[0] for each in os.listdir(brought)}.intersection(_TAKEN))
+        if taken:
+            raise UserCodeError(
+                f"the module {taken[0]}, which layers of the network need, has no place beside training.py",
+                expected=f"another name than {', '.join(_TAKEN)}",
+                todo="rename it; or convert to keras2",
+            )
+        shutil.copytree(brought, folder, dirs_exist_ok=True)
 
 
 def start(scratch: str) -> dict[str, Any]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -26,6 +28,7 @@ from tfx_estimator.pipeline.convert.keras3.filling import Slots, Weights
 from tfx_estimator.pipeline.convert.keras3.writing import Training, source_of
 from tfx_estimator.pipeline.user_source import loader
 from tfx_estimator.pipeline.user_source.frames import user_lines
+from tfx_estimator.pipeline.user_source.modules import Module, is_installed, is_project
 
 _BUILT_IN = "tfx_estimator.model_fn.networks"
 _IMAGE = "image"
@@ -56,8 +59,8 @@ def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
         arrays: `after/PLACE`, `train/NAME` and `labels`, `eval/NUMBER/NAME` and `logits/NUMBER`.
 
     Returns:
-        `logits`, `classes`, `next_step` and `rounding`, as of a `Proof`; `step_parts`: its `parts`; and `places`: of
-        each tensor, with the rule.
+        `logits`, `classes`, `next_step` and `rounding`, as of a `Proof`; `step_parts`: its `parts`; `places`: of each
+        tensor, with the rule; and `modules`: of the user's layers, with the folder that they are imported from.
     """
     keras.utils.set_random_seed(asked["seed"])
     batch = _features(arrays, "train/")
@@ -90,7 +93,7 @@ def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
         normalised_parts=asked["normalised_parts"],
         inputs={name: _words(each) for name, each in inputs.items()},
         alone=bool(alone),
-        own_layers=sorted((each.__module__, each.__name__) for each in own),
+        own_layers=sorted((_plain(each.__module__), each.__name__) for each in own),
         sparse=_is_sparse(model, given),
         normalises=any(map(_normalises_images, model._flatten_layers())),
         own_losses=bool(model.losses),
@@ -102,7 +105,8 @@ def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
     slots.write(os.path.join(folder, "weights.npz"), now, asked["step"])
     # `training.py` loads its own.
     del model, now
-    return {**_measure(module, weights, slots, asked, arrays), "places": {**weights.told, **slots.told}}
+    measured = _measure(module, weights, slots, asked, arrays)
+    return {**measured, "places": {**weights.told, **slots.told}, "modules": _homes(own)}
 
 
 def _build(asked: Mapping[str, Any], batch: Features) -> Any:
@@ -178,6 +182,21 @@ def _own_layers(model: Any) -> set[type]:
     return {each for each in kinds if not each.__module__.startswith("keras.")}
 
 
+def _plain(module: str) -> str:
+    """What a module is called where it hides none that is installed: beside `training.py`."""
+    return module.removeprefix(f"{loader.PACKAGE}.")
+
+
+def _homes(own: set[type]) -> dict[str, str]:
+    """The user's modules of layers, and the folder that each is imported from."""
+    files = {_plain(each.__module__): Path(inspect.getfile(each)).resolve() for each in own}
+    return {
+        name: str((file.parent if file.stem == "__init__" else file).parents[name.count(".")])
+        for name, file in files.items()
+        if not is_installed(Module(name, file)) and not is_project(Module(name, file))
+    }
+
+
 def _is_sparse(model: Any, inputs: Any) -> bool:
     """Do gradients come by rows."""
     with tf.GradientTape() as tape:
@@ -193,7 +212,8 @@ def _normalises_images(layer: Any) -> bool:
 def _import(path: str) -> Any:
     # Beside what is handed on.
     sys.dont_write_bytecode = True
-    spec = importlib.util.spec_from_file_location("training", path)
+    # By a module's plain name it imports the user's, as it will from where that is copied to.
+    spec = importlib.util.spec_from_file_location("training", path, loader=loader.Loader("training", path))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

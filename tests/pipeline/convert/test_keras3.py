@@ -23,13 +23,28 @@ from tfx_estimator.pipeline.base.stack import stacks
 
 STEPS = {**OPTIMIZERS, "nesterov": {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9, "nesterov": True}}
 
+USER = Path(__file__).parent / "user"
+HIDING = """
+import tensorflow as tf
+from factor_of_it import FACTOR
+
+
+class Doubled(tf.keras.layers.Layer):
+    def call(self, inputs):
+        return FACTOR * inputs
+
+
+def network(num_classes):
+    layers = [tf.keras.layers.Flatten(), Doubled(), tf.keras.layers.Dense(num_classes, name="logits")]
+    return tf.keras.Sequential([tf.keras.Input((28, 28, 1)), *layers])
+"""
+
 
 class Keras3:
     """Tells a process what to do, and waits until it is done."""
 
     def __init__(self) -> None:
-        user = Path(__file__).parent / "user"
-        environment = {**os.environ, stacks.KERAS: "0", "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", user)))}
+        environment = {**os.environ, stacks.KERAS: "0", "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", USER)))}
         program = Path(__file__).with_name("keras3_process.py")
         self.process = subprocess.Popen(
             [sys.executable, program], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -145,6 +160,31 @@ def test_rows_of_an_embedding_that_come_more_than_once_are_added_up(half: Any, k
     assert dense <= 1e-5
     assert as_they_come > 1e-3
     assert "from converted_networks import Buckets\n" in (output / "training.py").read_text()
+    assert (output / "converted_networks.py").read_bytes() == (USER / "converted_networks.py").read_bytes()
+
+
+@needs_keras_3
+@pytest.mark.equivalence
+@pytest.mark.long
+def test_a_module_that_hides_an_installed_one_goes_along_with_what_it_imports(
+    half: Any,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tfx_estimator.pipeline.user_source import loader
+
+    user, output = tmp_path / "user", tmp_path / "converted"
+    user.mkdir()
+    (user / "factor_of_it.py").write_text("FACTOR = 2.0\n")
+    (user / "tabnanny.py").write_text(HIDING)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "path_hooks", [*sys.path_hooks])
+    loader.install([str(user)])
+    converted(half(model="tabnanny:network", optimizer=OPTIMIZERS["sgd"]), output)
+    assert "from tabnanny import Doubled\n" in (output / "training.py").read_text()
+    environment = {**os.environ, stacks.KERAS: "0", "PYTHONPATH": ""}
+    alone = [sys.executable, "-c", "import training; print(training.load()[0].layers[1].__module__)"]
+    assert subprocess.check_output(alone, cwd=output, env=environment, text=True) == "tabnanny\n"
 
 
 @needs_keras_3
@@ -259,7 +299,7 @@ def test_several_inputs_go_by_name_and_layers_without_one_by_order(
 ) -> None:
     import tensorflow as tf
 
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "user"))
+    monkeypatch.syspath_prepend(str(USER))
     # Keras counts the layers of a process: the first here is called as the second there.
     tf.keras.backend.clear_session()
     tf.keras.layers.Dense(1)
@@ -277,7 +317,7 @@ def test_several_inputs_go_by_name_and_layers_without_one_by_order(
 def test_a_model_of_a_class_is_given_all_features(
     keras3: Keras3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "user"))
+    monkeypatch.syspath_prepend(str(USER))
     draw = np.random.default_rng(3).normal
     features = {"image": draw(size=(4, 3)).astype("float32"), "wide": draw(size=(4, 2)).astype("float32")}
     hand_over(tmp_path, f"{NETWORKS}:OfClass", features)
