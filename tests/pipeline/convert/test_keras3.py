@@ -393,6 +393,15 @@ def test_a_weight_decay_that_is_left_out_is_found_out(
         converted(half(optimizer={**OPTIMIZERS["sgd"], "weight_decay": 5e-4}), tmp_path / "converted")
 
 
+def test_a_module_with_the_name_of_what_was_written_is_refused(tmp_path: Path) -> None:
+    from tfx_estimator.pipeline.convert.keras3 import handing
+
+    (tmp_path / "training.py").write_text("class Doubled: ...\n")
+    (tmp_path / "written").mkdir()
+    with pytest.raises(UserCodeError, match=r"the module training, .* has no place beside training\.py"):
+        handing._bring(str(tmp_path / "written"), {"training": str(tmp_path)})
+
+
 def test_a_stack_without_keras_3_says_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from tfx_estimator.pipeline.commands import convert
 
