@@ -20,7 +20,7 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.user_source.modules import is_installed_place, package_parent
 
-_PACKAGE = "tfx_estimator_own"
+PACKAGE = "tfx_estimator_own"
 # What `sys.path` had before the first of the user's folders.
 _others: set[str] = set()
 
@@ -47,9 +47,9 @@ def import_name(name: str) -> str:
         found = None  # what has no spec is nobody's file
     if found is not None and found.origin and os.path.dirname(_place(found)) in folders:
         return name
-    package = sys.modules.setdefault(_PACKAGE, ModuleType(_PACKAGE))
+    package = sys.modules.setdefault(PACKAGE, ModuleType(PACKAGE))
     package.__path__ = folders
-    return f"{_PACKAGE}.{name}"
+    return f"{PACKAGE}.{name}"
 
 
 def users_folders() -> list[str]:
@@ -109,12 +109,14 @@ def _find_in(folder: str) -> FileFinder:
     return FileFinder(
         folder,
         (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
-        (_Loader, importlib.machinery.SOURCE_SUFFIXES),
+        (Loader, importlib.machinery.SOURCE_SUFFIXES),
         (importlib.machinery.SourcelessFileLoader, importlib.machinery.BYTECODE_SUFFIXES),
     )
 
 
-class _Loader(SourceFileLoader):
+class Loader(SourceFileLoader):
+    """Loads a module of the user's."""
+
     def exec_module(self, module: ModuleType) -> None:
         """Executes a module, whose `import` statements call what its own builtins have for them."""
         vars(module)["__builtins__"] = {**vars(builtins), "__import__": _import}
@@ -132,4 +134,4 @@ def _import(
     own = name if level else import_name(name)
     module = builtins.__import__(own, globals, locals, fromlist, level)
     # `import a.b` binds a.
-    return module if own == name or fromlist else sys.modules[f"{_PACKAGE}.{name.partition('.')[0]}"]
+    return module if own == name or fromlist else sys.modules[f"{PACKAGE}.{name.partition('.')[0]}"]

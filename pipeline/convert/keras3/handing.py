@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.task.user_code import arguments_of_network, find_function
@@ -20,7 +22,9 @@ from tfx_estimator.pipeline.base.ending import keeper
 from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError, from_json
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.stack.stacks import KERAS
+from tfx_estimator.pipeline.config.augment import Operation
 from tfx_estimator.pipeline.convert.keras3.optimizers import STEP_PLACE, refuse_unknown
+from tfx_estimator.pipeline.convert.new_declaration import bring_modules
 from tfx_estimator.pipeline.convert.placing import Placed
 from tfx_estimator.pipeline.convert.proof import Answers, Features, Proof
 from tfx_estimator.pipeline.convert.tensors import STEP
@@ -30,6 +34,8 @@ from tfx_estimator.pipeline.user_source import loader
 _ASKED, _ARRAYS, _TOLD = "asked.json", "arrays.npz", "told.json"
 _PROGRAM = "from tfx_estimator.pipeline.convert.keras3 import process; process.main(*sys.argv[1:])"
 _NAME = "keras 3"
+# Modules that a user's own would hide: `training.py`, and what it imports.
+_TAKEN = ("training", "keras", "math", "numpy", "pathlib", "tensorflow")
 
 
 def refuse(settings: Settings) -> None:
@@ -57,7 +63,7 @@ def to_keras3(
     step: int,
     proof: Proof,
 ) -> tuple[Proof, dict[str, tuple[str, str]]]:
-    """Writes `model.keras`, `weights.npz` and `training.py` of Keras 3 into a folder.
+    """Writes `model.keras`, `weights.npz` and `training.py` of Keras 3 into a folder, and the modules of own layers.
 
     Args:
         model: Of Keras 2; its weights may be those of a later step.
@@ -67,7 +73,8 @@ def to_keras3(
         The proof with what was measured in Keras 3; and path and rule there, by the place in Keras 2.
 
     Raises:
-        UserCodeError: Keras 3 cannot build the network, or it is another one there.
+        UserCodeError: Keras 3 cannot build the network, or it is another one there; or a module has a name that is
+            taken.
     """
     places = [each.place for each in placed if each.tensor.kind != STEP]
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
@@ -77,7 +84,10 @@ def to_keras3(
         told = start(scratch)
     if error := told.get("error"):
         raise from_json(error) or PipelineError(str(error))
-    moved = {f"{kind} of {_NAME}": value for kind, value in told["next_step"].items()}
+    _bring(folder, told["modules"])
+    moved, parts = (
+        {f"{kind} of {_NAME}": value for kind, value in told[name].items()} for name in ("next_step", "step_parts")
+    )
     return (
         dataclasses.replace(
             proof,
@@ -85,9 +95,29 @@ def to_keras3(
             classes=max(proof.classes, told["classes"]),
             next_step={**proof.next_step, **moved},
             rounding=told["rounding"],
+            parts={**proof.parts, **parts},
         ),
         {**told["places"], **{each.place: (STEP_PLACE, each.rule) for each in placed if each.tensor.kind == STEP}},
     )
+
+
+def _bring(folder: str, modules: Mapping[str, str]) -> None:
+    """Copies modules, and what they import of the user's, beside `training.py`.
+
+    Args:
+        modules: Where they lie, by their names.
+    """
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as brought:
+        for name, home in modules.items():
+            bring_modules(brought, [name], home)
+        taken = sorted({each.partition(".")[0] for each in os.listdir(brought)}.intersection(_TAKEN))
+        if taken:
+            raise UserCodeError(
+                f"the module {taken[0]}, which layers of the network need, has no place beside training.py",
+                expected=f"another name than {', '.join(_TAKEN)}",
+                todo="rename it; or convert to keras2",
+            )
+        shutil.copytree(brought, folder, dirs_exist_ok=True)
 
 
 def start(scratch: str) -> dict[str, Any]:
@@ -128,11 +158,24 @@ def _asked(folder: str, model: KerasClassifier, answers: Answers, settings: Sett
         "train_steps": section.train_steps or 1,
         "step": step,
         "batch": section.global_batch_size,
+        "augment": [_words(each) for each in section.augment],
+        "normalised_parts": section.distribution.train.replicas if _normalises_parts(model) else 1,
         "seed": section.seed,
         **section.loss_options,
         "evaluated": len(answers.batches),
         "compared": answers.compared,
     }
+
+
+def _words(operation: Operation) -> str:
+    (name, options) = next(iter(operation.declared.items()))
+    return f"{name}: " + ", ".join(f"{key} {value}" for key, value in options.dict().items())
+
+
+def _normalises_parts(model: KerasClassifier) -> bool:
+    """Does each replica normalise its own part of a batch."""
+    layers = [each for each in model.network._flatten_layers() if isinstance(each, tf.keras.layers.BatchNormalization)]
+    return any(not getattr(each, "synchronized", False) for each in layers)
 
 
 def _write_arrays(file: str, placed: Sequence[Placed], answers: Answers) -> None:

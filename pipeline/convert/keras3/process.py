@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -20,11 +22,13 @@ import tensorflow as tf
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError, to_json
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.text import first_line
+from tfx_estimator.pipeline.convert.differences import Step, difference
 from tfx_estimator.pipeline.convert.keras3 import networks
 from tfx_estimator.pipeline.convert.keras3.filling import Slots, Weights
 from tfx_estimator.pipeline.convert.keras3.writing import Training, source_of
 from tfx_estimator.pipeline.user_source import loader
 from tfx_estimator.pipeline.user_source.frames import user_lines
+from tfx_estimator.pipeline.user_source.modules import Module, is_installed, is_project
 
 _BUILT_IN = "tfx_estimator.model_fn.networks"
 _IMAGE = "image"
@@ -55,7 +59,8 @@ def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
         arrays: `after/PLACE`, `train/NAME` and `labels`, `eval/NUMBER/NAME` and `logits/NUMBER`.
 
     Returns:
-        `logits`, `classes`, `next_step` and `rounding`, as of a `Proof`; and `places`: of each tensor, with the rule.
+        `logits`, `classes`, `next_step` and `rounding`, as of a `Proof`; `step_parts`: its `parts`; `places`: of each
+        tensor, with the rule; and `modules`: of the user's layers, with the folder that they are imported from.
     """
     keras.utils.set_random_seed(asked["seed"])
     batch = _features(arrays, "train/")
@@ -74,7 +79,8 @@ def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
         raise _told(error, "Keras 3 cannot save the network and load it again") from error
     del built
     weights = filled.loaded(model)
-    inputs = _inputs(model, batch)
+    given, alone = _chosen(model, batch), _alone(model, batch)
+    inputs = {alone: given} if alone else given
     training = Training(
         step=asked["step"],
         options=asked["optimizer"],
@@ -83,9 +89,12 @@ def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
         label_smoothing=asked["label_smoothing"],
         class_weights=asked["class_weights"],
         batch=asked["batch"],
-        inputs={name: _words(batch[name]) for name in inputs},
-        own_layers=sorted((each.__module__, each.__name__) for each in own),
-        sparse=_is_sparse(model, _given(inputs, batch)),
+        augment=asked["augment"],
+        normalised_parts=asked["normalised_parts"],
+        inputs={name: _words(each) for name, each in inputs.items()},
+        alone=bool(alone),
+        own_layers=sorted((_plain(each.__module__), each.__name__) for each in own),
+        sparse=_is_sparse(model, given),
         normalises=any(map(_normalises_images, model._flatten_layers())),
         own_losses=bool(model.losses),
     )
@@ -96,7 +105,8 @@ def convert(asked: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[
     slots.write(os.path.join(folder, "weights.npz"), now, asked["step"])
     # `training.py` loads its own.
     del model, now
-    return {**_measure(module, weights, slots, asked, arrays), "places": {**weights.told, **slots.told}}
+    measured = _measure(module, weights, slots, asked, arrays)
+    return {**measured, "places": {**weights.told, **slots.told}, "modules": _homes(own)}
 
 
 def _build(asked: Mapping[str, Any], batch: Features) -> Any:
@@ -113,7 +123,7 @@ def _build(asked: Mapping[str, Any], batch: Features) -> Any:
                 expected="a function that makes its layers by tf.keras",
                 todo="take tf.keras.… for what is imported of Keras; or convert to keras2",
             )
-        network(_given(_inputs(network, batch), {key: each[:1] for key, each in batch.items()}), training=False)
+        network(_chosen(network, {key: each[:1] for key, each in batch.items()}), training=False)
         return network
     except TfxEstimatorError:
         raise
@@ -135,17 +145,31 @@ def _features(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.nda
     return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
 
 
-def _inputs(model: Any, features: Features) -> list[str]:
-    """Names the features that a model is called with: see `keras_model.inputs_of`."""
-    if not isinstance(model, keras.Sequential) and getattr(model, "_inputs_struct", None) is not None:
-        names = sorted(model.input) if isinstance(model.input, dict) else [each.name for each in model.inputs]
-        if len(names) > 1 or names[0] in features:
-            return names
-    return [_IMAGE] if _IMAGE in features else list(features)
+def _chosen(model: Any, features: Features) -> Any:
+    """Chooses what a model is called with: see `keras_model.inputs_of`."""
+    alone = _alone(model, features)
+    if alone:
+        return features[alone]
+    is_functional = getattr(model, "_inputs_struct", None) is not None
+    return {name: features[name] for name in (_names(model) if is_functional else features)}
 
 
-def _given(names: list[str], features: Features) -> Any:
-    return features[names[0]] if len(names) == 1 else {name: features[name] for name in names}
+def _alone(model: Any, features: Features) -> str:
+    """Names the only feature that a model is called with; empty where that is a dict."""
+    is_sequential = isinstance(model, keras.Sequential)
+    if is_sequential or getattr(model, "_inputs_struct", None) is None:
+        # Of a class of the user's, which may ask for any of them.
+        if _IMAGE in features and (is_sequential or len(features) == 1):
+            return _IMAGE
+        return next(iter(features)) if is_sequential and len(features) == 1 else ""
+    names = _names(model)
+    if len(names) > 1:
+        return ""
+    return next(name for name in (*names, _IMAGE, *features) if name in features)
+
+
+def _names(model: Any) -> list[str]:
+    return sorted(model.input) if isinstance(model.input, dict) else [each.name for each in model.inputs]
 
 
 def _words(feature: np.ndarray) -> str:
@@ -156,6 +180,21 @@ def _own_layers(model: Any) -> set[type]:
     """The classes of layers that Keras does not know."""
     kinds = {type(each) for each in (model, *model._flatten_layers())}
     return {each for each in kinds if not each.__module__.startswith("keras.")}
+
+
+def _plain(module: str) -> str:
+    """What a module is called where it hides none that is installed: beside `training.py`."""
+    return module.removeprefix(f"{loader.PACKAGE}.")
+
+
+def _homes(own: set[type]) -> dict[str, str]:
+    """The user's modules of layers, and the folder that each is imported from."""
+    files = {_plain(each.__module__): Path(inspect.getfile(each)).resolve() for each in own}
+    return {
+        name: str((file.parent if file.stem == "__init__" else file).parents[name.count(".")])
+        for name, file in files.items()
+        if not is_installed(Module(name, file)) and not is_project(Module(name, file))
+    }
 
 
 def _is_sparse(model: Any, inputs: Any) -> bool:
@@ -173,7 +212,8 @@ def _normalises_images(layer: Any) -> bool:
 def _import(path: str) -> Any:
     # Beside what is handed on.
     sys.dont_write_bytecode = True
-    spec = importlib.util.spec_from_file_location("training", path)
+    # By a module's plain name it imports the user's, as it will from where that is copied to.
+    spec = importlib.util.spec_from_file_location("training", path, loader=loader.Loader("training", path))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -191,24 +231,31 @@ def _measure(
     for number in range(asked["evaluated"]):
         features = _features(arrays, f"eval/{number}/")
         old = arrays[f"logits/{number}"]
-        answer = model(_given(_inputs(model, features), features), training=False)
+        answer = model(_chosen(model, features), training=False)
         new = np.asarray(answer if asked["compared"] == "logits" else tf.nn.softmax(answer))
-        worst = max(worst, _difference(old, new))
+        worst = max(worst, difference(old, new))
         classes += int((old.argmax(axis=1) != new.argmax(axis=1)).sum())
-    told: dict[str, Any] = {"logits": worst, "classes": classes, "next_step": {}, "rounding": []}
+    told: dict[str, Any] = {"logits": worst, "classes": classes, "next_step": {}, "step_parts": {}, "rounding": []}
     if not asked["trains"]:
         return told
     batch = _features(arrays, "train/")
-    given = _given(_inputs(model, batch), batch), arrays["labels"]
+    given = _chosen(model, batch), arrays["labels"]
     module.train_step(model, optimizer, *given)
-    for kind, values in (("weight", weights.values(model)), ("slot", slots.values(optimizer))):
-        moved = {place: _difference(arrays[f"after/{place}"], value) for place, value in values}
-        if kind == "weight" and max(moved.values()) > _NOTICED:
-            noise = _of_rounding(module, weights, *given)
-            told["rounding"] = [place for place, value in moved.items() if value > _NOTICED and place in noise]
-        kept = [value for place, value in moved.items() if place not in told["rounding"]]
-        told["next_step"] |= {kind: max(kept)} if kept else {}
-    return told
+    moved = {place: difference(arrays[f"after/{place}"], value) for place, value in weights.values(model)}
+    if max(moved.values()) > _NOTICED:
+        noise = _of_rounding(module, weights, *given)
+        told["rounding"] = [place for place, value in moved.items() if value > _NOTICED and place in noise]
+    step, paths = Step(), {**dict(zip(weights.places, weights.paths)), **slots.paths}
+    trained = {each.path for each in model.trainable_variables}
+    with np.load(asked["weights"]) as before:
+        for place, value in weights.values(model):
+            if place not in told["rounding"]:
+                group = "trained" if paths[place] in trained else "other"
+                step.add("weight", group, before[paths[place]], arrays[f"after/{place}"], value)
+        for place, value in slots.values(optimizer):
+            group = place.rpartition("/")[2]
+            step.add("slot", group, before[paths[place]], arrays[f"after/{place}"], value)
+    return {**told, "next_step": dict(step.largest), "step_parts": step.parts}
 
 
 def _of_rounding(module: Any, weights: Weights, inputs: Any, labels: np.ndarray) -> set[str]:
@@ -224,9 +271,3 @@ def _of_rounding(module: Any, weights: Weights, inputs: Any, labels: np.ndarray)
     largest = {each.path: float(np.abs(tf.convert_to_tensor(one)).max()) for each, one in zip(variables, found)}
     noise = {path for path, value in largest.items() if value < _ROUNDING * max(largest.values())}
     return {place for path, place in zip(weights.paths, weights.places) if path in noise}
-
-
-def _difference(old: np.ndarray, new: np.ndarray) -> float:
-    """As in Keras 2: see `proof`."""
-    difference = np.abs(np.subtract(new, old, dtype=np.float64)).max(initial=0.0)
-    return float(difference / max(1.0, np.abs(old).max(initial=0.0)))

@@ -20,7 +20,7 @@ _HEAD = '''\
 
 {of_images}
 labels are integers, [batch]. The Estimator's batches had {batch} examples.
-{fit}"""
+{more}{fit}"""
 '''
 _FIT = """
 `fit` does the same steps, on a tf.data.Dataset of such batches:
@@ -28,6 +28,9 @@ _FIT = """
     model, optimizer = training.load()
     model.compile(optimizer, loss=training.loss_of, metrics=["accuracy"])
     model.fit(batches)
+"""
+_NO_FIT = """
+`fit` would leave out the weight decay: use train_step.
 """
 _LOAD = '''\
 def load():
@@ -98,7 +101,10 @@ class Training:
         label_smoothing: As declared.
         class_weights: By label; none is 1 for each.
         batch: Examples of a step.
-        inputs: Of the model: shape and dtype by name; one alone is given as it is.
+        augment: How the Estimator's images were varied: a line for each operation.
+        normalised_parts: Of a batch, which the Estimator normalised each by itself.
+        inputs: Of the model: shape and dtype by name.
+        alone: Is the only one given as it is; else they are in a dict.
         own_layers: Those of the network that are not Keras's: module and name of their classes.
         sparse: Do gradients come by rows.
         normalises: Is a batch of images normalised.
@@ -112,7 +118,10 @@ class Training:
     label_smoothing: float
     class_weights: Sequence[float]
     batch: int
+    augment: Sequence[str]
+    normalised_parts: int
     inputs: Mapping[str, str]
+    alone: bool
     own_layers: Sequence[tuple[str, str]]
     sparse: bool
     normalises: bool
@@ -123,7 +132,7 @@ def source_of(training: Training) -> str:
     """Returns the text of `training.py`."""
     rate, rate_made = rate_of(training.options, training.train_steps)
     optimizer, made = optimizer_of(training.options, rate_made, training.sparse)
-    images = "images" if list(training.inputs) == ["image"] else "features"
+    images = "images" if training.alone and "image" in training.inputs else "features"
     parts = [
         _head(training, images),
         _imports(training, "math.pi" in rate),
@@ -139,14 +148,27 @@ def source_of(training: Training) -> str:
 
 
 def _head(training: Training, images: str) -> str:
-    if len(training.inputs) == 1:
+    if training.alone:
         (shape,) = training.inputs.values()
         of_images = f"{images} are {shape}, as the Transform of the run made them;"
     else:
         of_images = f"{images} are a dict of tensors, as the Transform of the run made them: "
         of_images += "".join(f"\n    {name}: {shape}" for name, shape in training.inputs.items()) + "\n"
-    fit = "" if training.options["weight_decay"] else _FIT
-    return _HEAD.format(step=training.step, images=images, of_images=of_images, batch=training.batch, fit=fit)
+    more = ""
+    if training.augment:
+        more += "The Estimator's images were then varied by trainer.augment, in this order:"
+        more += "".join(f"\n    {each}" for each in training.augment) + "\n"
+    if training.normalised_parts > 1:
+        more += f"The Estimator normalised each of the {training.normalised_parts} replicas' parts of a batch by "
+        more += "itself; here the whole batch is normalised.\n"
+    return _HEAD.format(
+        step=training.step,
+        images=images,
+        of_images=of_images,
+        batch=training.batch,
+        more=more,
+        fit=_NO_FIT if training.options["weight_decay"] else _FIT,
+    )
 
 
 def _imports(training: Training, needs_math: bool) -> str:

@@ -23,13 +23,28 @@ from tfx_estimator.pipeline.base.stack import stacks
 
 STEPS = {**OPTIMIZERS, "nesterov": {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9, "nesterov": True}}
 
+USER = Path(__file__).parent / "user"
+HIDING = """
+import tensorflow as tf
+from factor_of_it import FACTOR
+
+
+class Doubled(tf.keras.layers.Layer):
+    def call(self, inputs):
+        return FACTOR * inputs
+
+
+def network(num_classes):
+    layers = [tf.keras.layers.Flatten(), Doubled(), tf.keras.layers.Dense(num_classes, name="logits")]
+    return tf.keras.Sequential([tf.keras.Input((28, 28, 1)), *layers])
+"""
+
 
 class Keras3:
     """Tells a process what to do, and waits until it is done."""
 
     def __init__(self) -> None:
-        user = Path(__file__).parent / "user"
-        environment = {**os.environ, stacks.KERAS: "0", "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", user)))}
+        environment = {**os.environ, stacks.KERAS: "0", "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", USER)))}
         program = Path(__file__).with_name("keras3_process.py")
         self.process = subprocess.Popen(
             [sys.executable, program], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -145,15 +160,46 @@ def test_rows_of_an_embedding_that_come_more_than_once_are_added_up(half: Any, k
     assert dense <= 1e-5
     assert as_they_come > 1e-3
     assert "from converted_networks import Buckets\n" in (output / "training.py").read_text()
+    assert (output / "converted_networks.py").read_bytes() == (USER / "converted_networks.py").read_bytes()
+
+
+@needs_keras_3
+@pytest.mark.equivalence
+@pytest.mark.long
+def test_a_module_that_hides_an_installed_one_goes_along_with_what_it_imports(
+    half: Any,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tfx_estimator.pipeline.user_source import loader
+
+    user, output = tmp_path / "user", tmp_path / "converted"
+    user.mkdir()
+    (user / "factor_of_it.py").write_text("FACTOR = 2.0\n")
+    (user / "tabnanny.py").write_text(HIDING)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "path_hooks", [*sys.path_hooks])
+    loader.install([str(user)])
+    converted(half(model="tabnanny:network", optimizer=OPTIMIZERS["sgd"]), output)
+    assert "from tabnanny import Doubled\n" in (output / "training.py").read_text()
+    environment = {**os.environ, stacks.KERAS: "0", "PYTHONPATH": ""}
+    alone = [sys.executable, "-c", "import training; print(training.load()[0].layers[1].__module__)"]
+    assert subprocess.check_output(alone, cwd=output, env=environment, text=True) == "tabnanny\n"
 
 
 @needs_keras_3
 @pytest.mark.equivalence
 def test_loss_penalty_and_clipping_are_those_of_the_declaration(half: Any, keras3: Keras3, tmp_path: Path) -> None:  # noqa: F811
     optimizer = {**OPTIMIZERS["momentum"], "weight_decay": 0.01, "decoupled_weight_decay": 0.1, "clip_norm": 0.2}
-    loss = {"label_smoothing": 0.1, "class_weights": {"3": 4.0, "7": 0.5}}
-    trained, output = half(optimizer=optimizer, **loss), tmp_path / "converted"
+    more = {"label_smoothing": 0.1, "class_weights": {"3": 4.0, "7": 0.5}, "augment": [{"random_crop": {"padding": 2}}]}
+    trained, output = half(optimizer=optimizer, **more), tmp_path / "converted"
+    # What it was trained on does not change what it says of several replicas.
+    trained.settings = trained.settings.with_trainer(distribution={"train": "mirrored:2"})
     assert max(converted(trained, output).next_step.values()) <= 1e-6
+    said = (output / "training.py").read_text()
+    assert "`fit` would leave out the weight decay: use train_step." in said
+    assert "were then varied by trainer.augment, in this order:\n    random_crop: padding 2, fill zero\n" in said
+    assert "The Estimator normalised each of the 2 replicas' parts of a batch by itself" in said
     assert to_the_end(keras3, trained, output, "loop")[0] <= 1e-5
 
 
@@ -181,10 +227,11 @@ def hand_over(folder: Path, target: str, features: dict[str, np.ndarray]) -> tup
     import tensorflow as tf
 
     from tfx_estimator.components.trainer.task.user_code import find_function
+    from tfx_estimator.model_fn.user_models.keras_model import inputs_of
     from tfx_estimator.pipeline.config.optimizer import Optimizer
 
     draw, network = np.random.default_rng(3), find_function(target)(10)
-    given = features.get("image", features)
+    given = inputs_of(network, features)
     network(given)
     for each in network.weights:
         value = each + draw.normal(size=each.shape, scale=0.05)
@@ -207,6 +254,8 @@ def hand_over(folder: Path, target: str, features: dict[str, np.ndarray]) -> tup
         "train_steps": 10,
         "step": 5,
         "batch": 4,
+        "augment": [],
+        "normalised_parts": 1,
         "seed": 42,
         "label_smoothing": 0.0,
         "class_weights": [],
@@ -250,7 +299,7 @@ def test_several_inputs_go_by_name_and_layers_without_one_by_order(
 ) -> None:
     import tensorflow as tf
 
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "user"))
+    monkeypatch.syspath_prepend(str(USER))
     # Keras counts the layers of a process: the first here is called as the second there.
     tf.keras.backend.clear_session()
     tf.keras.layers.Dense(1)
@@ -262,6 +311,20 @@ def test_several_inputs_go_by_name_and_layers_without_one_by_order(
     assert told["logits"] <= 1e-6
     assert told["places"]["dense_1/kernel"] == ["dense/kernel", "order of those with that last name"]
     assert "wide: float32 [batch, 2]" in (tmp_path / "training.py").read_text()
+
+
+@needs_keras_3
+def test_a_model_of_a_class_is_given_all_features(
+    keras3: Keras3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(USER))
+    draw = np.random.default_rng(3).normal
+    features = {"image": draw(size=(4, 3)).astype("float32"), "wide": draw(size=(4, 2)).astype("float32")}
+    hand_over(tmp_path, f"{NETWORKS}:OfClass", features)
+    told = told_of(tmp_path)
+    assert "error" not in told
+    assert told["logits"] <= 1e-6
+    assert "features are a dict of tensors" in (tmp_path / "training.py").read_text()
 
 
 @needs_keras_3
@@ -282,19 +345,22 @@ def test_weights_that_neither_name_nor_order_places_are_told(keras3: Keras3, tmp
 
 @needs_keras_3
 @pytest.mark.equivalence
-@pytest.mark.parametrize("wrong", ["conv/kernel/momentum", "norm/moving_mean"])
+@pytest.mark.parametrize(
+    ("wrong", "by"), [("conv/kernel/momentum", 0.1), ("norm/moving_mean", 0.1), ("logits/bias/momentum", np.nan)]
+)
 def test_a_wrong_value_is_found_out(
     half: Any,  # noqa: F811
     keras3: Keras3,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     wrong: str,
+    by: float,
 ) -> None:
     from tfx_estimator.pipeline.convert.keras3 import handing
 
     def start(scratch: str) -> dict[str, Any]:
         weights = json.loads(Path(scratch, "asked.json").read_text())["weights"]
-        change(weights, lambda values: {**values, wrong: values[wrong] + 0.1})
+        change(weights, lambda values: {**values, wrong: values[wrong] + by})
         return begin(scratch)
 
     begin = handing.start
@@ -302,6 +368,38 @@ def test_a_wrong_value_is_found_out(
     with pytest.raises(NotEqualError, match=r"(logits of the|weight of) keras 3"):
         converted(half(optimizer=OPTIMIZERS["momentum"]), tmp_path / "converted")
     assert not list(tmp_path.glob("*convert*"))
+
+
+@needs_keras_3
+@pytest.mark.equivalence
+def test_a_weight_decay_that_is_left_out_is_found_out(
+    half: Any,  # noqa: F811
+    keras3: Keras3,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    from tfx_estimator.pipeline.convert.keras3 import handing
+
+    def start(scratch: str) -> dict[str, Any]:
+        file = Path(scratch, "asked.json")
+        asked = json.loads(file.read_text())
+        file.write_text(json.dumps({**asked, "optimizer": {**asked["optimizer"], "weight_decay": 0.0}}))
+        return begin(scratch)
+
+    begin = handing.start
+    monkeypatch.setattr(handing, "start", start)
+    # Of weights it is less than the largest difference that passes.
+    with pytest.raises(NotEqualError):
+        converted(half(optimizer={**OPTIMIZERS["sgd"], "weight_decay": 5e-4}), tmp_path / "converted")
+
+
+def test_a_module_with_the_name_of_what_was_written_is_refused(tmp_path: Path) -> None:
+    from tfx_estimator.pipeline.convert.keras3 import handing
+
+    (tmp_path / "training.py").write_text("class Doubled: ...\n")
+    (tmp_path / "written").mkdir()
+    with pytest.raises(UserCodeError, match=r"the module training, .* has no place beside training\.py"):
+        handing._bring(str(tmp_path / "written"), {"training": str(tmp_path)})
 
 
 def test_a_stack_without_keras_3_says_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

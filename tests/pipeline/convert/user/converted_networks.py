@@ -90,6 +90,24 @@ def _scores(inputs: list[tf.Tensor], num_classes: int) -> tf.Tensor:
     return tf.keras.layers.Dense(num_classes)(tf.keras.layers.Dense(5)(tf.keras.layers.Dense(5)(joined)))
 
 
+class OfClass(tf.keras.Model):
+    """A model of a class, which is given all features."""
+
+    def __init__(self, num_classes: int, **named: str) -> None:
+        super().__init__(**named)
+        self.num_classes = num_classes
+        self.joined = tf.keras.layers.Concatenate()
+        self.scores = tf.keras.layers.Dense(num_classes, name="scores")
+
+    def call(self, features: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Takes both by name."""
+        return self.scores(self.joined([features["image"], features["wide"]]))
+
+    def get_config(self) -> dict[str, object]:
+        """What it is made of again."""
+        return {"num_classes": self.num_classes}
+
+
 def of_keras_2(num_classes: int) -> tf.keras.Model:
     """Has a layer that only Keras 2 can build."""
     return _network(num_classes, OfKeras2(name="more"))
