@@ -212,7 +212,9 @@ class CannedModel(tf.keras.Model):
     """Trains as the Estimator did: by `loss` and `optimizers` of this module, which compile() takes none of."""
 
     def compile(self, **kwargs):
-        self.by_part = optimizers()
+        # What `restore` gave its values stays, whatever compile() is called for later.
+        if getattr(self, "by_part", None) is None:
+            self.by_part = optimizers()
         # Keras knows of one.
         super().compile(**{**kwargs, "optimizer": next(iter(self.by_part.values()))})
 
@@ -259,8 +261,9 @@ def places(model):
 
 
 def restore(model, file="weights.npz"):
-    """Compiles a model, and gives it the Estimator's weights, slots and step, from which it goes on."""
-    model.compile()
+    """Gives a model the Estimator's weights, slots and step, from which it goes on; compiles it if it is not yet."""
+    if getattr(model, "by_part", None) is None:
+        model.compile()
     values = dict(np.load(os.path.join(HERE, file)))
     step, found = values.pop("global_step"), places(model)
     if set(found) != set(values):

@@ -211,6 +211,12 @@ saved = tf.keras.models.load_model(sys.argv[1] + "/model.keras")
 inputs = network.prepare({name: tf.constant(each) for name, each in given.items()})
 print(float(tf.reduce_max(tf.abs(saved(inputs) - model(inputs)))))
 model.compile(metrics=[tf.keras.metrics.BinaryAccuracy(threshold=0.0)])
+values = dict(np.load(sys.argv[1] + "/weights.npz"))
+steps = [int(each.iterations) for each in model.by_part.values()]
+assert steps == [int(values.pop("global_step"))] * 2 == [7, 7], steps
+found = network.places(model)
+assert set(found) == set(values)
+assert all(np.array_equal(each, found[place]) for place, each in values.items())
 losses = model.fit(batches, epochs=12, verbose=0).history
 print(losses["loss"][0], losses["loss"][-1], losses["binary_accuracy"][-1])
 assert not [name for name in sys.modules if name.startswith("tfx")]
