@@ -192,10 +192,14 @@ class Total(tf.keras.layers.Layer):
         return tf.add_n(inputs) + self.bias
 
 
-def dense(value, dtype, width):
+def dense(name, value, dtype, width):
     """Returns a feature as [batch, values], where absent values are "" or -1."""
     absent = "" if dtype == "string" else -1
     if isinstance(value, tf.SparseTensor):
+        if dtype != "float32":
+            # tf.feature_column takes them for values there, and for none in a dense tensor alone.
+            told = f"{name} has {absent!r} in a SparseTensor, which is no value to this network"
+            tf.debugging.assert_none_equal(value.values, tf.constant(absent, value.dtype), message=told)
         value = tf.sparse.to_dense(value, tf.constant(absent, value.dtype))
     value = value if dtype == "string" else tf.cast(value, dtype)
     return tf.reshape(value, [tf.shape(value)[0], -1 if width is None else width])
