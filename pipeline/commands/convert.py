@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         others = {"checkpoint": "", "network": None, "map": None, "to": "keras2"}
         if given := [f"--{name}" for name, plain in others.items() if getattr(args, name) != plain]:
             raise DeclarationError(
-                f"{', '.join(given)}: {canned.name} trained a canned Estimator, which becomes source of Keras 2",
+                f"{', '.join(given)}: {canned.name} trained a trainer_fn's Estimator, which becomes source of Keras 2",
                 expected="SOURCE and --output",
                 todo="leave it out",
             )
@@ -113,11 +113,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _convert_canned(found: training.Training, output: str, named: str) -> int:
-    """Converts a canned Estimator, and prints what was compared."""
+    """Converts a trainer_fn's Estimator, and prints what was compared."""
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.run.terminal import quiet
 
-    say(f"converts step {found.step} of {found.name}, a canned Estimator, and trains a step of both")
+    say(f"converts step {found.step} of {found.name}, a trainer_fn's Estimator, and trains a step of both")
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.canned.training import convert
 

@@ -41,6 +41,7 @@ class Proof:
         chance: What draws by chance, on each side otherwise: layers, by name.
         rounding: Weights that the next step leaves out in Keras 3: their gradients are nothing but rounding.
         compared: What the model_fn answers: `logits` or `probabilities`.
+        parts: By the kind of tensor, the difference after one step more as a part of that step.
     """
 
     examples: int
@@ -51,6 +52,7 @@ class Proof:
     chance: list[str] = dataclasses.field(default_factory=list)
     rounding: list[str] = dataclasses.field(default_factory=list)
     compared: str = LOGITS
+    parts: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def holds(self) -> bool:

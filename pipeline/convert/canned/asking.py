@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Optional
 
 import numpy as np
@@ -54,18 +54,23 @@ def first_batch(estimator: tf.estimator.Estimator, input_fn: InputFn) -> Batch:
 
 
 def logits(
-    estimator: tf.estimator.Estimator, checkpoint: str, input_fn: InputFn, steps: Optional[int]
+    estimator: tf.estimator.Estimator,
+    checkpoint: str,
+    input_fn: InputFn,
+    steps: Optional[int],
+    names: Collection[str],
 ) -> list[tuple[Batch, np.ndarray]]:
     """Returns the batches of an evaluation, and the logits of each.
 
     Args:
         steps: As of an EvalSpec: None is all batches there are.
+        names: Of the features to keep: batches may have others, large ones.
     """
     answers: list[tuple[Batch, np.ndarray]] = []
-    with _session(estimator, checkpoint, input_fn, ModeKeys.PREDICT) as (session, spec, features, labels):
+    with _session(estimator, checkpoint, input_fn, ModeKeys.PREDICT) as (session, spec, features, _):
         predictions = spec.predictions
         asked = predictions["logits" if "logits" in predictions else "predictions"]
-        given = _asked(features, labels)
+        given = _asked({name: features[name] for name in names}, None)
         with contextlib.suppress(tf.errors.OutOfRangeError, StopIteration):
             while steps is None or len(answers) < steps:
                 batch, answer = session.run((given, asked))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
+import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.pipeline.convert.canned.reading import Canned, refused
@@ -42,6 +44,7 @@ class Columns:
         parts: Names of what is copied into the source.
         files: Vocabularies to write beside it: words by the file's name.
         weights: The place of each weight, by its name in the checkpoint.
+        layers: Names of the network's layers.
     """
 
     def __init__(self, canned: Canned, features: Mapping[str, Any]) -> None:
@@ -52,8 +55,9 @@ class Columns:
         self.weights: dict[str, str] = {}
         self._canned = canned
         self._features = features
+        self.layers: set[str] = set()
         self._ids: dict[Any, str] = {}
-        self._names: set[str] = set()
+        self._variables: set[str] = set()
         self._shared: dict[str, str] = {}
 
     def deep(self, column: Any) -> str:
@@ -62,14 +66,16 @@ class Columns:
 
     def linear(self, column: Any) -> str:
         """Returns the expression of what a column adds to a linear model's logits."""
-        name, scope = f"linear_{_clean(column.name)}", "linear/linear_model"
+        own, scope = f"linear_{_clean(column.name)}", "linear/linear_model"
         weights, units = f"{scope}/{_clean(column.name)}/weights", self._canned.head.units
         if _kind(column) == "SharedEmbeddingColumn":
             raise refused(f"the column {column.name!r}, a shared embedding of a linear model,")
         if hasattr(column, "num_buckets"):
+            name = self.layer(own)
             self.weights[weights] = f"{name}/rows"
             return self._bag(column, column.num_buckets, units, name, combiner=self._canned.combiner)
-        values = self._dense(column, f"{name}_input", scope)
+        values = self._dense(column, f"{own}_input", scope)
+        name = self.layer(own)
         self.weights[weights] = f"{name}/kernel"
         return f"{call(f'{_KERAS}.Dense', units, use_bias=False, name=name)}({values})"
 
@@ -83,6 +89,7 @@ class Columns:
             return self._hot(column.categorical_column, name)
         if kind == "EmbeddingColumn":
             self._check_lookup(column)
+            name = self.layer(name)
             self.weights[f"{scope}/{_clean(column.name)}/embedding_weights"] = f"{name}/rows"
             options = {} if column.trainable else {"trainable": False}
             inner = column.categorical_column
@@ -101,7 +108,7 @@ class Columns:
 
     def _hot(self, column: Any, name: str) -> str:
         self.parts.add("MultiHot")
-        return f"{call('MultiHot', column.num_buckets, name=name)}({self._weighted(column)})"
+        return f"{call('MultiHot', column.num_buckets, name=self.layer(name))}({self._weighted(column)})"
 
     def _bag(self, column: Any, rows: int, units: int, name: str, **options: Any) -> str:
         self.parts.add("Bag")
@@ -111,20 +118,19 @@ class Columns:
         """One layer for all columns of a shared embedding, which is called for each."""
         self._check_lookup(column)
         creator = column.shared_embedding_column_creator
-        layer = f"{_name(creator._name)}_rows"
         if creator._name not in self._shared:
-            self._shared[creator._name] = layer
+            layer = self._shared[creator._name] = self._variable(f"{creator._name}_rows")
             self.parts.add("Bag")
             options = _options(column)
             if self._canned.is_v2:
                 self.lines.append("# The Estimator never trained it: it told its optimizer of nothing that is shared.")
             frozen = {"trainable": False} if self._canned.is_v2 or not creator._trainable else {}
             scope = "" if self._canned.is_v2 else "dnn/input_from_feature_columns/"
-            name = f"deep_{_clean(creator._name)}"
+            name = self.layer(f"deep_{_clean(creator._name)}")
             self.weights[f"{scope}{creator._name}"] = f"{name}/rows"
             made = call("Bag", creator._num_buckets, creator.dimension, **options, **frozen, name=name)
             self.lines.append(f"{layer} = {made}")
-        return f"{layer}({self._weighted(column.categorical_column)})"
+        return f"{self._shared[creator._name]}({self._weighted(column.categorical_column)})"
 
     def _check_lookup(self, column: Any) -> None:
         if not column.use_safe_embedding_lookup:
@@ -144,24 +150,27 @@ class Columns:
         if column not in self._ids:
             if (write := self._writers.get(_kind(column))) is None:
                 raise refused(f"the column {column.name!r}, a {_kind(column)},")
-            self._ids[column] = self._line(name := self._new_name(column), write(self, column, name))
+            name = self.layer(_layer_of_ids(column))
+            self._ids[column] = self._line(name, write(self, column, name))
         return self._ids[column]
 
-    def _new_name(self, column: Any) -> str:
-        """The name of the layer that makes a column's ids; two columns of one feature may have the same name."""
-        name = f"{_clean(column.name)}_ids"
-        name = name if re.match(r"[A-Za-z0-9.]", name) else f"column{name}"
-        number = 2
-        while name in self._names:
-            name = f"{name.rpartition('_ids')[0]}_ids{number}"
-            number += 1
-        self._names.add(name)
-        return name
+    def layer(self, name: str) -> str:
+        """Returns the name for a layer, with a number after it where another has it: two columns may have one name."""
+        found = _unlike(name, self.layers)
+        self.layers.add(found)
+        return found
+
+    def _variable(self, name: str) -> str:
+        """Returns a name of Python, which two names of layers may come to."""
+        found = _unlike(_name(name), self._variables)
+        self._variables.add(found)
+        return found
 
     def _line(self, name: str, expression: str) -> str:
         """Writes a line of its own, and returns its variable."""
-        self.lines.append(f"{_name(name)} = {expression}")
-        return _name(name)
+        variable = self._variable(name)
+        self.lines.append(f"{variable} = {expression}")
+        return variable
 
     def _bucketized(self, column: Any, name: str) -> str:
         source = column.source_column
@@ -171,8 +180,9 @@ class Columns:
         if tf.TensorShape(source.shape).num_elements() == 1:
             return f"{call(f'{_KERAS}.Discretization', boundaries, name=name)}({number})"
         self.parts.add("Apart")
-        each = f"{call(f'{_KERAS}.Discretization', boundaries, name=f'{name}_each')}({number})"
-        return f"{call('Apart', buckets, name=name)}({self._line(f'{name}_each', each)})"
+        own = self.layer(f"{name}_each")
+        each = f"{call(f'{_KERAS}.Discretization', boundaries, name=own)}({number})"
+        return f"{call('Apart', buckets, name=name)}({self._line(own, each)})"
 
     def _hashed(self, column: Any, name: str) -> str:
         self.parts.add("HashBucket")
@@ -193,7 +203,8 @@ class Columns:
         if getattr(column, "file_format", None):
             raise refused(f"the vocabulary of the column {column.name!r}, of the format {column.file_format},")
         with tf.io.gfile.GFile(column.vocabulary_file, "rb") as file:
-            lines = file.read().decode().splitlines()[: column.vocabulary_size]
+            # As TensorFlow's table reads lines: it knows of no other end of them, and drops each \r.
+            lines = file.read().decode().replace("\r", "").removesuffix("\n").split("\n")[: column.vocabulary_size]
         return self._lookup(column, name, lines if column.dtype == tf.string else [int(line) for line in lines])
 
     def _lookup(self, column: Any, name: str, words: list) -> str:
@@ -205,7 +216,8 @@ class Columns:
         self.parts.add("WordIds")
         value = self._category(column.key, column.dtype)
         known: Any = words
-        if len(words) > _FEW_WORDS:
+        # A file's words are lines.
+        if len(words) > _FEW_WORDS and not any(end in str(each) for each in words for end in "\r\n"):
             file = f"{_clean(column.key)}.txt"
             while self.files.setdefault(file, [str(each) for each in words]) != [str(each) for each in words]:
                 file = f"_{file}"
@@ -215,13 +227,12 @@ class Columns:
         if not is_text:
             # Keras wants another number for what stands for no word.
             kind, absent = "IntegerLookup", {"mask_token": -1, "oov_token": -2}
-        places = call(
-            f"{_KERAS}.{kind}", vocabulary=known, num_oov_indices=max(buckets, 1), **absent, name=f"{name}_places"
-        )
+        own = self.layer(f"{name}_places")
+        places = call(f"{_KERAS}.{kind}", vocabulary=known, num_oov_indices=max(buckets, 1), **absent, name=own)
         options = {"buckets": buckets} if buckets else {}
         if not buckets and column.default_value != -1:
             options["default"] = int(column.default_value)
-        found = self._line(f"{name}_places", f"{places}({value})")
+        found = self._line(own, f"{places}({value})")
         return f"{call('WordIds', len(words), **options, name=name)}({found})"
 
     def _crossed(self, column: Any, name: str) -> str:
@@ -254,7 +265,7 @@ class Columns:
         return self._features[key]
 
     def _category(self, key: str, dtype: tf.DType) -> str:
-        self._feature(key)
+        check_presence(key, self._feature(key))
         return self._input(key, "string" if dtype == tf.string else "int64", None)
 
     def _input(self, key: str, dtype: str, width: Optional[int]) -> str:
@@ -288,8 +299,31 @@ def _dtype(feature: Any) -> tf.DType:
     return tf.string if values.dtype == object else tf.as_dtype(values.dtype)
 
 
+def check_presence(key: str, feature: Any) -> None:
+    """Refuses what a category's SparseTensor has, and the written network takes for no value."""
+    if not isinstance(feature, tf.compat.v1.SparseTensorValue):
+        return
+    absent, named = (b"", '""') if feature.values.dtype == object else (-1, "-1")
+    if np.any(feature.values == absent):
+        raise refused(
+            f"the feature {key!r}, a SparseTensor with the value {named}, which stands for none in a dense one,",
+            "leave it out of the SparseTensor; or use another value, or a dense tensor",
+        )
+
+
 def _kind(column: Any) -> str:
     return type(column).__name__
+
+
+def _layer_of_ids(column: Any) -> str:
+    """The name of the layer that makes a column's ids."""
+    name = f"{_clean(column.name)}_ids"
+    return name if re.match(r"[A-Za-z0-9.]", name) else f"column{name}"
+
+
+def _unlike(name: str, others: set[str]) -> str:
+    numbered = (f"{name}{number}" for number in itertools.count(2))
+    return next(each for each in itertools.chain([name], numbered) if each not in others)
 
 
 def _clean(name: str) -> str:

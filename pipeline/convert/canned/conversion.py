@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import collections
 import importlib.util
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Optional
@@ -15,10 +15,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.pipeline.base.files import write_json
-from tfx_estimator.pipeline.convert.canned import asking, optimizers, reading, weights, writing
+from tfx_estimator.pipeline.convert.canned import asking, columns, optimizers, reading, weights, writing
 from tfx_estimator.pipeline.convert.canned.asking import Batch, InputFn, Step
 from tfx_estimator.pipeline.convert.canned.weights import Placed
-from tfx_estimator.pipeline.convert.proof import Proof, difference, not_equal
+from tfx_estimator.pipeline.convert.differences import Step as Moved
+from tfx_estimator.pipeline.convert.differences import difference
+from tfx_estimator.pipeline.convert.proof import Proof, not_equal
 from tfx_estimator.pipeline.convert.tensors import SLOT, STEP, WEIGHT, read
 
 NETWORK, WEIGHTS = "network", "weights.npz"
@@ -70,7 +72,7 @@ def convert(trained: Trained, output: str) -> Converted:
     features = asking.first_batch(estimator, trained.train).features
     written = writing.write(canned, features, described)
     placed = weights.place(reader, written.weights, described)
-    answers = asking.logits(estimator, checkpoint, trained.evaluate, trained.steps)
+    answers = asking.logits(estimator, checkpoint, trained.evaluate, trained.steps, written.inputs)
     after = asking.step(estimator, checkpoint, trained.train)
     draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
     try:
@@ -80,7 +82,7 @@ def convert(trained: Trained, output: str) -> Converted:
         module = load(draft)
         model = module.network()
         module.restore(model)
-        proof = _prove(canned, module, model, placed, answers, after)
+        proof = _prove(canned, module, written.inputs, model, reader, placed, answers, after)
         write_json(os.path.join(draft, "proof.json"), proof.to_dict())
         if not proof.holds:
             raise not_equal(proof, "have the code that makes the Estimator be what it was when it trained")
@@ -123,7 +125,9 @@ def _vocabularies(written: writing.Written) -> dict[str, str]:
 def _prove(
     canned: reading.Canned,
     module: ModuleType,
+    inputs: Mapping[str, columns.Input],
     model: tf.keras.Model,
+    reader: tf.train.CheckpointReader,
     placed: list[Placed],
     answers: list[tuple[Batch, np.ndarray]],
     after: Step,
@@ -131,23 +135,38 @@ def _prove(
     """Compares the model with the Estimator; it is one step further after it."""
     worst, classes, examples = 0.0, 0, 0
     for batch, old in answers:
+        _check_presence(inputs, batch)
         new = model(module.prepare(batch.tensors()), training=False).numpy()
         worst = max(worst, difference(old, new))
         classes += int((_classes(canned, old) != _classes(canned, new)).sum())
         examples += len(old)
-    moved: dict[str, float] = collections.defaultdict(float)
     if canned.deep and canned.dropout:
         drawing = [layer.name for layer in model.layers if isinstance(layer, tf.keras.layers.Dropout)]
         return Proof(examples, {"estimator": worst}, classes, {}, chance=drawing)
     batch = after.batch
+    _check_presence(inputs, batch)
     tf.function(model.train_step)(module.prepare(batch.tensors(), tf.constant(batch.labels)))
     found = {**module.places(model), "global_step": next(iter(model.by_part.values())).iterations}
+    trained = {id(variable) for _, variables in model.trained() for variable in variables}
+    moved = Moved()
     for each in placed:
-        kind = each.tensor.kind
+        tensor, kind = each.tensor, each.tensor.kind
         if each.place and kind in (WEIGHT, SLOT, STEP):
-            old = after.after[each.tensor.name] * each.factor
-            moved[kind] = max(moved[kind], difference(old, found[each.place].numpy()))
-    return Proof(examples, {"estimator": worst}, classes, dict(moved))
+            variable = found[each.place]
+            part = "linear" if each.place.startswith("linear_") else "deep"
+            group = f"{tensor.slot} of {part}" if kind == SLOT else f"trained {part}"
+            group = group if kind == SLOT or id(variable) in trained else "other"
+            before, old = reader.get_tensor(tensor.name) * each.factor, after.after[tensor.name] * each.factor
+            moved.add(kind, group, before, old, variable.numpy())
+    # The step is a number, which is equal or not.
+    parts = {kind: part for kind, part in moved.parts.items() if kind != STEP}
+    return Proof(examples, {"estimator": worst}, classes, dict(moved.largest), parts=parts)
+
+
+def _check_presence(inputs: Mapping[str, columns.Input], batch: Batch) -> None:
+    for name, each in inputs.items():
+        if each.dtype != "float32":
+            columns.check_presence(name, batch.features[name])
 
 
 def _classes(canned: reading.Canned, logits: np.ndarray) -> np.ndarray:

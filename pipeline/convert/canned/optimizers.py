@@ -31,7 +31,8 @@ _OLD: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[str, ...]]] = {
     "AdagradOptimizer": (
         "Adagrad",
         {"learning_rate": "_learning_rate", "initial_accumulator_value": "_initial_accumulator_value"},
-        {"epsilon": 0.0},
+        # None. Keras takes 0 for its default.
+        {"epsilon": 1e-30},
         ("accumulator",),
     ),
     "AdamOptimizer": (
@@ -104,6 +105,11 @@ def describe(optimizer: Any) -> Optimizer:
     for option, value in optimizer._hyper.items():
         if tf.is_tensor(value):
             _number(value, name, option)
+        schedules, kind = tf.keras.optimizers.schedules, type(value)
+        if isinstance(value, schedules.LearningRateSchedule) and kind is not getattr(schedules, kind.__name__, None):
+            raise refused(
+                f"the {option} of {name}, {kind.__name__},", "take a schedule of tf.keras.optimizers.schedules"
+            )
     options = {key: _number(value, name, key) for key, value in optimizer.get_config().items() if key != "name"}
     return Optimizer(name, _without_defaults(options), optimizer._name)
 

@@ -192,10 +192,14 @@ class Total(tf.keras.layers.Layer):
         return tf.add_n(inputs) + self.bias
 
 
-def dense(value, dtype, width):
+def dense(name, value, dtype, width):
     """Returns a feature as [batch, values], where absent values are "" or -1."""
     absent = "" if dtype == "string" else -1
     if isinstance(value, tf.SparseTensor):
+        if dtype != "float32":
+            # tf.feature_column takes them for values there, and for none in a dense tensor alone.
+            told = f"{name} has {absent!r} in a SparseTensor, which is no value to this network"
+            tf.debugging.assert_none_equal(value.values, tf.constant(absent, value.dtype), message=told)
         value = tf.sparse.to_dense(value, tf.constant(absent, value.dtype))
     value = value if dtype == "string" else tf.cast(value, dtype)
     return tf.reshape(value, [tf.shape(value)[0], -1 if width is None else width])
@@ -212,7 +216,9 @@ class CannedModel(tf.keras.Model):
     """Trains as the Estimator did: by `loss` and `optimizers` of this module, which compile() takes none of."""
 
     def compile(self, **kwargs):
-        self.by_part = optimizers()
+        # What `restore` gave its values stays, whatever compile() is called for later.
+        if getattr(self, "by_part", None) is None:
+            self.by_part = optimizers()
         # Keras knows of one.
         super().compile(**{**kwargs, "optimizer": next(iter(self.by_part.values()))})
 
@@ -259,8 +265,9 @@ def places(model):
 
 
 def restore(model, file="weights.npz"):
-    """Compiles a model, and gives it the Estimator's weights, slots and step, from which it goes on."""
-    model.compile()
+    """Gives a model the Estimator's weights, slots and step, from which it goes on; compiles it if it is not yet."""
+    if getattr(model, "by_part", None) is None:
+        model.compile()
     values = dict(np.load(os.path.join(HERE, file)))
     step, found = values.pop("global_step"), places(model)
     if set(found) != set(values):

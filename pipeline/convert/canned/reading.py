@@ -88,7 +88,7 @@ def refused(what: str, todo: str = "") -> UserCodeError:
 
 def is_canned(estimator: tf.estimator.Estimator) -> bool:
     """Is it one of TensorFlow's own, and not a user's model_fn."""
-    return str(_function(estimator).__module__).startswith(_CANNED)
+    return str(getattr(_function(estimator), "__module__", "")).startswith(_CANNED)
 
 
 def read(estimator: tf.estimator.Estimator) -> Canned:
@@ -125,7 +125,10 @@ def read(estimator: tf.estimator.Estimator) -> Canned:
 def _function(estimator: tf.estimator.Estimator) -> Any:
     """The innermost model_fn: `tf.estimator.add_metrics` puts its own around another Estimator's."""
     function = estimator._model_fn
-    while isinstance(inner := inspect.getclosurevars(function).nonlocals.get("estimator"), tf.estimator.Estimator):
+    # A user's may be any callable.
+    while inspect.isfunction(function) and isinstance(
+        inner := inspect.getclosurevars(function).nonlocals.get("estimator"), tf.estimator.Estimator
+    ):
         function = inner._model_fn
     return function
 

@@ -29,8 +29,9 @@ def literal(value: Any) -> str:
         return str(value)
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return f"{value:.1f}"
-    if isinstance(value, str) and '"' not in value:
-        return f'"{repr(value)[1:-1]}"'.replace("\\'", "'")
+    if isinstance(value, str):
+        text = repr(str(value))
+        return text if set(value) & set("'\"") else f'"{text[1:-1]}"'
     if isinstance(value, list):
         return f"[{', '.join(map(literal, value))}]"
     if isinstance(value, tuple):
@@ -72,10 +73,11 @@ def _broken(line: str, margin: str) -> list[str]:
 def _longest_brackets(line: str) -> tuple[int, int, list[int]]:
     """The outermost brackets with most in them: where they open and close, and the commas between."""
     found: tuple[int, int, list[int]] = (0, 0, [])
-    opened, depth, quote, commas = 0, 0, "", list[int]()
+    opened, depth, quote, commas, escaped = 0, 0, "", list[int](), False
     for index, char in enumerate(line):
         if quote:
-            quote = "" if char == quote and line[index - 1] != "\\" else quote
+            quote = "" if char == quote and not escaped else quote
+            escaped = char == "\\" and not escaped
         elif char in "'\"":
             quote = char
         elif char in "([{":

@@ -137,9 +137,12 @@ def _own_training(database: str) -> tuple[str, tuple[dict[str, Any], Artifacts, 
             todo="run it; or name the folder of another",
         )
     # A later one may have been answered from the cache, or have failed: its outputs are what counts.
-    last, name = max(
-        (pair for pair in found if standard_component_specs.MODEL_RUN_KEY in source.describe(store, pair[0], {})[2]),
-        key=lambda pair: pair[0].id,
-        default=found[-1],
-    )
+    ended = [pair for pair in found if standard_component_specs.MODEL_RUN_KEY in source.describe(store, pair[0], {})[2]]
+    if not ended:
+        raise PipelineError(
+            f"{database} knows of no training that has ended",
+            expected="a pipeline whose Trainer has written its model_run",
+            todo="run it to its end; or name the folder of another",
+        )
+    last, name = max(ended, key=lambda pair: pair[0].id)
     return name.removesuffix(_TRAINER), source.describe(store, last, {})

@@ -59,11 +59,13 @@ class Written:
         text: Of network.py.
         files: Vocabularies beside it, by their names.
         weights: The place of each weight, by its name in the checkpoint.
+        inputs: By the feature's name.
     """
 
     text: str
     files: dict[str, list[str]]
     weights: dict[str, str]
+    inputs: dict[str, Input]
 
 
 def write(canned: Canned, features: Mapping[str, Any], optimizers: Mapping[str, Optimizer]) -> Written:
@@ -84,12 +86,16 @@ def write(canned: Canned, features: Mapping[str, Any], optimizers: Mapping[str, 
     if canned.linear:
         added = [columns.linear(column) for column in canned.linear]
         columns.parts.add("Total")
-        columns.weights["linear/linear_model/bias_weights"] = "linear_bias/bias"
-        lines += [f"linear = {call('Total', name='linear_bias')}(", *_listed(added), ")"]
+        name = columns.layer("linear_bias")
+        columns.weights["linear/linear_model/bias_weights"] = f"{name}/bias"
+        lines += [f"linear = {call('Total', name=name)}(", *_listed(added), ")"]
         logits.append("linear")
-    both = f"{call(f'{_KERAS}.Add', name='logits')}([{', '.join(logits)}])" if len(logits) > 1 else logits[0]
-    # Names of layers are of fewer characters than names of features.
-    named = ", name=name" if all(re.fullmatch(r"[A-Za-z0-9.][\w.\-]*", name) for name in columns.inputs) else ""
+    both = logits[0]
+    if len(logits) > 1:
+        both = f"{call(f'{_KERAS}.Add', name=columns.layer('logits'))}([{', '.join(logits)}])"
+    # Names of layers are of fewer characters than names of features, and an input is a layer beside the others.
+    can_name = all(re.fullmatch(r"[A-Za-z0-9.][\w.\-]*", name) for name in columns.inputs)
+    named = ", name=name" if can_name and columns.layers.isdisjoint(columns.inputs) else ""
     lines = [
         "inputs = {",
         f"    name: tf.keras.Input((width,), dtype=dtype{named}) for name, (dtype, width) in INPUTS.items()",
@@ -107,7 +113,7 @@ def write(canned: Canned, features: Mapping[str, Any], optimizers: Mapping[str, 
         _optimizers(optimizers),
         *(inspect.getsource(getattr(parts, name)) for name in _ALWAYS),
     ]
-    return Written("\n\n".join(body), columns.files, columns.weights)
+    return Written("\n\n".join(body), columns.files, columns.weights, columns.inputs)
 
 
 def _header(canned: Canned, inputs: Mapping[str, Input]) -> str:
@@ -140,22 +146,24 @@ def _deep(canned: Canned, columns: Columns) -> list[str]:
     joined = [columns.deep(column) for column in canned.deep]
     lines = [f"deep = {joined[0]}"]
     if len(joined) > 1:
-        lines = [f"deep = {call(f'{_KERAS}.Concatenate', name='deep_input')}(", *_listed(joined), ")"]
+        lines = [f"deep = {call(f'{_KERAS}.Concatenate', name=columns.layer('deep_input'))}(", *_listed(joined), ")"]
     for index, units in enumerate(canned.hidden_units):
         name = f"hiddenlayer_{index}"
-        dense = call(f"{_KERAS}.Dense", units, canned.activation, name=f"deep_{name}")
-        lines.append(f"deep = {dense}(deep)")
-        columns.weights |= {f"dnn/{name}/{each}": f"deep_{name}/{each}" for each in ("kernel", "bias")}
+        own = columns.layer(f"deep_{name}")
+        lines.append(f"deep = {call(f'{_KERAS}.Dense', units, canned.activation, name=own)}(deep)")
+        columns.weights |= {f"dnn/{name}/{each}": f"{own}/{each}" for each in ("kernel", "bias")}
         if canned.dropout is not None:
-            lines.append(f"deep = {call(f'{_KERAS}.Dropout', canned.dropout, name=f'deep_dropout_{index}')}(deep)")
+            own = columns.layer(f"deep_dropout_{index}")
+            lines.append(f"deep = {call(f'{_KERAS}.Dropout', canned.dropout, name=own)}(deep)")
         if canned.batch_norm:
             norm = f"batchnorm_{index}"
-            made = call(f"{_KERAS}.BatchNormalization", momentum=0.999, name=f"deep_{norm}")
-            lines.append(f"deep = {made}(deep)")
+            own = columns.layer(f"deep_{norm}")
+            lines.append(f"deep = {call(f'{_KERAS}.BatchNormalization', momentum=0.999, name=own)}(deep)")
             names = ("gamma", "beta", "moving_mean", "moving_variance")
-            columns.weights |= {f"dnn/{name}/{norm}/{each}": f"deep_{norm}/{each}" for each in names}
-    columns.weights |= {f"dnn/logits/{each}": f"deep_logits/{each}" for each in ("kernel", "bias")}
-    return [*lines, f"deep = {call(f'{_KERAS}.Dense', canned.head.units, name='deep_logits')}(deep)"]
+            columns.weights |= {f"dnn/{name}/{norm}/{each}": f"{own}/{each}" for each in names}
+    own = columns.layer("deep_logits")
+    columns.weights |= {f"dnn/logits/{each}": f"{own}/{each}" for each in ("kernel", "bias")}
+    return [*lines, f"deep = {call(f'{_KERAS}.Dense', canned.head.units, name=own)}(deep)"]
 
 
 def _listed(values: list[str]) -> list[str]:
@@ -164,7 +172,7 @@ def _listed(values: list[str]) -> list[str]:
 
 def _prepare(head: Head) -> str:
     """The source that makes batches of Keras of those of the input_fn."""
-    lines = ["inputs = {name: dense(features[name], *each) for name, each in INPUTS.items()}"]
+    lines = ["inputs = {name: dense(name, features[name], *each) for name, each in INPUTS.items()}"]
     lines += ["if labels is None:", "    return inputs"]
     before = ""
     if head.words:

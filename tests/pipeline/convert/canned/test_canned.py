@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ import tensorflow as tf
 from tests.components.trainer.conftest import tf_estimator  # noqa: F401
 from tests.stack import needs_estimator_template
 from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
+from tfx_estimator.pipeline.convert.differences import MOST_OF_STEP
 
 pytestmark = pytest.mark.equivalence
 
@@ -186,6 +188,8 @@ def test_the_logits_and_the_next_step_are_those_of_the_estimator(case: Any, name
     assert set(proof.next_step) >= {"weight", "step"}
     # Two orders of summing in BatchNorm's gradients.
     assert all(value <= (1e-5 if name == "both_of_v1" else 1e-6) for value in proof.next_step.values())
+    assert set(proof.parts) == set(proof.next_step) - {"step"}
+    assert all(value <= MOST_OF_STEP for value in proof.parts.values())
     with open(trained.output / "mapping.json", encoding="utf-8") as file:
         mapping = json.load(file)
     reader = tf.train.load_checkpoint(trained.trained.checkpoint)
@@ -211,6 +215,12 @@ saved = tf.keras.models.load_model(sys.argv[1] + "/model.keras")
 inputs = network.prepare({name: tf.constant(each) for name, each in given.items()})
 print(float(tf.reduce_max(tf.abs(saved(inputs) - model(inputs)))))
 model.compile(metrics=[tf.keras.metrics.BinaryAccuracy(threshold=0.0)])
+values = dict(np.load(sys.argv[1] + "/weights.npz"))
+steps = [int(each.iterations) for each in model.by_part.values()]
+assert steps == [int(values.pop("global_step"))] * 2 == [7, 7], steps
+found = network.places(model)
+assert set(found) == set(values)
+assert all(np.array_equal(each, found[place]) for place, each in values.items())
 losses = model.fit(batches, epochs=12, verbose=0).history
 print(losses["loss"][0], losses["loss"][-1], losses["binary_accuracy"][-1])
 assert not [name for name in sys.modules if name.startswith("tfx")]
@@ -316,10 +326,14 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
     from tfx_estimator.pipeline.convert.canned import reading, writing
     from tfx_estimator.pipeline.convert.canned.conversion import load
 
-    (tmp_path / "words.txt").write_text("baker\nsmith\na\nb\n")
+    # Characters at which str.splitlines() ends a line, and TensorFlow does not.
+    (tmp_path / "words.txt").write_bytes("bak\u2028er\r\nsmi\x0bth\na\nb\n".encode())
     many = [f"word{index}" for index in range(30)]
     features = {**FEATURES, "number": FEATURES["room"], "other": FEATURES["job"], "third": FEATURES["job"]}
     features |= {"fourth": FEATURES["tags"], "fifth": np.array([*many, *["no"] * 18]), "sixth": FEATURES["room"] + 40}
+    # Names that layers or variables of others would have.
+    features |= {"user.id": FEATURES["job"], "user_id": FEATURES["tags"], "user_id_ids": FEATURES["tags"]}
+    features |= {"bias": FEATURES["age"], "logits": FEATURES["age"], "third_places": FEATURES["age"]}
     file = column.categorical_column_with_vocabulary_file
     columns = [
         buckets(),
@@ -336,10 +350,18 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
         cross(),
         column.crossed_column([words("fourth"), "job", "tags"], 11, hash_key=5),
         column.crossed_column([column.crossed_column([buckets("size"), "room"], 9), "third"], 13),
+        *map(words, ("user.id", "user_id", "user_id_ids")),
     ]
     shape = tf.compat.v1.SparseTensorValue(*(each.numpy() for each in _parts(sparse(FEATURES[SPARSE]))))
     given = {**features, SPARSE: shape}
-    canned = reading.read(tf.estimator.LinearClassifier(columns, str(tmp_path / "estimator")))
+    canned = reading.read(
+        tf.estimator.DNNLinearCombinedClassifier(
+            str(tmp_path / "estimator"),
+            linear_feature_columns=[*columns, numeric("bias")],
+            dnn_feature_columns=[numeric("logits"), numeric("third_places")],
+            dnn_hidden_units=[3],
+        )
+    )
     written = writing.write(canned, given, {})
     (tmp_path / "network.py").write_text(written.text)
     assert written.files == {"fifth.txt": many}
@@ -357,10 +379,54 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
         assert own == rows, name
     assert any(-1 in row for row in expected["fifth"])
     assert any(not row for row in expected["job"])
+    # What stands for no value in a dense tensor is one in a SparseTensor.
+    given[SPARSE] = shape._replace(values=np.where(shape.values == 0, -1, shape.values))
+    with pytest.raises(UserCodeError, match="the feature 'room', a SparseTensor with the value -1"):
+        writing.write(canned, given, {})
+    batches = tf.data.Dataset.from_tensors({**features, SPARSE: tf.SparseTensor(*given[SPARSE])}).map(module.prepare)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="room has -1 in a SparseTensor"):
+        list(batches)
 
 
 def _parts(tensor: tf.SparseTensor) -> tuple[tf.Tensor, ...]:
     return tensor.indices, tensor.values, tensor.dense_shape
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "plain",
+        "don't",
+        r"don\'t",
+        'a "word"',
+        "both ' and \"",
+        "\\",
+        "\\'",
+        "a\nb\t",
+        "\u2028 é \x00",
+        0.1,
+        -0.0,
+        [1, "a"],
+    ],
+)
+def test_a_literal_is_read_as_the_value(value: Any) -> None:
+    from tfx_estimator.pipeline.convert.canned.text import indented, literal
+
+    assert ast.literal_eval(literal(value)) == value
+    many = [value, " , ", "("] * 20
+    assert ast.literal_eval(indented([literal(many)], "")) == many
+
+
+def test_an_optimizer_without_epsilon_is_written_with_none_that_counts() -> None:
+    from tfx_estimator.pipeline.convert.canned import optimizers, writing
+
+    described = optimizers.describe(tf.compat.v1.train.AdagradOptimizer(0.1))
+    scope = vars(tf.keras.optimizers.legacy)
+    assert eval(writing._optimizer(described), dict(scope)).epsilon < 1e-20
+
+
+class Halving(tf.keras.optimizers.schedules.ExponentialDecay):
+    pass
 
 
 def linear(*columns: Any, **options: Any) -> Any:
@@ -376,6 +442,10 @@ def linear(*columns: Any, **options: Any) -> Any:
         (
             lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(tf.constant(0.1))),
             "the learning_rate of SGD",
+        ),
+        (
+            lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(Halving(0.1, 9, 0.5))),
+            "the learning_rate of SGD, Halving,",
         ),
         (lambda: tf.estimator.DNNClassifier([3], [numeric()], activation_fn=tf.nn.relu6), "activation_fn 'relu6'"),
         (

@@ -9,10 +9,18 @@ import pytest
 import tensorflow as tf
 
 from tests.components.trainer.conftest import tf_estimator  # noqa: F401
-from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError
 
 MODULE = """
+import functools
+
 import tensorflow as tf
+
+
+class Own:
+    def __call__(self, features, labels, mode):
+        pass
+
 
 FEATURES = {"length": [1.0, 2.0, 3.0, 4.0], "word": ["a", "b", "c", ""]}
 OWN = %s
@@ -28,7 +36,7 @@ def trainer_fn(fn_args, schema):
     words = column.categorical_column_with_hash_bucket("word", 5)
     estimator = tf.estimator.LinearClassifier([column.numeric_column("length"), words], fn_args.serving_model_dir)
     if OWN:
-        estimator = tf.estimator.Estimator(lambda features, labels, mode: None, fn_args.serving_model_dir)
+        estimator = tf.estimator.Estimator(OWN, fn_args.serving_model_dir)
     return {
         "estimator": estimator,
         "train_spec": tf.estimator.TrainSpec(lambda: batches().repeat(), max_steps=fn_args.train_steps),
@@ -37,7 +45,7 @@ def trainer_fn(fn_args, schema):
 """
 
 
-def make(folder: Path, name: str, own: bool, monkeypatch: pytest.MonkeyPatch):
+def make(folder: Path, name: str, own: str, monkeypatch: pytest.MonkeyPatch):
     from tfx.types import standard_artifacts
 
     from tfx_estimator.pipeline.convert.canned.training import Training
@@ -54,7 +62,7 @@ def make(folder: Path, name: str, own: bool, monkeypatch: pytest.MonkeyPatch):
 def test_a_canned_estimator_of_a_trainer_fn_is_converted(tmp_path, monkeypatch):
     from tfx_estimator.pipeline.convert.canned.training import convert
 
-    training = make(tmp_path, "canned_words", False, monkeypatch)
+    training = make(tmp_path, "canned_words", "None", monkeypatch)
     import canned_words
 
     class Args:
@@ -72,8 +80,26 @@ def test_a_canned_estimator_of_a_trainer_fn_is_converted(tmp_path, monkeypatch):
     assert tf.io.gfile.exists(str(tmp_path / "converted" / "network.py"))
 
 
-def test_another_estimator_is_refused(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "own", ["lambda features, labels, mode: None", "functools.partial(Own())", "Own()", "Own().__call__"]
+)
+def test_another_estimator_is_refused(tmp_path, monkeypatch, own):
     from tfx_estimator.pipeline.convert.canned.training import convert
 
     with pytest.raises(UserCodeError, match="trainer_fn of words returns, which is no canned one"):
-        convert(make(tmp_path, "own_words", True, monkeypatch), str(tmp_path / "converted"))
+        convert(make(tmp_path, f"own_words_{abs(hash(own))}", own, monkeypatch), str(tmp_path / "converted"))
+
+
+def test_a_training_that_has_not_ended_is_told(tmp_path):
+    from ml_metadata.proto import metadata_store_pb2 as proto
+
+    from tfx_estimator.pipeline.convert.canned.training import find
+    from tfx_estimator.pipeline.report.artifacts import open_store
+
+    (tmp_path / "metadata.sqlite").touch()
+    store = open_store(str(tmp_path / "metadata.sqlite"))
+    node = proto.Context(type_id=store.put_context_type(proto.ContextType(name="node")), name="words.Trainer")
+    trainer = store.put_execution_type(proto.ExecutionType(name="Trainer"))
+    store.put_execution(proto.Execution(type_id=trainer), [], [node])
+    with pytest.raises(PipelineError, match="knows of no training that has ended"):
+        find(str(tmp_path))
