@@ -52,7 +52,6 @@ class Proof:
     chance: list[str] = dataclasses.field(default_factory=list)
     rounding: list[str] = dataclasses.field(default_factory=list)
     compared: str = LOGITS
-    parts: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
