@@ -41,7 +41,6 @@ class Proof:
         chance: What draws by chance, on each side otherwise: layers, by name.
         rounding: Weights that the next step leaves out in Keras 3: their gradients are nothing but rounding.
         compared: What the model_fn answers: `logits` or `probabilities`.
-        parts: By the kind of tensor, the difference after one step more as a part of that step.
     """
 
     examples: int

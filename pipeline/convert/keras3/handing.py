@@ -179,12 +179,22 @@ def _normalises_parts(model: KerasClassifier) -> bool:
 
 
 def _write_arrays(file: str, placed: Sequence[Placed], answers: Answers) -> None:
-    arrays = {f"after/{each.place}": np.load(answers.after[each.tensor.name]) for each in placed}
+    """Writes what `np.savez` would, of which no more than a batch, or a tensor, is in memory."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in _arrays(placed, answers):
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
+
+
+def _arrays(placed: Sequence[Placed], answers: Answers) -> Iterator[tuple[str, np.ndarray]]:
+    for each in placed:
+        yield f"after/{each.place}", np.load(answers.after[each.tensor.name])
     features, labels = answers.batch
-    arrays |= {**_named("train", features), "labels": labels}
+    yield from _named("train", features).items()
+    yield "labels", labels
     for number, (features, logits) in enumerate(answers.batches):
-        arrays |= {**_named(f"eval/{number}", features), f"logits/{number}": logits}
-    np.savez(file, **arrays)
+        yield from _named(f"eval/{number}", features).items()
+        yield f"logits/{number}", logits
 
 
 def _named(prefix: str, features: Features) -> dict[str, np.ndarray]:
