@@ -106,7 +106,7 @@ def make(name: str, folder: str) -> Any:
             [6], deep(), folder, optimizer=legacy.RMSprop(0.01, momentum=0.5, centered=True)
         ),
         "sgd": lambda: v2.LinearEstimator(
-            v2.RegressionHead(), wide(), folder, optimizer=legacy.SGD(0.01, momentum=0.9, nesterov=True)
+            v2.RegressionHead(), wide(), folder, optimizer=legacy.SGD(1e-5, momentum=0.9, nesterov=True)
         ),
         "dropout": lambda: v2.DNNClassifier([6], deep(), folder, dropout=0.3),
     }
