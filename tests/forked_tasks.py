@@ -16,6 +16,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -145,6 +146,8 @@ def _be_task(words: list[str], env: dict[str, str], fds: list[int], folder: str,
         os.dup2(1, 2)
         os.environ.clear()
         os.environ.update(env)
+        # The folder of whoever had the server begin may be gone.
+        tempfile.tempdir = None
         # Python's own generator sees to that itself.
         np.random.seed()
         sys.argv = ["-c", *words[3:]]
