@@ -130,11 +130,29 @@ def test_what_one_stack_made_and_trained_the_other_goes_on_with(workdirs, tmp_pa
     assert apart <= tolerance
 
 
-def test_a_training_of_the_older_stack_becomes_one_of_keras_3(tmp_path):
+def test_a_training_of_the_older_stack_crosses_to_todays_and_becomes_one_of_keras(tmp_path):
     older, newer = (OTHER, sys.executable) if HERE is stacks.TODAY else (sys.executable, OTHER)
-    Workdir(tmp_path / "runs", older).run("digits", "--set", f"trainer.train_steps={HALF}")
-    words = ["convert", str(tmp_path / "runs" / "digits"), "--to", "keras3", "--output", str(tmp_path / "converted")]
-    subprocess.run([newer, "-m", "tfx_estimator", *words], cwd=ROOT, check=True)
-    proof = json.loads((tmp_path / "converted" / "proof.json").read_text())
-    assert proof["holds"]
-    assert max(proof["logits"]["keras 3"], *proof["next_step"].values()) <= 1e-6
+    before, after = Workdir(tmp_path / "runs", older), Workdir(tmp_path / "runs", newer)
+
+    def convert(python: str, output: str, to: str = "keras2") -> dict:
+        words = ["convert", str(tmp_path / "runs" / "digits"), "--to", to, "--output", str(tmp_path / output)]
+        subprocess.run([python, "-m", "tfx_estimator", *words], cwd=ROOT, check=True)
+        proof = json.loads((tmp_path / output / "proof.json").read_text())
+        assert proof["holds"]
+        assert max(*proof["logits"].values(), *proof["next_step"].values()) <= 1e-6
+        return proof
+
+    train(before, "estimator", HALF)
+    convert(older, "of the older")
+    # From here on without it: the Estimator goes on, and becomes a Keras training in mid-run.
+    train(after, "estimator", WHOLE)
+    assert after.summary("digits")["training"]["first_step"] == HALF
+    stayed = after.summary("digits")["accuracy"]
+    convert(newer, "keras 2")
+    proof = convert(newer, "keras 3", "keras3")
+    assert set(proof["logits"]) == {"estimator", "exported model", "keras 3"}
+    # What the older stack converted trains on here, to where the Estimator came.
+    after.run(str(tmp_path / "of the older" / "new.yaml"), seconds=600)
+    moved = after.summary("digits")
+    assert (moved["training"]["first_step"], moved["training"]["last_step"]) == (HALF, WHOLE)
+    assert moved["accuracy"] == pytest.approx(stayed, abs=1e-4)

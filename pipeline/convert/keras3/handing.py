@@ -24,6 +24,7 @@ from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError, fro
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.stack.stacks import KERAS
 from tfx_estimator.pipeline.config.augment import Operation
+from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.convert.keras3.optimizers import STEP_PLACE, refuse_unknown
 from tfx_estimator.pipeline.convert.new_declaration import bring_modules
 from tfx_estimator.pipeline.convert.placing import Placed
@@ -160,7 +161,7 @@ def _asked(folder: str, model: KerasClassifier, answers: Answers, settings: Sett
         "step": step,
         "batch": section.global_batch_size,
         "augment": [_words(each) for each in section.augment],
-        "normalised_parts": section.distribution.train.replicas if _normalises_parts(model) else 1,
+        "normalised_parts": _parts(section) if _normalises_parts(model) else 1,
         "seed": section.seed,
         **section.loss_options,
         "evaluated": len(answers.batches),
@@ -173,8 +174,13 @@ def _words(operation: Operation) -> str:
     return f"{name}: " + ", ".join(f"{key} {value}" for key, value in options.dict().items())
 
 
+def _parts(section: TrainerSection) -> int:
+    """Into how many a batch is cut that are computed one by one."""
+    return section.distribution.train.replicas * section.gradient_accumulation
+
+
 def _normalises_parts(model: KerasClassifier) -> bool:
-    """Does each replica normalise its own part of a batch."""
+    """Is each part of a batch normalised by itself."""
     layers = [each for each in model.network._flatten_layers() if isinstance(each, tf.keras.layers.BatchNormalization)]
     return any(not getattr(each, "synchronized", False) for each in layers)
 

@@ -159,8 +159,8 @@ def _head(training: Training, images: str) -> str:
         more += "The Estimator's images were then varied by trainer.augment, in this order:"
         more += "".join(f"\n    {each}" for each in training.augment) + "\n"
     if training.normalised_parts > 1:
-        more += f"The Estimator normalised each of the {training.normalised_parts} replicas' parts of a batch by "
-        more += "itself; here the whole batch is normalised.\n"
+        more += f"The Estimator normalised each of the {training.normalised_parts} parts of a batch by itself; here "
+        more += "the whole batch is normalised.\n"
     return _HEAD.format(
         step=training.step,
         images=images,

@@ -76,20 +76,24 @@ class Half:
 
         return declared_input(self._args, self.settings.section, lambda: at).reader.input_fn("train")
 
-    def keras(self, folder: Path, at: int, more: int = 0) -> dict[str, np.ndarray]:
-        """Restores a checkpoint of the Keras path, trains on by its own step and input, and returns all values."""
+    def keras(self, folder: Path, at: int, more: int = 0, declared: Any = None) -> dict[str, np.ndarray]:
+        """Restores a checkpoint of the Keras path, trains on by its own step and input, and returns all values.
+
+        Args:
+            declared: The section `trainer` of a new.yaml, if not the Estimator's on the Keras path.
+        """
         from tfx_estimator.components.trainer.declared_input import declared_input
         from tfx_estimator.components.trainer.keras.model import ModelMaker
         from tfx_estimator.components.trainer.keras.saving import Saver
         from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
         from tfx_estimator.pipeline.convert.placing import Places
 
-        section = self.settings.with_trainer(path="keras").section
-        declared = declared_input(self._args, section, lambda: at)
-        model = ModelMaker(section, len(LABELS), declared.transformed_spec).make_compiled(1)
+        section = declared or self.settings.with_trainer(path="keras").section
+        reads = declared_input(self._args, section, lambda: at)
+        model = ModelMaker(section, len(LABELS), reads.transformed_spec).make_compiled(1)
         assert Saver(model, str(folder), 1, TaskSpec(CHIEF, 0, 1)).restore() == at
         step = tf.function(model.train_step)
-        for batch in declared.reader.input_fn("train").take(more):
+        for batch in reads.reader.input_fn("train").take(more):
             step(batch)
         places = Places(model)
         slots = {f"{name}/{slot}": each for (name, slot), each in places.slots.items()}

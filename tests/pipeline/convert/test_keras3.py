@@ -194,12 +194,12 @@ def test_loss_penalty_and_clipping_are_those_of_the_declaration(half: Any, keras
     more = {"label_smoothing": 0.1, "class_weights": {"3": 4.0, "7": 0.5}, "augment": [{"random_crop": {"padding": 2}}]}
     trained, output = half(optimizer=optimizer, **more), tmp_path / "converted"
     # What it was trained on does not change what it says of several replicas.
-    trained.settings = trained.settings.with_trainer(distribution={"train": "mirrored:2"})
+    trained.settings = trained.settings.with_trainer(distribution={"train": "mirrored:2"}, gradient_accumulation=2)
     assert max(converted(trained, output).next_step.values()) <= 1e-6
     said = (output / "training.py").read_text()
     assert "`fit` would leave out the weight decay: use train_step." in said
     assert "were then varied by trainer.augment, in this order:\n    random_crop: padding 2, fill zero\n" in said
-    assert "The Estimator normalised each of the 2 replicas' parts of a batch by itself" in said
+    assert "The Estimator normalised each of the 4 parts of a batch by itself" in said
     assert to_the_end(keras3, trained, output, "loop")[0] <= 1e-5
 
 

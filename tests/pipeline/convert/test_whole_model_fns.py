@@ -43,6 +43,11 @@ def _convert(trained: Any, output: Path, network: str, patterns: dict[str, Any] 
     return convert(trained.source(), str(output), KERAS2, Replacement(f"{MODULE}:{network}", declared), patterns)
 
 
+def _declared(output: Path) -> TrainerSection:
+    """What the new.yaml of a conversion declares of the training that goes on."""
+    return TrainerSection.parse_obj(read_yaml((output / "new.yaml").read_text(), "new.yaml").value["trainer"])
+
+
 @pytest.mark.equivalence
 @pytest.mark.parametrize(
     ("model_fn", "name", "network", "patterns", "rules", "most"),
@@ -74,6 +79,12 @@ def test_logits_and_the_next_step_are_those_of_the_model_fn(
     for each in tensors:
         if each["kind"] in ("weight", "slot"):
             np.testing.assert_array_equal(stored[each["place"]], before.get_tensor(each["tensor"]))
+    if name == "adam":
+        # The declaration alone says how it goes on.
+        tensors_of = {each["place"]: each["tensor"] for each in tensors}
+        end = trained.train(END)
+        for place, value in trained.keras(output / "checkpoints", HALF, END - HALF, _declared(output)).items():
+            np.testing.assert_allclose(value, end[tensors_of[place]], rtol=0, atol=10 * most, err_msg=place)
 
 
 @pytest.mark.equivalence
@@ -129,7 +140,7 @@ def test_a_schedule_is_the_declared_one_and_dropout_is_in_both(half: Any, tmp_pa
     proof = _convert(trained, output, "dropout_network", optimizer={**decayed, "staircase": True, "clip_norm": 1}).proof
     assert proof.holds
     assert (proof.chance, proof.next_step) == (["dropout"], {})
-    declared = TrainerSection.parse_obj(read_yaml((output / "new.yaml").read_text(), "new.yaml").value["trainer"])
+    declared = _declared(output)
     assert (declared.path, declared.model, declared.params) == ("keras", f"{MODULE}:dropout_network", {"rate": 0.25})
     wanted = Optimizer(**decayed, staircase=True, clip_norm=1, beta_1=0.9, beta_2=0.999, epsilon=1e-8)
     assert declared.optimizer == wanted
