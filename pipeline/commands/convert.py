@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -44,6 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "pipeline trained",
     )
     parser.add_argument(
+        "--examples",
+        metavar="PATH",
+        help="other evaluation examples than the run's: a folder of TFRecord files, or a pattern of their names",
+    )
+    parser.add_argument(
         "--network",
         metavar="MODULE:FUNCTION",
         help="of a run of a whole model_fn: the function that makes the same network with Keras",
@@ -76,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
         canned = training.find(args.source)
     if canned is not None:
-        others = {"checkpoint": "", "network": None, "map": None, "to": "keras2"}
+        others = {"checkpoint": "", "examples": None, "network": None, "map": None, "to": "keras2"}
         if given := [f"--{name}" for name, plain in others.items() if getattr(args, name) != plain]:
             raise DeclarationError(
                 f"{', '.join(given)}: {canned.name} trained a trainer_fn's Estimator, which becomes source of Keras 2",
@@ -85,9 +91,11 @@ def run(args: argparse.Namespace) -> int:
             )
         return _convert_canned(canned, output, args.output)
     with quiet(os.devnull), _told():
+        from tfx_estimator.pipeline.convert.examples import files_of
         from tfx_estimator.pipeline.convert.source import find
 
-        source = find(args.source, os.path.expanduser(args.checkpoint))
+        examples = files_of(args.examples) if args.examples else ()
+        source = dataclasses.replace(find(args.source, os.path.expanduser(args.checkpoint)), examples=examples)
     say(f"converts step {source.step} of {source.run.name}, and trains a step of both: about half a minute")
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.conversion import convert

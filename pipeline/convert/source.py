@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ class Source:
         settings: As it was trained: tuned values, steps of epochs and weights of balanced classes put in.
         inputs: What the Trainer read, by the name of its input.
         model: The folder of the SavedModel that it exported of that checkpoint; empty if there is none.
+        examples: Files with other evaluation examples than those that the Trainer read.
     """
 
     run: Run
@@ -49,6 +50,12 @@ class Source:
     settings: Settings
     inputs: Artifacts
     model: str
+    examples: Sequence[str] = ()
+
+    @property
+    def eval_files(self) -> list[str]:
+        """The files, or their pattern, of the evaluation examples."""
+        return [*self.examples] or [os.path.join(self.uri("examples"), "Split-eval", "*")]
 
     @property
     def last_step(self) -> int:

@@ -128,12 +128,14 @@ def test_a_checkpoint_of_a_gigabyte_needs_two_and_a_half_of_memory(tmp_path):
 
 @needs_keras_3
 def test_an_ended_run_becomes_one_of_keras_3_in_a_fresh_process(digits_run, forks, tmp_path):
-    converted = tmp_path / "converted"
+    converted, examples = tmp_path / "converted", digits_run.examples.with_name("Split-train")
     home = str(digits_run.workdir.path / "digits")
-    pid = forks.start(["convert", home, "--to", "keras3", "--output", str(converted)])
+    words = ["convert", home, "--to", "keras3", "--examples", str(examples), "--output", str(converted)]
+    pid = forks.start(words)
     assert forks.wait(pid) == 0, forks.said
     proof = json.loads((converted / "proof.json").read_text())
     assert proof["holds"]
+    assert proof["examples"] == 1438
     assert set(proof["logits"]) == {"estimator", "exported model", "keras 3"}
     assert {"weight of keras 3", "slot of keras 3"} <= set(proof["next_step"])
     compile((converted / "training.py").read_text(), "training.py", "exec")
