@@ -59,6 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="YAML that maps regular expressions of tensors' names to places in the Keras model; null leaves one out",
     )
+    parser.add_argument(
+        "--keep-graph",
+        action="store_true",
+        help="have no network: the exported graph of SOURCE, a run or a SavedModel, becomes a layer that Keras trains",
+    )
+    parser.add_argument(
+        "--answer", metavar="SIGNATURE:OUTPUT", default="", help="of a kept graph: which output is trained"
+    )
     parser.epilog = EPILOG
 
 
@@ -70,6 +78,9 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.run.terminal import quiet
     from tfx_estimator.pipeline.user_source import loader
 
+    if args.keep_graph:
+        return _keep_graph(args)
+    _refuse_others(args, "it is of --keep-graph", "answer")
     _refuse_keras3(args.to)
     output, loaded = _free(args.output), load(args.declaration) if args.declaration else None
     if loaded is not None:
@@ -82,13 +93,8 @@ def run(args: argparse.Namespace) -> int:
 
         canned = training.find(args.source)
     if canned is not None:
-        others = {"checkpoint": "", "examples": None, "network": None, "map": None, "to": "keras2"}
-        if given := [f"--{name}" for name, plain in others.items() if getattr(args, name) != plain]:
-            raise DeclarationError(
-                f"{', '.join(given)}: {canned.name} trained a trainer_fn's Estimator, which becomes source of Keras 2",
-                expected="SOURCE and --output",
-                todo="leave it out",
-            )
+        why = f"{canned.name} trained a trainer_fn's Estimator, which becomes source of Keras 2"
+        _refuse_others(args, why, "checkpoint", "examples", "network", "map", "to")
         return _convert_canned(canned, output, args.output)
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.examples import files_of
@@ -132,6 +138,33 @@ def _convert_canned(found: training.Training, output: str, named: str) -> int:
         converted = convert(found, output)
     say("\n".join([*_lines(converted), f"wrote         {one_line(named)}, at step {found.step}: see its network.py"]))
     return 0
+
+
+def _keep_graph(args: argparse.Namespace) -> int:
+    """Keeps the exported graph, and prints what was compared, and what its limits are."""
+    from tfx_estimator.pipeline.commands.shared import say
+    from tfx_estimator.pipeline.run.terminal import quiet
+
+    _refuse_others(
+        args, "--keep-graph takes the graph as it was exported", "checkpoint", "declaration", "network", "map", "to"
+    )
+    output = _free(args.output)
+    say(f"keeps the graph that {one_line(args.source)} has exported, and trains a step of it")
+    with quiet(os.devnull), _told():
+        from tfx_estimator.pipeline.convert.graph.conversion import keep
+
+        kept = keep(args.source, output, args.examples or "", args.answer)
+    say("\n".join([*kept.lines(), f"wrote         {one_line(args.output)}: see its network.py"]))
+    return 0
+
+
+def _refuse_others(args: argparse.Namespace, why: str, *names: str) -> None:
+    """Refuses options that this conversion has no use for."""
+    from tfx_estimator.pipeline.base.errors import DeclarationError
+
+    plain = {"to": "keras2", "checkpoint": "", "answer": ""}
+    if given := [f"--{name}" for name in names if getattr(args, name) != plain.get(name)]:
+        raise DeclarationError(f"{', '.join(given)}: {why}", expected="the other options alone", todo="leave it out")
 
 
 @contextlib.contextmanager

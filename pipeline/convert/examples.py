@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
@@ -31,6 +32,14 @@ def files_of(named: str) -> tuple[str, ...]:
             todo=_TODO,
         )
     return files
+
+
+def batches_of(files: Sequence[str], size: int, drop_remainder: bool = False) -> Iterator[np.ndarray]:
+    """Returns serialized examples, batch by batch; of files whose names end with .gz, decompressed."""
+    for compression in ("", "GZIP"):
+        found = [each for each in files if each.endswith(".gz") == bool(compression)]
+        records = tf.data.TFRecordDataset(found, compression).batch(size, drop_remainder)
+        yield from records.as_numpy_iterator()
 
 
 def check(files: Sequence[str], spec: Mapping[str, Any]) -> None:
