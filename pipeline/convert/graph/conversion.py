@@ -7,8 +7,9 @@ import shutil
 import tempfile
 import textwrap
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
+
+import tensorflow as tf
 
 from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.base.files import write_json
@@ -81,10 +82,11 @@ def keep(named: str, output: str, examples: str = "", answer: str = "") -> Kept:
         with open(os.path.join(draft, NETWORK), "w", encoding="utf-8") as file:
             file.write(source_of(exported))
         module = load(draft)
-        placed = _placed(exported, module)
+        model = module.network()
+        placed = _placed(exported, model)
         write_json(os.path.join(draft, "mapping.json"), {"saved_model": folder, "tensors": placed})
         with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
-            proof = prove(exported, module, files, scratch)
+            proof = prove(exported, module, model, files, scratch)
         write_json(os.path.join(draft, PROOF), proof.to_dict())
         if not proof.holds:
             raise not_equal(proof)
@@ -95,13 +97,12 @@ def keep(named: str, output: str, examples: str = "", answer: str = "") -> Kept:
     return Kept(exported, placed, proof)
 
 
-def _placed(exported: Exported, module: ModuleType) -> list[dict[str, Any]]:
+def _placed(exported: Exported, model: tf.keras.Model) -> list[dict[str, Any]]:
     """Names each variable of the graph, and its place among the weights of the layer.
 
     Raises:
         UserCodeError: One that the Estimator trained would not be trained.
     """
-    model = module.network()
     trained = {each.name.partition(":")[0] for each in model.trainable_weights}
     if gone := [name for name in exported.trained if name not in trained]:
         raise UserCodeError(

@@ -55,11 +55,12 @@ class Proof:
         return {**dataclasses.asdict(self), "most": MOST, "holds": self.holds}
 
 
-def prove(exported: Exported, module: ModuleType, files: Sequence[str], scratch: str) -> Proof:
-    """Measures all of it.
+def prove(exported: Exported, module: ModuleType, model: tf.keras.Model, files: Sequence[str], scratch: str) -> Proof:
+    """Measures all of it; the model is a step further after it.
 
     Args:
         module: The written network.py.
+        model: That it makes.
         files: Of the evaluation examples.
         scratch: For files.
 
@@ -67,7 +68,6 @@ def prove(exported: Exported, module: ModuleType, files: Sequence[str], scratch:
         DataError: The examples are not what the export takes.
         UserCodeError: A trained weight has no gradient.
     """
-    model = module.network()
     examples, apart, classes = 0, 0.0, 0
     first: Batch = {}
     with _served(exported, exported.folder) as served:
@@ -121,7 +121,7 @@ def _require_gradients(model: tf.keras.Model, batch: Batch, output: str) -> None
             loss = _loss(None, model(_tensors(batch)))
         found = tape.gradient(loss, model.trainable_weights)
         none = [_name(each) for each, gradient in zip(model.trainable_weights, found) if gradient is None]
-        what = f"{output} does not depend on {', '.join(none)}, or by operations without a gradient" if none else ""
+        what = f"{output} depends on {', '.join(none)} by no operation that has a gradient" if none else ""
     except LookupError as error:
         what = f"{output} has no gradient: {first_line(error)}"
     if what:
