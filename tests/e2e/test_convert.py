@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+import yaml
 
 from tests.e2e.conftest import ForkedWorkdir
 from tests.equivalence.conftest import read_weights
@@ -51,6 +52,44 @@ def test_a_model_dir_of_elsewhere_is_read_with_what_a_run_has_read(digits_run, t
     assert other.checkpoint == str(tmp_path / "model_dir" / "model.ckpt-600")
     assert (other.step, other.inputs.keys()) == (own.step, own.inputs.keys())
     assert not other.model
+
+
+def test_a_model_dir_that_no_run_has_made_is_converted_by_a_declaration(forks, tmp_path, monkeypatch):
+    import tensorflow as tf
+
+    from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+
+    bring_back_estimator()
+    example = ROOT / "examples" / "own-model-fn"
+    monkeypatch.syspath_prepend(str(example))
+    import cnn
+
+    drawn = np.random.RandomState(1)
+    images, labels = drawn.rand(64, 28, 28, 1).astype(np.float32), drawn.randint(0, 10, 64)
+    params = {"learning_rate": 0.003, "dropout": 0.4, "num_classes": 10}
+    estimator = tf.estimator.Estimator(cnn.model_fn, str(tmp_path / "model_dir"), params=params)
+    estimator.train(lambda: tf.data.Dataset.from_tensor_slices(({"image": images}, labels)).batch(16).repeat(), steps=7)
+    converted, words = (
+        tmp_path / "converted",
+        ["convert", str(tmp_path / "model_dir"), "--network", "keras_cnn:network"],
+    )
+    pid = forks.start([*words, "--output", str(converted)])
+    assert forks.wait(pid) == 2, forks.said
+    assert "is a checkpoint, which tells neither its network nor its data" in forks.said
+    declared = ["--declaration", str(example / "own-model-fn.yaml")]
+    pid = forks.start([*words, *declared, "--output", str(converted)])
+    assert forks.wait(pid) == 0, forks.said
+    proof = json.loads((converted / "proof.json").read_text())
+    assert (proof["holds"], proof["examples"], proof["classes"]) == (True, 359, 0)
+    assert max(proof["logits"].values()) <= 1e-6
+    assert json.loads((converted / "mapping.json").read_text())["step"] == 7
+    stored = np.load(converted / "weights.npz")
+    np.testing.assert_array_equal(stored["conv2d/kernel"], estimator.get_variable_value("conv2d/kernel"))
+    np.testing.assert_array_equal(stored["dense/kernel/m"], estimator.get_variable_value("dense/kernel/Adam"))
+    new = yaml.safe_load((converted / "new.yaml").read_text())
+    assert new["trainer"]["model"] == "keras_cnn:network"
+    assert (new["trainer"]["path"], new["trainer"]["train_steps"]) == ("keras", 300)
+    assert (converted / "keras_cnn.py").exists()
 
 
 @pytest.mark.long
