@@ -156,10 +156,12 @@ def test_a_canned_estimator_keeps_its_columns_averages_and_signatures(tmp_path: 
     np.testing.assert_allclose(served, model({"examples": tf.constant(records)}), rtol=0, atol=1e-6)
 
 
-def export(folder: Path, answers: Callable[[Any, Any, Any], dict[str, Any]], **options: Any) -> str:
+def export(
+    folder: Path, answers: Callable[[Any, Any, Any], dict[str, Any]], width: int | None = 3, **options: Any
+) -> str:
     """Exports a graph of TensorFlow 1: outputs made of an input, x, and two trained variables."""
     with tf.Graph().as_default(), v1.Session() as session:
-        x = v1.placeholder(tf.float32, [None, 3], "x")
+        x = v1.placeholder(tf.float32, [None, width], "x")
         one, two = (v1.get_variable(name, [3, 2], **options) for name in ("one", "two"))
         session.run(v1.global_variables_initializer())
         v1.saved_model.simple_save(session, str(folder), {"x": x}, answers(x, one, two))
@@ -169,7 +171,8 @@ def export(folder: Path, answers: Callable[[Any, Any, Any], dict[str, Any]], **o
 def test_what_the_answer_does_not_train_is_named(tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.graph.conversion import keep
 
-    exported = export(tmp_path / "export", lambda x, one, two: {"left": x @ one, "right": x @ one + x @ two})
+    # Any number of values an example.
+    exported = export(tmp_path / "export", lambda x, one, two: {"left": x @ one, "right": x @ one + x @ two}, None)
     examples = write(tmp_path / "examples", {"x": FEATURES["sizes"]})
     kept = keep(exported, str(tmp_path / "kept"), examples, "serving_default:left")
     assert (kept.exported.signature, kept.exported.output) == ("serving_default", "left")
