@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
+import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional
 
 from tfx_estimator.pipeline.base.text import one_line
 
 if TYPE_CHECKING:
-    from tfx_estimator.pipeline.config import Declaration
+    from tfx_estimator.pipeline.config import Declaration, Loaded
     from tfx_estimator.pipeline.convert.canned import conversion as canned_conversion
     from tfx_estimator.pipeline.convert.canned import training
     from tfx_estimator.pipeline.convert.conversion import Converted
+    from tfx_estimator.pipeline.convert.source import Source
 
 HELP = "make a Keras model, and a Keras training that goes on, of an Estimator's; and prove that they are equal"
 EPILOG = """\
@@ -25,7 +28,12 @@ EPILOG = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
-    parser.add_argument("source", metavar="SOURCE", help="a pipeline's folder, of its last run; or a run's log folder")
+    parser.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="a pipeline's folder, of its last run, or a run's log folder; or a checkpoint that no run has made, or a "
+        "folder of them, with --declaration",
+    )
     parser.add_argument("--output", metavar="DIR", required=True, help="the folder to make")
     parser.add_argument(
         "--to",
@@ -34,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Keras 2, which this project trains with, or Keras 3, with source code that trains on (default: keras2)",
     )
     parser.add_argument(
-        "--declaration", metavar="FILE", help="what was run, where the modules that it names are not in this folder"
+        "--declaration",
+        metavar="FILE",
+        help="what was run, where the modules that it names are not in this folder; of a checkpoint alone, its network "
+        "and data",
     )
     parser.add_argument(
         "--checkpoint",
@@ -42,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="another one of the same model, or a folder of them, such as the model_dir of an Estimator that no "
         "pipeline trained",
+    )
+    parser.add_argument(
+        "--examples",
+        metavar="PATH",
+        help="other evaluation examples than the run's: a folder of TFRecord files, or a pattern of their names",
     )
     parser.add_argument(
         "--network",
@@ -53,47 +69,88 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="YAML that maps regular expressions of tensors' names to places in the Keras model; null leaves one out",
     )
+    parser.add_argument(
+        "--keep-graph",
+        action="store_true",
+        help="have no network: the exported graph of SOURCE, a run or a SavedModel, becomes a layer that Keras trains",
+    )
+    parser.add_argument(
+        "--answer", metavar="SIGNATURE:OUTPUT", default="", help="of a kept graph: which output is trained"
+    )
     parser.epilog = EPILOG
 
 
 def run(args: argparse.Namespace) -> int:
     """Converts, and prints what was compared."""
-    from tfx_estimator.pipeline.base.errors import DeclarationError
-    from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.config.warm_start import WarmStart
     from tfx_estimator.pipeline.run.terminal import quiet
     from tfx_estimator.pipeline.user_source import loader
 
+    if args.keep_graph:
+        return _keep_graph(args)
+    _refuse_others(args, "it is of --keep-graph", "answer")
     _refuse_keras3(args.to)
     output, loaded = _free(args.output), load(args.declaration) if args.declaration else None
     if loaded is not None:
         loaded.make_importable()
     else:
         loader.install([os.getcwd()])
+    if WarmStart(checkpoint=os.path.expanduser(args.source)).prefix:
+        return _convert_model_dir(args, loaded, output)
     # Hides what TensorFlow prints.
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.canned import training
 
         canned = training.find(args.source)
     if canned is not None:
-        others = {"checkpoint": "", "network": None, "map": None, "to": "keras2"}
-        if given := [f"--{name}" for name, plain in others.items() if getattr(args, name) != plain]:
-            raise DeclarationError(
-                f"{', '.join(given)}: {canned.name} trained a trainer_fn's Estimator, which becomes source of Keras 2",
-                expected="SOURCE and --output",
-                todo="leave it out",
-            )
+        why = f"{canned.name} trained a trainer_fn's Estimator, which becomes source of Keras 2"
+        _refuse_others(args, why, "checkpoint", "examples", "network", "map", "to")
         return _convert_canned(canned, output, args.output)
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.source import find
 
         source = find(args.source, os.path.expanduser(args.checkpoint))
+    return _convert(args, source, loaded, output)
+
+
+def _convert_model_dir(args: argparse.Namespace, loaded: Optional[Loaded], output: str) -> int:
+    """Makes what a run would have left beside a checkpoint, and converts."""
+    from tfx_estimator.pipeline.base.errors import DeclarationError
+    from tfx_estimator.pipeline.commands.shared import say
+    from tfx_estimator.pipeline.run.terminal import quiet
+
+    if loaded is None:
+        raise DeclarationError(
+            f"{one_line(args.source)} is a checkpoint, which tells neither its network nor its data",
+            expected="--declaration FILE, with trainer.model and the data",
+            todo="write one, and name it; or name a run of the same model, and the checkpoint by --checkpoint",
+        )
+    _refuse_others(args, "SOURCE is one", "checkpoint")
+    say(f"makes the examples of {one_line(args.declaration)}, by its pipeline up to Transform")
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as folder:
+        with quiet(os.devnull), _told():
+            from tfx_estimator.pipeline.convert.model_dir import find
+
+            source = find(os.path.abspath(os.path.expanduser(args.source)), loaded, folder)
+        return _convert(args, source, loaded, output)
+
+
+def _convert(args: argparse.Namespace, source: Source, loaded: Optional[Loaded], output: str) -> int:
+    """Converts the training of a network, and prints what was compared."""
+    from tfx_estimator.pipeline.base.errors import DeclarationError
+    from tfx_estimator.pipeline.commands.shared import say
+    from tfx_estimator.pipeline.config import load
+    from tfx_estimator.pipeline.run.terminal import quiet
+
     say(f"converts step {source.step} of {source.run.name}, and trains a step of both: about half a minute")
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.conversion import convert
+        from tfx_estimator.pipeline.convert.examples import files_of
         from tfx_estimator.pipeline.convert.guide import read_map
         from tfx_estimator.pipeline.convert.replacement import Replacement
 
+        source = dataclasses.replace(source, examples=files_of(args.examples) if args.examples else ())
         declared = loaded.declaration.trainer if loaded is not None else None
         replacement = Replacement(args.network, declared) if args.network else None
         converted = convert(source, output, args.to, replacement, read_map(args.map) if args.map else None)
@@ -124,6 +181,33 @@ def _convert_canned(found: training.Training, output: str, named: str) -> int:
         converted = convert(found, output)
     say("\n".join([*_lines(converted), f"wrote         {one_line(named)}, at step {found.step}: see its network.py"]))
     return 0
+
+
+def _keep_graph(args: argparse.Namespace) -> int:
+    """Keeps the exported graph, and prints what was compared, and what its limits are."""
+    from tfx_estimator.pipeline.commands.shared import say
+    from tfx_estimator.pipeline.run.terminal import quiet
+
+    _refuse_others(
+        args, "--keep-graph takes the graph as it was exported", "checkpoint", "declaration", "network", "map", "to"
+    )
+    output = _free(args.output)
+    say(f"keeps the graph that {one_line(args.source)} has exported, and trains a step of it")
+    with quiet(os.devnull), _told():
+        from tfx_estimator.pipeline.convert.graph.conversion import keep
+
+        kept = keep(args.source, output, args.examples or "", args.answer)
+    say("\n".join([*kept.lines(), f"wrote         {one_line(args.output)}: see its network.py"]))
+    return 0
+
+
+def _refuse_others(args: argparse.Namespace, why: str, *names: str) -> None:
+    """Refuses options that this conversion has no use for."""
+    from tfx_estimator.pipeline.base.errors import DeclarationError
+
+    plain = {"to": "keras2", "checkpoint": "", "answer": ""}
+    if given := [f"--{name}" for name in names if getattr(args, name) != plain.get(name)]:
+        raise DeclarationError(f"{', '.join(given)}: {why}", expected="the other options alone", todo="leave it out")
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from tfx_estimator.model_fn.step.precision import use
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.config.warm_start import PROOF
 from tfx_estimator.pipeline.convert import new_declaration, tensors
+from tfx_estimator.pipeline.convert.examples import check
 from tfx_estimator.pipeline.convert.guide import Guide
 from tfx_estimator.pipeline.convert.keras3.handing import refuse, to_keras3
 from tfx_estimator.pipeline.convert.placing import Placed, Places, apart, fill, place
@@ -72,6 +73,7 @@ def convert(
         patterns: The places of weights by regular expressions of their names: see `guide.read_map`.
 
     Raises:
+        DataError: Other evaluation examples are none of the run's kind.
         UserCodeError: The checkpoint is not that of the network, or Keras 3 cannot build that.
         NotEqualError: The two differ.
     """
@@ -84,12 +86,13 @@ def convert(
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
         fn_args = FnArgs(
             train_files=[os.path.join(source.uri("examples"), "Split-train", "*")],
-            eval_files=[os.path.join(source.uri("examples"), "Split-eval", "*")],
+            eval_files=source.eval_files,
             transform_output=source.uri("transform_graph"),
             model_run_dir=scratch,
             custom_config={SETTINGS_KEY: old.with_trainer(**_ALONE)},
         )
         declared = declared_input(fn_args, section, lambda: source.step)
+        check(source.examples, declared.feature_spec)
         reader, found = tensors.read(source.checkpoint)
         maker = ModelMaker(section, len(source.settings.label_names), declared.transformed_spec)
         steps = None if replacement is None else (source.step, source.last_step)

@@ -59,7 +59,7 @@ def require(model: str, replacement: Optional[Replacement]) -> None:
         raise UserCodeError(
             f"trainer.model: {model!r} is a whole model_fn, and tells of no Keras model",
             expected="a function that returns a tf.keras.Model with the same layers, as trainer.model takes it",
-            todo="write one, and name it by --network module:function",
+            todo="write one, and name it by --network module:function; or keep the graph, by --keep-graph",
         )
     if replacement is not None and not is_whole:
         raise UserCodeError(

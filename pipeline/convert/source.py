@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ class Source:
         settings: As it was trained: tuned values, steps of epochs and weights of balanced classes put in.
         inputs: What the Trainer read, by the name of its input.
         model: The folder of the SavedModel that it exported of that checkpoint; empty if there is none.
+        examples: Files with other evaluation examples than those that the Trainer read.
     """
 
     run: Run
@@ -49,6 +50,12 @@ class Source:
     settings: Settings
     inputs: Artifacts
     model: str
+    examples: Sequence[str] = ()
+
+    @property
+    def eval_files(self) -> list[str]:
+        """The files, or their pattern, of the evaluation examples."""
+        return [*self.examples] or [os.path.join(self.uri("examples"), "Split-eval", "*")]
 
     @property
     def last_step(self) -> int:
@@ -77,18 +84,13 @@ def find(named: str, checkpoint: str = "") -> Source:
     properties, inputs, outputs = last_training(run)
     # Deadlines and the like, which its driver blanked, decide no model.
     settings = Settings.of({SETTINGS_KEY: properties.get(SETTINGS_KEY), OPERATION_KEY: "{}"})
-    if settings.path != ESTIMATOR or settings.built_in is None:
-        raise DeclarationError(
-            f"the training of {run.name} was not that of a trainer.model on the path {ESTIMATOR}",
-            expected=f"a run whose declaration has trainer.model, and trainer.path: {ESTIMATOR}",
-            todo="name the run of one",
-        )
+    require_estimator(run.name, settings)
     folder = folder_of_training(run, outputs.get("model_run", ""))
     # With tuned values put in.
     settings = dataclasses.replace(settings, declaration=read_json(os.path.join(folder, DECLARATION)))
     settings, _ = with_counts(settings, properties, inputs[standard_component_specs.EXAMPLES_KEY])
     if checkpoint:
-        return _other(run, settings, inputs, checkpoint)
+        return of_checkpoint(run, settings, inputs, checkpoint)
     step = checkpoints.last_step(folder)
     if step is None:
         raise PipelineError(
@@ -101,8 +103,18 @@ def find(named: str, checkpoint: str = "") -> Source:
     return Source(run, prefix, step, settings, inputs, exported if is_of_last and os.path.isdir(exported) else "")
 
 
-def _other(run: Run, settings: Settings, inputs: Artifacts, checkpoint: str) -> Source:
-    """A training of the same model elsewhere, with what this run read as its examples."""
+def require_estimator(name: str, settings: Settings) -> None:
+    """Refuses a training of another path, or by a module of the user's."""
+    if settings.path != ESTIMATOR or settings.built_in is None:
+        raise DeclarationError(
+            f"the training of {name} is not that of a trainer.model on the path {ESTIMATOR}",
+            expected=f"a declaration with trainer.model, and trainer.path: {ESTIMATOR}",
+            todo="name the run, or the declaration, of one",
+        )
+
+
+def of_checkpoint(run: Run, settings: Settings, inputs: Artifacts, checkpoint: str) -> Source:
+    """Returns a training of the same model elsewhere, with what a run has read as its examples."""
     prefix = WarmStart(checkpoint=checkpoint).prefix
     if not prefix:
         raise PipelineError(

@@ -10,11 +10,12 @@ import sys
 
 import numpy as np
 import pytest
+import yaml
 
 from tests.e2e.conftest import ForkedWorkdir
 from tests.equivalence.conftest import read_weights
 from tests.root import ROOT
-from tests.stack import needs_keras_3
+from tests.stack import HERE, needs_keras_3
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -51,6 +52,44 @@ def test_a_model_dir_of_elsewhere_is_read_with_what_a_run_has_read(digits_run, t
     assert other.checkpoint == str(tmp_path / "model_dir" / "model.ckpt-600")
     assert (other.step, other.inputs.keys()) == (own.step, own.inputs.keys())
     assert not other.model
+
+
+def test_a_model_dir_that_no_run_has_made_is_converted_by_a_declaration(forks, tmp_path, monkeypatch):
+    import tensorflow as tf
+
+    from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
+
+    bring_back_estimator()
+    example = ROOT / "examples" / "own-model-fn"
+    monkeypatch.syspath_prepend(str(example))
+    import cnn
+
+    drawn = np.random.RandomState(1)
+    images, labels = drawn.rand(64, 28, 28, 1).astype(np.float32), drawn.randint(0, 10, 64)
+    params = {"learning_rate": 0.003, "dropout": 0.4, "num_classes": 10}
+    estimator = tf.estimator.Estimator(cnn.model_fn, str(tmp_path / "model_dir"), params=params)
+    estimator.train(lambda: tf.data.Dataset.from_tensor_slices(({"image": images}, labels)).batch(16).repeat(), steps=7)
+    converted, words = (
+        tmp_path / "converted",
+        ["convert", str(tmp_path / "model_dir"), "--network", "keras_cnn:network"],
+    )
+    pid = forks.start([*words, "--output", str(converted)])
+    assert forks.wait(pid) == 2, forks.said
+    assert "is a checkpoint, which tells neither its network nor its data" in forks.said
+    declared = ["--declaration", str(example / "own-model-fn.yaml")]
+    pid = forks.start([*words, *declared, "--output", str(converted)])
+    assert forks.wait(pid) == 0, forks.said
+    proof = json.loads((converted / "proof.json").read_text())
+    assert (proof["holds"], proof["examples"], proof["classes"]) == (True, 359, 0)
+    assert max(proof["logits"].values()) <= 1e-6
+    assert json.loads((converted / "mapping.json").read_text())["step"] == 7
+    stored = np.load(converted / "weights.npz")
+    np.testing.assert_array_equal(stored["conv2d/kernel"], estimator.get_variable_value("conv2d/kernel"))
+    np.testing.assert_array_equal(stored["dense/kernel/m"], estimator.get_variable_value("dense/kernel/Adam"))
+    new = yaml.safe_load((converted / "new.yaml").read_text())
+    assert new["trainer"]["model"] == "keras_cnn:network"
+    assert (new["trainer"]["path"], new["trainer"]["train_steps"]) == ("keras", 300)
+    assert (converted / "keras_cnn.py").exists()
 
 
 @pytest.mark.long
@@ -128,15 +167,73 @@ def test_a_checkpoint_of_a_gigabyte_needs_two_and_a_half_of_memory(tmp_path):
 
 @needs_keras_3
 def test_an_ended_run_becomes_one_of_keras_3_in_a_fresh_process(digits_run, forks, tmp_path):
-    converted = tmp_path / "converted"
+    converted, examples = tmp_path / "converted", digits_run.examples.with_name("Split-train")
     home = str(digits_run.workdir.path / "digits")
-    pid = forks.start(["convert", home, "--to", "keras3", "--output", str(converted)])
+    words = ["convert", home, "--to", "keras3", "--examples", str(examples), "--output", str(converted)]
+    pid = forks.start(words)
     assert forks.wait(pid) == 0, forks.said
     proof = json.loads((converted / "proof.json").read_text())
     assert proof["holds"]
+    assert proof["examples"] == 1438
     assert set(proof["logits"]) == {"estimator", "exported model", "keras 3"}
     assert {"weight of keras 3", "slot of keras 3"} <= set(proof["next_step"])
     compile((converted / "training.py").read_text(), "training.py", "exec")
+
+
+# Trains what was kept, without this project.
+KEPT = """\
+import glob, json, sys
+import numpy as np
+import tensorflow as tf
+sys.path.insert(0, sys.argv[1])
+import network
+
+def labelled(serialized):
+    spec = {"label": tf.io.FixedLenFeature([], tf.int64)}
+    return {"examples": serialized}, tf.io.parse_example(serialized, spec)["label"]
+
+dataset = tf.data.TFRecordDataset(sorted(glob.glob(sys.argv[2] + "/*"))).batch(128).map(labelled)
+model = network.network()
+model.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
+before = model.evaluate(dataset, verbose=0)
+model.fit(dataset, epochs=4, verbose=0)
+network.export(model, sys.argv[3])
+served = tf.saved_model.load(sys.argv[3]).signatures["serving_default"]
+examples = next(iter(dataset))[0]
+apart = np.abs(served(**examples)["logits"] - model(examples)).max()
+print(json.dumps([before, model.evaluate(dataset, verbose=0), float(apart), "tfx_estimator" in sys.modules]))
+"""
+
+
+def test_the_exported_graph_of_a_run_trains_on_in_keras_alone(digits_run, forks, tmp_path):
+    kept, home = tmp_path / "kept", str(digits_run.workdir.path / "digits")
+    pid = forks.start(["convert", home, "--keep-graph", "--output", str(kept)])
+    assert forks.wait(pid) == 0, forks.said
+    assert "trains        all 6 trained weights have a gradient; a step of Keras's Adam changes 6" in forks.said
+    assert "nothing is dropped out" in forks.said
+    proof = json.loads((kept / "proof.json").read_text())
+    assert (proof["holds"], proof["examples"], proof["classes"]) == (True, 359, 0)
+    assert max(proof["answers"], *proof["kept"].values()) <= 1e-6
+    # Of the examples that it was trained with, nothing is left to learn.
+    command = [sys.executable, "-c", KEPT, str(kept), str(digits_run.examples), str(tmp_path / "trained")]
+    environment = {**os.environ, "TF_USE_LEGACY_KERAS": "1"} if HERE.has_keras_3 else None
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    before, after, apart, ours = json.loads(done.stdout.splitlines()[-1])
+    assert before[1] > 0.97
+    assert after[0] < 0.8 * before[0]
+    assert apart <= 1e-6
+    assert not ours
+
+
+def test_options_of_another_conversion_are_refused_beside_a_kept_graph(digits_run, tmp_path, capsys):
+    from tfx_estimator.__main__ import main
+
+    words = ["convert", str(digits_run.workdir.path / "digits"), "--output", str(tmp_path / "kept")]
+    assert main([*words, "--keep-graph", "--to", "keras3", "--network", "a:b"]) == 2
+    assert "--network, --to: --keep-graph takes the graph as it was exported" in capsys.readouterr().err
+    assert main([*words, "--answer", "predict:logits"]) == 2
+    assert "--answer: it is of --keep-graph" in capsys.readouterr().err
 
 
 def _steps(count: int) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from tests.components.trainer.conftest import LABELS, SHAPE, Training, declaration, digits, tf_estimator, training  # noqa: F401
-from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
+from tfx_estimator.pipeline.base.errors import DataError, NotEqualError, UserCodeError
 
 HALF, END = 12, 24
 NETWORKS = "converted_networks"
@@ -189,6 +190,41 @@ def test_a_wrong_value_is_found_out(
     with pytest.raises(NotEqualError, match=r"logits of the estimator: \d"):
         conversion.convert(trained.source(), str(tmp_path / "converted"))
     assert not list(tmp_path.glob("*convert*"))
+
+
+@pytest.mark.equivalence
+def test_it_proves_on_other_examples_and_refuses_what_is_none_of_the_kind(half: Any, tmp_path: Path) -> None:
+    from tfx_estimator.pipeline.convert.conversion import convert
+    from tfx_estimator.pipeline.convert.examples import files_of
+
+    trained, output = half(optimizer=OPTIMIZERS["sgd"]), tmp_path / "converted"
+    split = Path(trained.inputs["examples"][0].uri) / "Split-train"
+    found = files_of(str(split))
+    assert [Path(each).name for each in found] == sorted(each.name for each in split.iterdir())
+    records = [record for file in found for record in tf.data.TFRecordDataset(file).as_numpy_iterator()]
+    (tmp_path / "some").mkdir()
+    _write(tmp_path / "some" / "of-them", records[:37])
+    # As a shard that got none.
+    _write(tmp_path / "some" / "none", [])
+    source = trained.source()
+    proof = convert(dataclasses.replace(source, examples=files_of(str(tmp_path / "some"))), str(output)).proof
+    assert (proof.examples, proof.classes) == (37, 0)
+    assert max(proof.logits.values()) <= 1e-6
+    other = tf.train.Example(features=tf.train.Features(feature={"length": tf.train.Feature()}))
+    _write(tmp_path / "other", [other.SerializeToString()])
+    _write(tmp_path / "compressed", records[:3], "GZIP")
+    for name, words in {"other": "(?s)label", "compressed": "corrupted", "some/none": "is empty"}.items():
+        with pytest.raises(DataError, match=words):
+            convert(dataclasses.replace(source, examples=files_of(str(tmp_path / name))), str(tmp_path / "wrong"))
+    with pytest.raises(DataError, match="there is no file"):
+        files_of(str(tmp_path / "nothing-*"))
+    assert not (tmp_path / "wrong").exists()
+
+
+def _write(path: Path, records: list[bytes], compression: str = "") -> None:
+    with tf.io.TFRecordWriter(str(path), compression) as writer:
+        for record in records:
+            writer.write(record)
 
 
 @pytest.mark.equivalence

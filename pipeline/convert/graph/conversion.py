@@ -1,0 +1,123 @@
+"""Keeps an exported graph as a Keras model, top to bottom."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
+from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.config.warm_start import PROOF
+from tfx_estimator.pipeline.convert.canned.conversion import load
+from tfx_estimator.pipeline.convert.examples import files_of
+from tfx_estimator.pipeline.convert.graph.exported import Exported, find, read
+from tfx_estimator.pipeline.convert.graph.proof import Proof, not_equal, prove
+from tfx_estimator.pipeline.convert.graph.writing import LIMITS, source_of
+from tfx_estimator.pipeline.convert.tensors import GLOBAL_STEP, STEP, WEIGHT
+
+NETWORK, GRAPH = "network.py", "graph"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What came of a graph.
+
+    Args:
+        placed: An entry of mapping.json for each variable.
+    """
+
+    exported: Exported
+    placed: list[dict[str, Any]]
+    proof: Proof
+
+    def lines(self) -> list[str]:
+        """Returns what the terminal shows."""
+        proof = self.proof
+        left = f", and leaves {', '.join(proof.still)}" if proof.still else ""
+        kept = ", ".join(f"{name} {value:.3g}" for name, value in proof.kept.items())
+        return [
+            f"kept          {self.exported.signature}:{proof.compared} with {len(self.placed)} variables",
+            f"compared      {proof.examples} examples: {proof.classes} with another class",
+            f"largest difference  {proof.compared} of the exported model {proof.answers:.3g}",
+            f"trains        all {proof.gradients} trained weights have a gradient; a step of Keras's Adam changes "
+            f"{proof.gradients - len(proof.still)}{left}",
+            f"read again    the trained model differs: {kept}",
+            textwrap.fill(LIMITS, 120, initial_indent="limits        ", subsequent_indent=" " * 14),
+        ]
+
+
+def keep(named: str, output: str, examples: str = "", answer: str = "") -> Kept:
+    """Writes the graph, the source of a layer over it, and the proof that it answers as it did and trains on.
+
+    Args:
+        named: See `exported.find`.
+        output: The folder to make; it is there when all of it is, and right.
+        examples: A folder or pattern of files; empty takes the run's.
+        answer: See `exported.read`.
+
+    Raises:
+        DeclarationError: There is no run, or no example is named.
+        UserCodeError: Nothing of it can be trained.
+        NotEqualError: It answers otherwise, or does not train.
+    """
+    folder, files = find(named)
+    files = files_of(examples) if examples else files
+    if not files:
+        raise DeclarationError(
+            f"{one_line(named)} is a SavedModel alone, without evaluation examples",
+            expected="TFRecord files of tf.Examples, on which it is to answer as it does now",
+            todo="name them by --examples",
+        )
+    exported = read(folder, answer)
+    draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
+    try:
+        shutil.copytree(folder, os.path.join(draft, GRAPH))
+        with open(os.path.join(draft, NETWORK), "w", encoding="utf-8") as file:
+            file.write(source_of(exported))
+        module = load(draft)
+        model = module.network()
+        placed = _placed(exported, model)
+        write_json(os.path.join(draft, "mapping.json"), {"saved_model": folder, "tensors": placed})
+        with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
+            proof = prove(exported, module, model, files, scratch)
+        write_json(os.path.join(draft, PROOF), proof.to_dict())
+        if not proof.holds:
+            raise not_equal(proof)
+        os.chmod(draft, 0o755)
+        os.rename(draft, output)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return Kept(exported, placed, proof)
+
+
+def _placed(exported: Exported, model: tf.keras.Model) -> list[dict[str, Any]]:
+    """Names each variable of the graph, and its place among the weights of the layer.
+
+    Raises:
+        UserCodeError: One that the Estimator trained would not be trained.
+    """
+    trained = {each.name.partition(":")[0] for each in model.trainable_weights}
+    if gone := [name for name in exported.trained if name not in trained]:
+        raise UserCodeError(
+            f"{gone[0]}, which the Estimator trained, is no variable that TensorFlow 2 trains",
+            expected="variables that are resources, as Estimators make them today",
+            todo="export the Estimator again after tf.compat.v1.enable_resource_variables()",
+        )
+    return [
+        {
+            "tensor": (name := each.name.partition(":")[0]),
+            "kind": STEP if name == GLOBAL_STEP else WEIGHT,
+            "shape": each.shape.as_list(),
+            "trained": name in trained,
+            "place": f"weights[{index}]",
+            "rule": "variable of the graph",
+        }
+        for index, each in enumerate(model.weights)
+    ]

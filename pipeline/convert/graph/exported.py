@@ -1,0 +1,169 @@
+"""The SavedModel that an Estimator exported: where it lies, and what it says of itself before it is loaded."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.framework import graph_pb2, variable_pb2
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+from tfx.types import artifact_utils, standard_component_specs
+
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, UserCodeError
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.config.warm_start import WarmStart
+from tfx_estimator.pipeline.convert.examples import files_of
+from tfx_estimator.pipeline.convert.source import last_training
+from tfx_estimator.pipeline.report.source import find_runs
+
+FILE = "saved_model.pb"
+SERVE = "serve"
+# How Estimators and their heads call what is trained by a loss: the first that a signature has is taken.
+_ANSWERS = ("logits", "probabilities", "predictions", "scores", "outputs")
+# Signatures that are looked at first.
+_USUAL = ("serving_default", "predict")
+_PARSING = re.compile("Parse.*Example")
+_TRAINED = "trainable_variables"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An export, and what of it is trained.
+
+    Args:
+        folder: Of the SavedModel.
+        signature: That is called.
+        output: Which one of its outputs is trained.
+        inputs: Of the signature: type and shape by name; None is a shape that is not known.
+        serialized: Does it take whole tf.Examples.
+        trained: Names of the variables that the Estimator trained.
+    """
+
+    folder: str
+    signature: str
+    output: str
+    inputs: Mapping[str, tuple[tf.DType, Optional[Sequence[Optional[int]]]]]
+    serialized: bool
+    trained: Sequence[str]
+
+
+def find(named: str) -> tuple[str, tuple[str, ...]]:
+    """Finds the SavedModel, and the files of the run's evaluation examples: none where there is no run.
+
+    Args:
+        named: A SavedModel, or a folder of versions of which the newest is taken; or a run, as `source.find` takes it.
+
+    Raises:
+        DeclarationError: It is neither.
+        PipelineError: The run has left no model.
+    """
+    path = os.path.abspath(os.path.expanduser(named))
+    if folder := _saved_model(path):
+        return folder, ()
+    try:
+        run = find_runs([named])[0]
+    except DeclarationError as error:
+        raise DeclarationError(
+            error.what, expected=f"a SavedModel, a folder of its versions, or {error.expected}", todo=error.todo
+        ) from error
+    _, inputs, outputs = last_training(run)
+    if not (folder := _saved_model(outputs.get(standard_component_specs.MODEL_KEY, ""))):
+        raise PipelineError(
+            f"the training of {run.name} has left no model",
+            expected="one that has ended, and exported",
+            todo="run it to its end; or name the SavedModel itself",
+        )
+    examples = artifact_utils.get_single_uri(inputs[standard_component_specs.EXAMPLES_KEY])
+    return folder, files_of(os.path.join(examples, "Split-eval"))
+
+
+def read(folder: str, answer: str = "") -> Exported:
+    """Reads what an export says of itself.
+
+    Args:
+        answer: SIGNATURE:OUTPUT, which is trained; empty chooses it by its name.
+
+    Raises:
+        UserCodeError: It is no Estimator's, or nothing of it can be trained, or it leaves open what is.
+    """
+    graph = _meta_graph(folder)
+    trained = list(_variables(graph))
+    if not trained:
+        raise _refused(f"{folder} names no variable that was trained")
+    signature, output = _answer(graph, answer)
+    takes = graph.signature_def[signature].inputs
+    inputs = {name: (tf.as_dtype(each.dtype), _shape(each.tensor_shape)) for name, each in takes.items()}
+    serialized = _is_parsed(graph.graph_def, [*takes.values()])
+    return Exported(folder, signature, output, inputs, serialized, trained)
+
+
+def _saved_model(path: str) -> str:
+    prefix = WarmStart(model=path).prefix if path else ""
+    return str(Path(prefix).parents[1]) if prefix else ""
+
+
+def _meta_graph(folder: str) -> meta_graph_pb2.MetaGraphDef:
+    path = os.path.join(folder, FILE)
+    try:
+        with open(path, "rb") as file:
+            graphs = saved_model_pb2.SavedModel.FromString(file.read()).meta_graphs
+    except (OSError, DecodeError) as error:
+        raise _refused(
+            f"{path} cannot be read: {one_line(str(error))}", "copy it again with all that is in it"
+        ) from error
+    found = [each for each in graphs if SERVE in each.meta_info_def.tags]
+    if not found:
+        raise _refused(f"{folder} is for no serving")
+    if found[0].HasField("object_graph_def"):
+        raise _refused(f"{folder} was saved by TensorFlow 2", "load it by tf.saved_model.load, or tf.keras.models")
+    return found[0]
+
+
+def _variables(graph: meta_graph_pb2.MetaGraphDef) -> Iterator[str]:
+    for each in graph.collection_def[_TRAINED].bytes_list.value if _TRAINED in graph.collection_def else ():
+        yield variable_pb2.VariableDef.FromString(each).variable_name.partition(":")[0]
+
+
+def _answer(graph: meta_graph_pb2.MetaGraphDef, named: str) -> tuple[str, str]:
+    """Chooses signature and output: those that are named; else by the output's name; else the only one."""
+    signatures = graph.signature_def
+    ordered = [*(name for name in _USUAL if name in signatures), *sorted(set(signatures) - set(_USUAL))]
+    there = [
+        (name, output)
+        for name in ordered
+        for output in sorted(signatures[name].outputs)
+        if tf.as_dtype(signatures[name].outputs[output].dtype).is_floating
+    ]
+    wanted = [pair for pair in there if ":".join(pair) == named] if named else []
+    if not named:
+        wanted = [pair for key in _ANSWERS for pair in there if pair[1] == key] or there[: len(there) == 1]
+    if wanted:
+        return wanted[0]
+    raise UserCodeError(
+        f"--answer: no signature has an output {one_line(named)}"
+        if named
+        else "it is open which output of the export is trained",
+        expected=f"one of those that may train: {', '.join(map(':'.join, there)) or 'there is none of floats'}",
+        todo="name it by --answer",
+    )
+
+
+def _is_parsed(graph: graph_pb2.GraphDef, takes: Sequence[meta_graph_pb2.TensorInfo]) -> bool:
+    """Does a signature take tf.Examples: nothing but strings, in a graph that parses some."""
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    is_text = len(takes) == 1 and tf.as_dtype(takes[0].dtype) == tf.string
+    return is_text and any(_PARSING.match(node.op) for node in nodes)
+
+
+def _shape(proto: Any) -> Optional[list[Optional[int]]]:
+    return None if proto.unknown_rank else [None if each.size < 0 else int(each.size) for each in proto.dim]
+
+
+def _refused(what: str, todo: str = "name the SavedModel of an Estimator's training") -> UserCodeError:
+    return UserCodeError(what, expected="an export of an Estimator with variables that it trained", todo=todo)

@@ -1,0 +1,176 @@
+"""Proves that a kept graph answers as the export does, that all of it trains, and that what was trained is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.pipeline.base.errors import DataError, NotEqualError, UserCodeError
+from tfx_estimator.pipeline.base.text import first_line
+from tfx_estimator.pipeline.convert.differences import difference
+from tfx_estimator.pipeline.convert.graph import batches
+from tfx_estimator.pipeline.convert.graph.exported import SERVE, Exported
+from tfx_estimator.pipeline.convert.proof import MOST
+
+Batch = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Proof:
+    """What was measured.
+
+    Args:
+        examples: How many were answered by both.
+        compared: The output that is compared, and trained.
+        answers: Largest difference between export and model, of answers beyond 1 as a part of the largest.
+        classes: Examples whose predicted class differs.
+        gradients: Trained weights, each of which has a gradient.
+        still: Those of them that a step of Keras's Adam, on one batch, did not change.
+        kept: Largest difference between the model after that step and what was written of it, by what was written.
+    """
+
+    examples: int
+    compared: str
+    answers: float
+    classes: int
+    gradients: int
+    still: list[str]
+    kept: dict[str, float]
+
+    @property
+    def holds(self) -> bool:
+        """Are all differences small enough, and does the step change weights."""
+        trains = len(self.still) < self.gradients
+        return trains and not self.classes and all(each <= MOST for each in (self.answers, *self.kept.values()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns what proof.json holds."""
+        return {**dataclasses.asdict(self), "most": MOST, "holds": self.holds}
+
+
+def prove(exported: Exported, module: ModuleType, model: tf.keras.Model, files: Sequence[str], scratch: str) -> Proof:
+    """Measures all of it; the model is a step further after it.
+
+    Args:
+        module: The written network.py.
+        model: That it makes.
+        files: Of the evaluation examples.
+        scratch: For files.
+
+    Raises:
+        DataError: The examples are not what the export takes.
+        UserCodeError: A trained weight has no gradient.
+    """
+    examples, apart, classes = 0, 0.0, 0
+    first: Batch = {}
+    with _served(exported, exported.folder) as served:
+        for batch in batches.read(exported, files):
+            first = first or batch
+            try:
+                old = served(batch)
+            except tf.errors.OpError as error:
+                raise batches.not_taken(exported, error) from error
+            new = _answer(model, batch)
+            apart, examples = max(apart, difference(old, new)), examples + len(old)
+            classes += _differ(old, new)
+    if not first:
+        raise DataError("there is no evaluation example", expected="one at least", todo="name some by --examples")
+    _require_gradients(model, first, exported.output)
+    still = _step(model, first)
+    kept = _kept(exported, module, model, first, scratch)
+    return Proof(examples, exported.output, apart, classes, len(model.trainable_weights), still, kept)
+
+
+def not_equal(proof: Proof) -> NotEqualError:
+    """Returns the error of a proof that does not hold."""
+    found = [f"{proof.compared}: {proof.answers:.3g}", f"predicted classes that differ: {proof.classes}"]
+    found += [f"{proof.compared} of the trained {name}: {value:.3g}" for name, value in proof.kept.items()]
+    found += [f"trained weights that a step did not change: {len(proof.still)} of {proof.gradients}"]
+    return NotEqualError(
+        "\n".join(["the kept graph is not what was exported: largest differences", *found]),
+        expected=f"at most {MOST:g}, the same classes, and weights that train; so nothing was written",
+        todo="have the export draw nothing by chance; or convert the network",
+    )
+
+
+def _answer(model: tf.keras.Model, batch: Batch) -> np.ndarray:
+    return model(_tensors(batch)).numpy()
+
+
+def _tensors(batch: Batch) -> dict[str, tf.Tensor]:
+    return {name: tf.constant(each) for name, each in batch.items()}
+
+
+def _differ(old: np.ndarray, new: np.ndarray) -> int:
+    if old.ndim != 2 or old.shape[1] < 2:
+        return 0
+    return int((old.argmax(axis=1) != new.argmax(axis=1)).sum())
+
+
+def _require_gradients(model: tf.keras.Model, batch: Batch, output: str) -> None:
+    """Refuses a trained weight without a gradient, which Keras would leave as it is."""
+    try:
+        with tf.GradientTape() as tape:
+            loss = _loss(None, model(_tensors(batch)))
+        found = tape.gradient(loss, model.trainable_weights)
+        none = [_name(each) for each, gradient in zip(model.trainable_weights, found) if gradient is None]
+        what = f"{output} depends on {', '.join(none)} by no operation that has a gradient" if none else ""
+    except LookupError as error:
+        what = f"{output} has no gradient: {first_line(error)}"
+    if what:
+        raise UserCodeError(
+            what,
+            expected="an output that all trained weights have a part in",
+            todo="name another one by --answer; or convert the network",
+        )
+
+
+def _loss(_: Any, answers: tf.Tensor) -> tf.Tensor:
+    """Depends on all of the answers, and needs no labels."""
+    return tf.reduce_mean(tf.square(answers))
+
+
+def _step(model: tf.keras.Model, batch: Batch) -> list[str]:
+    """Has Keras train a step, and returns which of the trained weights it left as they were."""
+    before = [each.numpy() for each in model.trainable_weights]
+    model.compile("adam", _loss)
+    model.train_on_batch(_tensors(batch), tf.zeros(len(next(iter(batch.values())))))
+    pairs = zip(model.trainable_weights, before)
+    return [_name(each) for each, old in pairs if np.array_equal(each.numpy(), old)]
+
+
+def _kept(
+    exported: Exported, module: ModuleType, model: tf.keras.Model, batch: Batch, scratch: str
+) -> dict[str, float]:
+    """Writes the trained model in both ways, and asks what is read of that."""
+    now = _answer(model, batch)
+    weights, folder = os.path.join(scratch, "trained.weights.h5"), os.path.join(scratch, "trained")
+    model.save_weights(weights)
+    other = module.network()
+    other.load_weights(weights)
+    module.export(model, folder)
+    with _served(exported, folder) as served:
+        return {"weights": difference(now, _answer(other, batch)), "SavedModel": difference(now, served(batch))}
+
+
+@contextlib.contextmanager
+def _served(exported: Exported, folder: str) -> Iterator[Callable[[Batch], np.ndarray]]:
+    """Serves a SavedModel by a session, as an Estimator's always were: Keras has no part in it."""
+    with tf.Graph().as_default() as graph:
+        session = tf.compat.v1.Session(graph=graph)
+        signatures = tf.compat.v1.saved_model.load(session, [SERVE], folder).signature_def
+    with contextlib.closing(session):
+        takes = signatures[exported.signature].inputs
+        output = signatures[exported.signature].outputs[exported.output].name
+        yield lambda batch: session.run(output, {takes[name].name: each for name, each in batch.items()})
+
+
+def _name(variable: tf.Variable) -> str:
+    return variable.name.partition(":")[0]

@@ -1,0 +1,54 @@
+"""Writes network.py: a layer over an exported graph, and a model of it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import textwrap
+from typing import Any
+
+from tfx_estimator.pipeline.convert.graph import parts
+from tfx_estimator.pipeline.convert.graph.exported import Exported
+
+LIMITS = (
+    "It is the graph of inference, for one device: nothing is dropped out, a normalisation keeps the averages that it "
+    "has, and no loss is in it, no regularisation, and no slot of an optimizer, which begins anew."
+)
+_WIDTH = 119
+_HEADER = '''\
+"""What an Estimator exported, as a model that Keras trains on: a layer over the SavedModel in `graph/`.
+
+{limits}
+
+    import network
+
+    model = network.network()
+    model.compile("adam", loss)  # the Estimator's loss, of labels and of {output}
+    model.fit(batches)  # of (inputs, labels); inputs are a dict of {inputs}
+    model.save_weights("trained.weights.h5")  # which another network.network() may load
+    network.export(model, "trained")  # a SavedModel, to be served in place of the old one
+
+It needs TensorFlow alone, with Keras 2: from TensorFlow 2.16 on, tf_keras and TF_USE_LEGACY_KERAS=1 in the environment.
+"""
+
+import os
+
+import tensorflow as tf
+
+GRAPH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "graph")
+# Which of the graph's signatures is called, and which of its answers is trained.
+SIGNATURE, OUTPUT = {signature}, {answer}
+'''
+
+
+def source_of(exported: Exported) -> str:
+    """Returns the text of network.py."""
+    header = _HEADER.format(
+        limits=textwrap.fill(LIMITS, _WIDTH),
+        output=exported.output,
+        inputs=", ".join(exported.inputs) + (": serialized tf.Examples" if exported.serialized else ""),
+        signature=json.dumps(exported.signature),
+        answer=json.dumps(exported.output),
+    )
+    copied: tuple[Any, ...] = (parts.ExportedGraph, parts.network, parts.export)
+    return "\n\n".join([header, *map(inspect.getsource, copied)])
