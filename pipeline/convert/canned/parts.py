@@ -37,6 +37,29 @@ def sparse(values, present):
 
 
 @tf.keras.utils.register_keras_serializable("network")
+class Normalized(tf.keras.layers.Layer):
+    """A number as its `normalizer_fn` makes it.
+
+    Args:
+        function: Of this module.
+        width: Values of an example.
+    """
+
+    def __init__(self, function, width, **kwargs):
+        super().__init__(**kwargs)
+        registered = tf.keras.utils.get_registered_object
+        self.function = registered(function) if isinstance(function, str) else function
+        self.width = width
+
+    def call(self, values):
+        return tf.reshape(tf.cast(self.function(values), tf.float32), [-1, self.width])
+
+    def get_config(self):
+        function = tf.keras.utils.get_registered_name(self.function)
+        return {**super().get_config(), "function": function, "width": self.width}
+
+
+@tf.keras.utils.register_keras_serializable("network")
 class HashBucket(tf.keras.layers.Hashing):
     """Ids of `categorical_column_with_hash_bucket`."""
 
@@ -247,6 +270,23 @@ class CannedModel(tf.keras.Model):
         logits = self(features, training=False)
         value = loss(labels, logits, weights)
         return {**self.compute_metrics(features, labels, logits, weights), "loss": value}
+
+
+class Momentum(tf.keras.optimizers.legacy.SGD):
+    """Momentum whose slot is the sum of gradients, as that of `tf.compat.v1.train`: Keras has each times its rate."""
+
+    def _options(self, var, apply_state):
+        key = var.device, var.dtype.base_dtype
+        found = (apply_state or {}).get(key) or self._fallback_apply_state(*key)
+        slot = self.get_slot(var, "momentum")
+        options = {"lr": found["lr_t"], "momentum": found["momentum"], "use_nesterov": self.nesterov}
+        return {"var": var.handle, "accum": slot.handle, **options}
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        return tf.raw_ops.ResourceApplyMomentum(grad=grad, **self._options(var, apply_state))
+
+    def _resource_apply_sparse(self, grad, var, indices, apply_state=None):
+        return tf.raw_ops.ResourceSparseApplyMomentum(grad=grad, indices=indices, **self._options(var, apply_state))
 
 
 def places(model):

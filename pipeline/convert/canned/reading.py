@@ -14,7 +14,8 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.convert.canned.rates import named
+from tfx_estimator.pipeline.convert.canned.refusal import refused
 
 BINARY, CLASSES, REGRESSION = "binary", "classes", "regression"
 _CANNED = "tensorflow_estimator.python.estimator.canned."
@@ -75,15 +76,6 @@ class Canned:
     linear: tuple[Any, ...]
     combiner: str
     optimizers: dict[str, Any]
-
-
-def refused(what: str, todo: str = "") -> UserCodeError:
-    """Returns the error of something that cannot be written yet."""
-    return UserCodeError(
-        f"{what} cannot be written as a Keras model yet",
-        expected="DNN, Linear or DNNLinearCombined, with the columns, heads and optimizers that docs/way-out.md names",
-        todo=todo or "write this part by hand, and convert the rest without it",
-    )
 
 
 def is_canned(estimator: tf.estimator.Estimator) -> bool:
@@ -191,7 +183,8 @@ def _optimizers(found: Mapping[str, Any], is_v2: bool, deep: tuple, linear: tupl
             default = linear_lib._get_default_optimizer_v2 if is_v2 else linear_lib._get_default_optimizer
             optimizer = default(linear)
         # A rate that is a tensor shall be none of ours.
-        with tf.Graph().as_default():
+        with tf.Graph().as_default() as graph, named(graph) as put_schedules:
             tf.compat.v1.train.create_global_step()
             made[part] = make(optimizer, learning_rate=rates[part])
+            put_schedules(made[part])
     return made

@@ -84,12 +84,13 @@ def convert(training: Training, output: str) -> Any:
     """Converts the Estimator that the trainer_fn returns; see `canned.conversion`."""
     bring_back_estimator()
     from tfx_estimator.pipeline.convert.canned import conversion, reading
+    from tfx_estimator.pipeline.convert.canned.refusal import refused
 
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
         made = _call(training, scratch)
         estimator, evaluation = made["estimator"], made["eval_spec"]
         if not reading.is_canned(estimator):
-            raise reading.refused(
+            raise refused(
                 f"the Estimator that the trainer_fn of {training.name} returns, which is no canned one,",
                 "convert the run of a canned Estimator, or of a network of trainer.model",
             )

@@ -8,9 +8,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import tensorflow as tf
+
 from tfx_estimator.pipeline.convert.canned import parts
 from tfx_estimator.pipeline.convert.canned.columns import Columns, Input
-from tfx_estimator.pipeline.convert.canned.optimizers import ALWAYS_WITH_SLOT, Optimizer
+from tfx_estimator.pipeline.convert.canned.optimizers import ALWAYS_WITH_SLOT, MOMENTUM, Optimizer
 from tfx_estimator.pipeline.convert.canned.reading import BINARY, CLASSES, Canned, Head
 from tfx_estimator.pipeline.convert.canned.text import call, indented, literal
 
@@ -104,9 +106,12 @@ def write(canned: Canned, features: Mapping[str, Any], optimizers: Mapping[str, 
         *lines,
         f"return CannedModel(inputs=inputs, outputs={both}, name={literal(_snake(canned.name))})",
     ]
+    if any(each.kind == MOMENTUM for each in optimizers.values()):
+        columns.parts.add(MOMENTUM)
     body = [
         _header(canned, columns.inputs),
         *_parts(columns.parts),
+        *columns.functions,
         f'def network():\n    """Returns the model, with weights to begin with."""\n{indented(lines)}\n',
         _prepare(canned.head),
         _loss(canned.head),
@@ -211,7 +216,7 @@ def _loss(head: Head) -> str:
 
 
 def _optimizers(optimizers: Mapping[str, Optimizer]) -> str:
-    made = {name: f"tf.keras.optimizers.legacy.{_optimizer(each)}" for name, each in optimizers.items()}
+    made = {name: _optimizer(each) for name, each in optimizers.items()}
     rows = [f"    {literal(name)}: {text}," for name, text in made.items()]
     if any(ALWAYS_WITH_SLOT in each.options.values() for each in optimizers.values()):
         rows.insert(
@@ -229,10 +234,13 @@ def _optimizer(optimizer: Optimizer) -> str:
     for name, value in optimizer.options.items():
         text = literal(value)
         if isinstance(value, dict):
-            given = {key: each for key, each in value["config"].items() if key != "name"}
-            text = call(f"tf.keras.optimizers.schedules.{value['class_name']}", **given)
+            kind = getattr(tf.keras.optimizers.schedules, value["class_name"])
+            usual = {key: each.default for key, each in inspect.signature(kind).parameters.items()}
+            given = {key: each for key, each in value["config"].items() if key != "name" and each != usual[key]}
+            text = call(f"tf.keras.optimizers.schedules.{kind.__name__}", **given)
         options.append(f"{name}={text}")
-    return f"{optimizer.kind}({', '.join(options)})"
+    kind = optimizer.kind if optimizer.kind == MOMENTUM else f"tf.keras.optimizers.legacy.{optimizer.kind}"
+    return f"{kind}({', '.join(options)})"
 
 
 def _snake(name: str) -> str:

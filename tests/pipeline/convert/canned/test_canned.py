@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import subprocess
@@ -32,12 +33,37 @@ FEATURES: dict[str, np.ndarray] = {
     "tag_weights": (_draw.rand(48, 3) + 0.1).astype(np.float32),
     "room": _draw.randint(-1, 7, [48, 2]),
     "weight": _draw.rand(48).astype(np.float32) + 0.5,
+    "count": _draw.randint(0, 90, 48),
+    "square": _draw.rand(48, 2, 2).astype(np.float32),
 }
 # A weight of 0 is none, as a word "" is.
 FEATURES["tag_weights"][FEATURES["tags"] == ""] = 0.0
 NUMBERS = (FEATURES["age"] > 40).astype(int) + (FEATURES["job"] == "baker")
 WORDS = np.array(["low", "middle", "high"])[NUMBERS]
 SPARSE = "room"
+
+
+def scaled(name: str, low: float, high: float) -> Any:
+    return column.numeric_column(name, normalizer_fn=lambda value: (value - low) / (high - low))
+
+
+def logarithm(value: tf.Tensor, base: float) -> tf.Tensor:
+    return tf.math.log(tf.cast(value, tf.float32) + 1.0) / tf.math.log(base)
+
+
+def traces(value: tf.Tensor) -> tf.Tensor:
+    """Of what is no vector, and used twice."""
+    diagonal = tf.linalg.diag_part(value)
+    return tf.stack([diagonal, tf.square(diagonal)], axis=1)
+
+
+def normalized() -> list[Any]:
+    return [
+        scaled("age", 18.0, 81.5),
+        column.bucketized_column(column.numeric_column("size", (2,), normalizer_fn=tf.square), [0.1, 0.5]),
+        column.numeric_column("count", normalizer_fn=functools.partial(logarithm, base=3.0)),
+        column.numeric_column("square", (2, 2), normalizer_fn=traces),
+    ]
 
 
 def numeric(name: str = "age") -> Any:
@@ -83,12 +109,19 @@ def shared() -> list[Any]:
 
 
 def wide() -> list[Any]:
-    return [buckets("size"), words("job"), room(), cross(), numeric(), column.embedding_column(hashed(), 2)]
+    return [
+        buckets("size"),
+        words("job"),
+        room(),
+        cross(),
+        scaled("age", 18.0, 81.5),
+        column.embedding_column(hashed(), 2),
+    ]
 
 
 def make(name: str, folder: str) -> Any:
     v1, v2, legacy = tf.compat.v1.estimator, tf.estimator, tf.keras.optimizers.legacy
-    old = tf.compat.v1.train
+    old, step = tf.compat.v1.train, tf.compat.v1.train.get_global_step
     both = {"linear_feature_columns": wide(), "dnn_feature_columns": deep(), "dnn_hidden_units": [6, 4]}
     makers: dict[str, Callable[[], Any]] = {
         "dnn": lambda: v2.DNNClassifier([6], deep(), folder, n_classes=3, label_vocabulary=["low", "middle", "high"]),
@@ -103,10 +136,24 @@ def make(name: str, folder: str) -> Any:
         "momentum_of_v1": lambda: v1.LinearClassifier(wide(), folder, optimizer=old.MomentumOptimizer(0.01, 0.9)),
         "rmsprop_of_v1": lambda: v1.LinearRegressor(wide(), folder, optimizer=old.RMSPropOptimizer(0.01)),
         "regressor": lambda: v2.DNNRegressor(
-            [6], deep(), folder, optimizer=legacy.RMSprop(0.01, momentum=0.5, centered=True)
+            [6],
+            [*normalized(), numeric("weight"), column.embedding_column(hashed(), 3)],
+            folder,
+            optimizer=legacy.RMSprop(0.01, momentum=0.5, centered=True),
         ),
         "sgd": lambda: v2.LinearEstimator(
             v2.RegressionHead(), wide(), folder, optimizer=legacy.SGD(1e-5, momentum=0.9, nesterov=True)
+        ),
+        "exponential": lambda: v2.DNNLinearCombinedClassifier(
+            folder,
+            **both,
+            dnn_optimizer=lambda: legacy.Adam(old.exponential_decay(0.02, step(), 5, 0.9, staircase=True)),
+            linear_optimizer=lambda: legacy.Ftrl(
+                old.polynomial_decay(np.float32(0.2), step(), 20, 0.01, power=2.0), l2_regularization_strength=0.1
+            ),
+        ),
+        "cosine_of_v1": lambda: v1.LinearClassifier(
+            wide(), folder, optimizer=lambda: old.MomentumOptimizer(old.cosine_decay(0.02, step(), 12), 0.9)
         ),
         "dropout": lambda: v2.DNNClassifier([6], deep(), folder, dropout=0.3),
     }
@@ -175,6 +222,8 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
         pytest.param("momentum_of_v1", marks=pytest.mark.long),
         pytest.param("rmsprop_of_v1", marks=pytest.mark.long),
         "regressor",
+        "exponential",
+        "cosine_of_v1",
         pytest.param("sgd", marks=pytest.mark.long),
     ],
 )
@@ -425,6 +474,47 @@ def test_an_optimizer_without_epsilon_is_written_with_none_that_counts() -> None
     assert eval(writing._optimizer(described), dict(scope)).epsilon < 1e-20
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "kind"),
+    [
+        ("exponential_decay", {"decay_steps": 30, "decay_rate": 0.7}, "ExponentialDecay"),
+        ("natural_exp_decay", {"decay_steps": 30, "decay_rate": 0.7}, "ExponentialDecay"),
+        ("inverse_time_decay", {"decay_steps": 30, "decay_rate": 0.7, "staircase": True}, "InverseTimeDecay"),
+        ("polynomial_decay", {"decay_steps": 30, "cycle": True}, "PolynomialDecay"),
+        ("cosine_decay", {"decay_steps": 30, "alpha": 0.2}, "CosineDecay"),
+        ("cosine_decay_restarts", {"first_decay_steps": 30}, "CosineDecayRestarts"),
+        ("piecewise_constant", {"boundaries": [10, 40], "values": [0.3, 0.2, 0.1]}, "PiecewiseConstantDecay"),
+    ],
+)
+@pytest.mark.parametrize("optimizer", ["legacy.Adam", "AdamOptimizer"])
+def test_a_rate_of_the_step_is_written_as_the_schedule_of_the_same_rates(
+    name: str, options: dict[str, Any], kind: str, optimizer: str
+) -> None:
+    from tfx_estimator.pipeline.convert.canned import optimizers, reading, writing
+
+    old, is_old = tf.compat.v1.train, optimizer == "AdamOptimizer"
+    of_step = {"x" if name == "piecewise_constant" else "global_step": old.get_global_step}
+    of_rate = {} if name == "piecewise_constant" else {"learning_rate": 0.3}
+
+    def make() -> Any:
+        rate = getattr(old, name)(**of_rate, **{key: each() for key, each in of_step.items()}, **options)
+        return old.AdamOptimizer(rate) if is_old else tf.keras.optimizers.legacy.Adam(rate)
+
+    estimators = tf.compat.v1.estimator if is_old else tf.estimator
+    canned = reading.read(estimators.DNNClassifier([3], [numeric()], optimizer=make))
+    text = writing._optimizer(optimizers.describe(canned.optimizers["deep"]))
+    assert f"tf.keras.optimizers.schedules.{kind}(" in text
+    written = eval(text, {"tf": tf})
+    expected = {}
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        step = old.create_global_step()
+        rate = getattr(old, name)(**of_rate, **dict.fromkeys(of_step, step), **options)
+        for each in (0, 10, 11, 29, 30, 31, 40, 41, 75):
+            step.load(each, session)
+            expected[each] = session.run(rate)
+    assert {each: float(written.learning_rate(each)) for each in expected} == pytest.approx(expected, rel=1e-6)
+
+
 class Halving(tf.keras.optimizers.schedules.ExponentialDecay):
     pass
 
@@ -433,10 +523,17 @@ def linear(*columns: Any, **options: Any) -> Any:
     return tf.estimator.LinearClassifier(list(columns), **options)
 
 
+def decayed(before: int = 0) -> Any:
+    return tf.compat.v1.train.exponential_decay(0.1, tf.compat.v1.train.get_global_step() + before, 9, 0.5)
+
+
 @pytest.mark.parametrize(
     ("estimator", "named"),
     [
-        (lambda: linear(column.numeric_column("age", normalizer_fn=tf.abs)), "the normalizer_fn of the column 'age'"),
+        (
+            lambda: linear(column.numeric_column("age", normalizer_fn=lambda age: age + tf.random.normal([]))),
+            "the normalizer_fn of the column 'age', which makes the operation RandomStandardNormal",
+        ),
         (lambda: linear(hashed("age"), column.bucketized_column(numeric(), [1.0])), "the feature 'age', which is a"),
         (lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.Nadam()), "the optimizer Nadam"),
         (
@@ -446,6 +543,14 @@ def linear(*columns: Any, **options: Any) -> Any:
         (
             lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(Halving(0.1, 9, 0.5))),
             "the learning_rate of SGD, Halving,",
+        ),
+        (
+            lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(2 * decayed())),
+            "the learning_rate of SGD, which is computed in the graph",
+        ),
+        (
+            lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(decayed(5))),
+            "the learning rate of SGD, which is 0.0[0-9]+ at step 0 where ExponentialDecay has 0.1",
         ),
         (lambda: tf.estimator.DNNClassifier([3], [numeric()], activation_fn=tf.nn.relu6), "activation_fn 'relu6'"),
         (
