@@ -235,8 +235,6 @@ class Columns:
         is_text, buckets = column.dtype == tf.string, column.num_oov_buckets
         if not is_text and buckets > 1:
             raise refused(f"num_oov_buckets of the column {column.name!r}, whose words are numbers,")
-        if ("" if is_text else -1) in words:
-            raise refused(f"the empty word of the vocabulary of the column {column.name!r}")
         self.parts.add("WordIds")
         value = self._category(column.key, column.dtype)
         known: Any = words
@@ -247,10 +245,10 @@ class Columns:
                 file = f"_{file}"
             self.parts.add("words_of")
             known = Source(f"words_of({literal(file)}{'' if is_text else ', int'})")
-        kind, absent = "StringLookup", dict[str, Any](mask_token="")
+        kind, absent = "StringLookup", {"mask_token": Source("NO_WORD")}
         if not is_text:
             # Keras wants another number for what stands for no word.
-            kind, absent = "IntegerLookup", {"mask_token": -1, "oov_token": -2}
+            kind, absent = "IntegerLookup", {"mask_token": Source("NO_NUMBER"), "oov_token": Source("NO_NUMBER + 1")}
         own = self.layer(f"{name}_places")
         places = call(f"{_KERAS}.{kind}", vocabulary=known, num_oov_indices=max(buckets, 1), **absent, name=own)
         options = {"buckets": buckets} if buckets else {}
@@ -289,7 +287,7 @@ class Columns:
         return self._features[key]
 
     def _category(self, key: str, dtype: tf.DType) -> str:
-        check_presence(key, self._feature(key))
+        self._feature(key)
         return self._input(key, "string" if dtype == tf.string else "int64", None)
 
     def _input(self, key: str, dtype: str, width: Optional[int]) -> str:
@@ -321,18 +319,6 @@ def _leaves(cross: Any) -> list[Any]:
 def _dtype(feature: Any) -> tf.DType:
     values = getattr(feature, "values", feature)
     return tf.string if values.dtype == object else tf.as_dtype(values.dtype)
-
-
-def check_presence(key: str, feature: Any) -> None:
-    """Refuses what a category's SparseTensor has, and the written network takes for no value."""
-    if not isinstance(feature, tf.compat.v1.SparseTensorValue):
-        return
-    absent, named = (b"", '""') if feature.values.dtype == object else (-1, "-1")
-    if np.any(feature.values == absent):
-        raise refused(
-            f"the feature {key!r}, a SparseTensor with the value {named}, which stands for none in a dense one,",
-            "leave it out of the SparseTensor; or use another value, or a dense tensor",
-        )
 
 
 def _kind(column: Any) -> str:

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Optional
@@ -15,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.pipeline.base.files import write_json
-from tfx_estimator.pipeline.convert.canned import asking, columns, optimizers, reading, weights, writing
+from tfx_estimator.pipeline.convert.canned import asking, optimizers, reading, weights, writing
 from tfx_estimator.pipeline.convert.canned.asking import Batch, InputFn, Step
 from tfx_estimator.pipeline.convert.canned.weights import Placed
 from tfx_estimator.pipeline.convert.differences import Step as Moved
@@ -82,7 +81,7 @@ def convert(trained: Trained, output: str) -> Converted:
         module = load(draft)
         model = module.network()
         module.restore(model)
-        proof = _prove(canned, module, written.inputs, model, reader, placed, answers, after)
+        proof = _prove(canned, module, model, reader, placed, answers, after)
         write_json(os.path.join(draft, "proof.json"), proof.to_dict())
         if not proof.holds:
             raise not_equal(proof, "have the code that makes the Estimator be what it was when it trained")
@@ -125,7 +124,6 @@ def _vocabularies(written: writing.Written) -> dict[str, str]:
 def _prove(
     canned: reading.Canned,
     module: ModuleType,
-    inputs: Mapping[str, columns.Input],
     model: tf.keras.Model,
     reader: tf.train.CheckpointReader,
     placed: list[Placed],
@@ -135,7 +133,6 @@ def _prove(
     """Compares the model with the Estimator; it is one step further after it."""
     worst, classes, examples = 0.0, 0, 0
     for batch, old in answers:
-        _check_presence(inputs, batch)
         new = model(module.prepare(batch.tensors()), training=False).numpy()
         worst = max(worst, difference(old, new))
         classes += int((_classes(canned, old) != _classes(canned, new)).sum())
@@ -144,7 +141,6 @@ def _prove(
         drawing = [layer.name for layer in model.layers if isinstance(layer, tf.keras.layers.Dropout)]
         return Proof(examples, {"estimator": worst}, classes, {}, chance=drawing)
     batch = after.batch
-    _check_presence(inputs, batch)
     tf.function(model.train_step)(module.prepare(batch.tensors(), tf.constant(batch.labels)))
     found = {**module.places(model), "global_step": next(iter(model.by_part.values())).iterations}
     trained = {id(variable) for _, variables in model.trained() for variable in variables}
@@ -161,12 +157,6 @@ def _prove(
     # The step is a number, which is equal or not.
     parts = {kind: part for kind, part in moved.parts.items() if kind != STEP}
     return Proof(examples, {"estimator": worst}, classes, dict(moved.largest), parts=parts)
-
-
-def _check_presence(inputs: Mapping[str, columns.Input], batch: Batch) -> None:
-    for name, each in inputs.items():
-        if each.dtype != "float32":
-            columns.check_presence(name, batch.features[name])
 
 
 def _classes(canned: reading.Canned, logits: np.ndarray) -> np.ndarray:

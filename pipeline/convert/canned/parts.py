@@ -13,6 +13,8 @@ import tensorflow as tf
 HERE = os.path.dirname(os.path.abspath(__file__))
 # The id of a value that is not there; -1 is that of a word which no vocabulary knows.
 ABSENT = -2
+# What the inputs of categories have there.
+NO_WORD, NO_NUMBER = "\0", tf.int64.min
 
 
 def loss(labels, logits, weights=None):
@@ -26,8 +28,8 @@ def optimizers():
 
 
 def is_absent(values):
-    """Where an example has no value: the word "", or the number -1, as tf.feature_column has it."""
-    return tf.equal(values, "" if values.dtype == tf.string else -1)
+    """Where an example has no value."""
+    return tf.equal(values, NO_WORD if values.dtype == tf.string else NO_NUMBER)
 
 
 def sparse(values, present):
@@ -143,6 +145,9 @@ class Crossed(tf.keras.layers.Layer):
                 each = sparse(each, tf.not_equal(each, ABSENT))
             elif kind == "present":
                 each = sparse(each, tf.logical_not(is_absent(each)))
+            else:
+                # The value that `dense` found there.
+                each = tf.where(is_absent(each), tf.constant("" if each.dtype == tf.string else -1, each.dtype), each)
             crossed.append(each)
         ids = tf.sparse.cross_hashed(crossed, self.buckets, self.hash_key)
         return tf.sparse.to_dense(ids, tf.constant(ABSENT, tf.int64))
@@ -215,16 +220,17 @@ class Total(tf.keras.layers.Layer):
         return tf.add_n(inputs) + self.bias
 
 
-def dense(name, value, dtype, width):
-    """Returns a feature as [batch, values], where absent values are "" or -1."""
-    absent = "" if dtype == "string" else -1
-    if isinstance(value, tf.SparseTensor):
-        if dtype != "float32":
-            # tf.feature_column takes them for values there, and for none in a dense tensor alone.
-            told = f"{name} has {absent!r} in a SparseTensor, which is no value to this network"
-            tf.debugging.assert_none_equal(value.values, tf.constant(absent, value.dtype), message=told)
-        value = tf.sparse.to_dense(value, tf.constant(absent, value.dtype))
+def dense(value, dtype, width):
+    """Returns a feature as [batch, values]; a category that is not there is NO_WORD or NO_NUMBER."""
     value = value if dtype == "string" else tf.cast(value, dtype)
+    if dtype == "float32":
+        value = tf.sparse.to_dense(value) if isinstance(value, tf.SparseTensor) else value
+    else:
+        none, empty = (NO_WORD, "") if dtype == "string" else (NO_NUMBER, -1)
+        none = tf.constant(none, dtype)
+        # To tf.feature_column "" and -1 are no values in a dense tensor, and are such in a SparseTensor.
+        is_sparse = isinstance(value, tf.SparseTensor)
+        value = tf.sparse.to_dense(value, none) if is_sparse else tf.where(tf.equal(value, empty), none, value)
     return tf.reshape(value, [tf.shape(value)[0], -1 if width is None else width])
 
 

@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.convert.canned.refusal import refused
 _OWN_COPY = "tensorflow.python.keras.optimizer_v2.learning_rate_schedule"
 # At how many steps the rates are compared.
 _STEPS = 33
-_MOST = 1e-6
+_MOST = 1e-5
 
 
 @contextlib.contextmanager

@@ -48,6 +48,8 @@ import tensorflow as tf
 HERE = os.path.dirname(os.path.abspath(__file__))
 # The id of a value that is not there; -1 is that of a word which no vocabulary knows.
 ABSENT = -2
+# What the inputs of categories have there.
+NO_WORD, NO_NUMBER = "\\0", tf.int64.min
 # Of each feature: its type, and the values of an example; None is any number of them.
 INPUTS = {inputs}
 '''
@@ -177,7 +179,7 @@ def _listed(values: list[str]) -> list[str]:
 
 def _prepare(head: Head) -> str:
     """The source that makes batches of Keras of those of the input_fn."""
-    lines = ["inputs = {name: dense(name, features[name], *each) for name, each in INPUTS.items()}"]
+    lines = ["inputs = {name: dense(features[name], *each) for name, each in INPUTS.items()}"]
     lines += ["if labels is None:", "    return inputs"]
     before = ""
     if head.words:

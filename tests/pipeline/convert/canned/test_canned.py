@@ -351,6 +351,15 @@ def test_a_checkpoint_of_another_network_is_refused(case: Any, tmp_path: Path) -
         case("both").convert(other, str(tmp_path / "converted"))
 
 
+EXPLICIT = (SPARSE, "seventh", "eighth")
+
+
+def explicit(values: np.ndarray) -> tf.compat.v1.SparseTensorValue:
+    """A SparseTensor, in which one of three values is not there, and some of the others are "" or -1."""
+    places = np.argwhere(np.arange(values.size).reshape(values.shape) % 3 != 0)
+    return tf.compat.v1.SparseTensorValue(places, values[tuple(places.T)], values.shape)
+
+
 def ids_of_columns(columns: list[Any], features: dict[str, Any]) -> dict[str, list[list[int]]]:
     """What tf.feature_column itself makes of each example."""
     from tensorflow.python.feature_column import feature_column_v2
@@ -358,7 +367,7 @@ def ids_of_columns(columns: list[Any], features: dict[str, Any]) -> dict[str, li
     found = {}
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         cache = feature_column_v2.FeatureTransformationCache(
-            {name: tf.SparseTensor(*each) if name == SPARSE else tf.constant(each) for name, each in features.items()}
+            {name: tf.SparseTensor(*each) if name in EXPLICIT else tf.constant(each) for name, each in features.items()}
         )
         manager = feature_column_v2._StateManagerImpl(tf.keras.layers.Layer(), trainable=False)
         tensors = {each.name: each.get_sparse_tensors(cache, manager).id_tensor for each in columns}
@@ -380,6 +389,7 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
     many = [f"word{index}" for index in range(30)]
     features = {**FEATURES, "number": FEATURES["room"], "other": FEATURES["job"], "third": FEATURES["job"]}
     features |= {"fourth": FEATURES["tags"], "fifth": np.array([*many, *["no"] * 18]), "sixth": FEATURES["room"] + 40}
+    features |= {"seventh": FEATURES["tags"], "eighth": FEATURES["room"]}
     # Names that layers or variables of others would have.
     features |= {"user.id": FEATURES["job"], "user_id": FEATURES["tags"], "user_id_ids": FEATURES["tags"]}
     features |= {"bias": FEATURES["age"], "logits": FEATURES["age"], "third_places": FEATURES["age"]}
@@ -399,10 +409,13 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
         cross(),
         column.crossed_column([words("fourth"), "job", "tags"], 11, hash_key=5),
         column.crossed_column([column.crossed_column([buckets("size"), "room"], 9), "third"], 13),
+        hashed("seventh"),
+        column.categorical_column_with_vocabulary_list("eighth", [3, -1, 4], dtype=tf.int64, num_oov_buckets=1),
+        column.crossed_column(["seventh", "eighth", "tags"], 17),
         *map(words, ("user.id", "user_id", "user_id_ids")),
     ]
-    shape = tf.compat.v1.SparseTensorValue(*(each.numpy() for each in _parts(sparse(FEATURES[SPARSE]))))
-    given = {**features, SPARSE: shape}
+    # What stands for no value in a dense tensor is one in a SparseTensor.
+    given = {**features, **{name: explicit(features[name]) for name in EXPLICIT}}
     canned = reading.read(
         tf.estimator.DNNLinearCombinedClassifier(
             str(tmp_path / "estimator"),
@@ -419,7 +432,7 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
     model = module.network()
     layers = {each.name: model.get_layer(f"{each.name}_ids").output for each in columns}
     inputs = module.prepare(
-        {name: tf.SparseTensor(*each) if name == SPARSE else tf.constant(each) for name, each in given.items()}
+        {name: tf.SparseTensor(*each) if name in EXPLICIT else tf.constant(each) for name, each in given.items()}
     )
     found = tf.keras.Model(model.input, layers)(inputs)
     expected = ids_of_columns(columns, given)
@@ -428,17 +441,6 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
         assert own == rows, name
     assert any(-1 in row for row in expected["fifth"])
     assert any(not row for row in expected["job"])
-    # What stands for no value in a dense tensor is one in a SparseTensor.
-    given[SPARSE] = shape._replace(values=np.where(shape.values == 0, -1, shape.values))
-    with pytest.raises(UserCodeError, match="the feature 'room', a SparseTensor with the value -1"):
-        writing.write(canned, given, {})
-    batches = tf.data.Dataset.from_tensors({**features, SPARSE: tf.SparseTensor(*given[SPARSE])}).map(module.prepare)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="room has -1 in a SparseTensor"):
-        list(batches)
-
-
-def _parts(tensor: tf.SparseTensor) -> tuple[tf.Tensor, ...]:
-    return tensor.indices, tensor.values, tensor.dense_shape
 
 
 @pytest.mark.parametrize(
@@ -512,7 +514,7 @@ def test_a_rate_of_the_step_is_written_as_the_schedule_of_the_same_rates(
         for each in (0, 10, 11, 29, 30, 31, 40, 41, 75):
             step.load(each, session)
             expected[each] = session.run(rate)
-    assert {each: float(written.learning_rate(each)) for each in expected} == pytest.approx(expected, rel=1e-6)
+    assert {each: float(written.learning_rate(each)) for each in expected} == pytest.approx(expected, rel=1e-5)
 
 
 class Halving(tf.keras.optimizers.schedules.ExponentialDecay):
