@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Optional
@@ -71,17 +72,18 @@ def convert(trained: Trained, output: str) -> Converted:
     features = asking.first_batch(estimator, trained.train).features
     written = writing.write(canned, features, described)
     placed = weights.place(reader, written.weights, described)
-    answers = asking.logits(estimator, checkpoint, trained.evaluate, trained.steps, written.inputs)
-    after = asking.step(estimator, checkpoint, trained.train)
     draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
     try:
-        _write(draft, written, placed, reader)
-        mapping = {"checkpoint": checkpoint, "tensors": [each.to_dict() for each in placed]}
-        write_json(os.path.join(draft, "mapping.json"), mapping)
-        module = load(draft)
-        model = module.network()
-        module.restore(model)
-        proof = _prove(canned, module, model, reader, placed, answers, after)
+        # Before there is a Keras model: one that is made in a graph spoils those that were not.
+        with asking.logits(estimator, checkpoint, trained.evaluate, trained.steps, written.inputs) as answers:
+            after = asking.step(estimator, checkpoint, trained.train)
+            _write(draft, written, placed, reader)
+            mapping = {"checkpoint": checkpoint, "tensors": [each.to_dict() for each in placed]}
+            write_json(os.path.join(draft, "mapping.json"), mapping)
+            module = load(draft)
+            model = module.network()
+            module.restore(model)
+            proof = _prove(canned, module, model, reader, placed, answers, after)
         write_json(os.path.join(draft, "proof.json"), proof.to_dict())
         if not proof.holds:
             raise not_equal(proof, "have the code that makes the Estimator be what it was when it trained")
@@ -127,7 +129,7 @@ def _prove(
     model: tf.keras.Model,
     reader: tf.train.CheckpointReader,
     placed: list[Placed],
-    answers: list[tuple[Batch, np.ndarray]],
+    answers: Iterator[tuple[Batch, np.ndarray]],
     after: Step,
 ) -> Proof:
     """Compares the model with the Estimator; it is one step further after it."""
@@ -135,13 +137,13 @@ def _prove(
     for batch, old in answers:
         new = model(module.prepare(batch.tensors()), training=False).numpy()
         worst = max(worst, difference(old, new))
-        classes += int((_classes(canned, old) != _classes(canned, new)).sum())
+        classes += int(np.any(_classes(canned, old) != _classes(canned, new), axis=1).sum())
         examples += len(old)
     if canned.deep and canned.dropout:
         drawing = [layer.name for layer in model.layers if isinstance(layer, tf.keras.layers.Dropout)]
         return Proof(examples, {"estimator": worst}, classes, {}, chance=drawing)
     batch = after.batch
-    tf.function(model.train_step)(module.prepare(batch.tensors(), tf.constant(batch.labels)))
+    tf.function(model.train_step)(module.prepare(batch.tensors(), batch.label()))
     found = {**module.places(model), "global_step": next(iter(model.by_part.values())).iterations}
     trained = {id(variable) for _, variables in model.trained() for variable in variables}
     moved = Moved()
@@ -160,6 +162,7 @@ def _prove(
 
 
 def _classes(canned: reading.Canned, logits: np.ndarray) -> np.ndarray:
+    """What is predicted of each example; nothing of a number."""
     if canned.head.kind == reading.REGRESSION:
-        return np.zeros(len(logits))
-    return logits.argmax(axis=1) if canned.head.kind == reading.CLASSES else (logits > 0).ravel()
+        return np.zeros([len(logits), 1])
+    return logits.argmax(axis=1)[:, np.newaxis] if canned.head.kind == reading.CLASSES else logits > 0

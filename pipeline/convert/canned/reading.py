@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -17,7 +17,7 @@ import tensorflow as tf
 from tfx_estimator.pipeline.convert.canned.rates import named
 from tfx_estimator.pipeline.convert.canned.refusal import refused
 
-BINARY, CLASSES, REGRESSION = "binary", "classes", "regression"
+BINARY, CLASSES, LABELS, REGRESSION = "binary", "classes", "labels", "regression"
 _CANNED = "tensorflow_estimator.python.estimator.canned."
 _READ = ("dnn", "linear", "dnn_linear_combined")
 # Names of activations that Keras 2 and Keras 3 have for the same function.
@@ -28,10 +28,13 @@ _HEADS = {
     "_BinaryLogisticHeadWithSigmoidCrossEntropyLoss": BINARY,
     "MultiClassHead": CLASSES,
     "_MultiClassHeadWithSoftmaxCrossEntropyLoss": CLASSES,
+    "MultiLabelHead": LABELS,
     "RegressionHead": REGRESSION,
     "_RegressionHeadWithMeanSquaredErrorLoss": REGRESSION,
 }
-_SUM, _MEAN = ("sum", "weighted_sum"), ("auto", "sum_over_batch_size", "weighted_sum_over_batch_size")
+SUM, MEAN, WEIGHTED_MEAN = "sum", "mean", "weighted mean"
+_REDUCTIONS = {"sum": SUM, "weighted_sum": SUM, "weighted_mean": WEIGHTED_MEAN}
+_REDUCTIONS |= dict.fromkeys(("auto", "sum_over_batch_size", "weighted_sum_over_batch_size"), MEAN)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,16 +43,24 @@ class Head:
 
     Args:
         units: Logits of an example.
-        is_sum: Is the loss of a batch the sum of its examples' losses, or else their mean.
+        reduction: What the loss of a batch is of its examples' losses: SUM, MEAN, or WEIGHTED_MEAN, which divides by
+            the sum of the weights.
         weight: The feature that weights an example's loss; empty if none does.
         words: The labels' names, in the order of their numbers; empty where labels are numbers.
+        loss: A user's loss of each example, of `labels` and `logits`.
     """
 
     kind: str
     units: int
-    is_sum: bool
+    reduction: str
     weight: str
     words: tuple[str, ...]
+    loss: Optional[Callable[..., Any]] = None
+
+    @property
+    def is_sum(self) -> bool:
+        """Is the loss of a batch the sum of its examples' losses."""
+        return self.reduction == SUM
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,11 +145,13 @@ def _head(head: Any) -> Head:
     name = type(head).__name__
     if name not in _HEADS:
         raise refused(f"the head {name}")
-    for option in ("_loss_fn", "_inverse_link_fn"):
-        if getattr(head, option, None) is not None:
-            raise refused(f"{option.removeprefix('_')} of the head {name}")
+    if getattr(head, "_inverse_link_fn", None) is not None:
+        raise refused(f"inverse_link_fn of the head {name}")
+    loss = getattr(head, "_loss_fn", None)
+    if loss is not None and "features" in inspect.signature(loss).parameters:
+        raise refused(f"the loss_fn of the head {name}, which takes features,")
     reduction = str(head._loss_reduction)
-    if reduction not in (*_SUM, *_MEAN):
+    if reduction not in _REDUCTIONS:
         raise refused(f"loss_reduction {reduction!r} of the head {name}")
     weight = head._weight_column or ""
     if not isinstance(weight, str):
@@ -146,7 +159,7 @@ def _head(head: Any) -> Head:
             raise refused(f"the normalizer_fn of the weight_column {weight.key!r}")
         weight = weight.key
     words = tuple(getattr(head, "_label_vocabulary", None) or ())
-    return Head(_HEADS[name], head.logits_dimension, reduction in _SUM, weight, words)
+    return Head(_HEADS[name], head.logits_dimension, _REDUCTIONS[reduction], weight, words, loss)
 
 
 def _activation(function: Any) -> Optional[str]:

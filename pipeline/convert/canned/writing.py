@@ -13,8 +13,17 @@ import tensorflow as tf
 from tfx_estimator.pipeline.convert.canned import parts
 from tfx_estimator.pipeline.convert.canned.columns import Columns, Input
 from tfx_estimator.pipeline.convert.canned.optimizers import ALWAYS_WITH_SLOT, MOMENTUM, Optimizer
-from tfx_estimator.pipeline.convert.canned.reading import BINARY, CLASSES, Canned, Head
+from tfx_estimator.pipeline.convert.canned.reading import (
+    BINARY,
+    CLASSES,
+    LABELS,
+    REGRESSION,
+    WEIGHTED_MEAN,
+    Canned,
+    Head,
+)
 from tfx_estimator.pipeline.convert.canned.text import call, indented, literal
+from tfx_estimator.pipeline.convert.canned.tracing import lines_of
 
 _KERAS = "tf.keras.layers"
 # What each network.py has; and what of the parts another one needs.
@@ -181,15 +190,11 @@ def _prepare(head: Head) -> str:
     """The source that makes batches of Keras of those of the input_fn."""
     lines = ["inputs = {name: dense(features[name], *each) for name, each in INPUTS.items()}"]
     lines += ["if labels is None:", "    return inputs"]
+    lines += _numbered(head)
     before = ""
     if head.words:
         names = indented([f"LABELS = {literal(list(head.words))}"], "")
         before = f"# The labels' names, in the order of their numbers.\n{names}\n\n\n"
-        lines += [
-            "known = tf.equal(tf.reshape(labels, [-1, 1]), LABELS)",
-            'tf.debugging.Assert(tf.reduce_all(tf.reduce_any(known, axis=1)), ["a label is none of LABELS", labels])',
-            "labels = tf.argmax(known, axis=1)",
-        ]
     weights = f", features[{literal(head.weight)}]" if head.weight else ""
     lines.append(f"return inputs, labels{weights}")
     return (
@@ -198,22 +203,58 @@ def _prepare(head: Head) -> str:
     )
 
 
-def _loss(head: Head) -> str:
-    how = "sum" if head.is_sum else "mean"
-    if head.kind == CLASSES:
+def _numbered(head: Head) -> list[str]:
+    """The lines that make numbers of the labels' names; and one row for each example, where it has several labels."""
+    is_many, lines = head.kind == LABELS, list[str]()
+    if head.words:
+        values = "labels.values[:, tf.newaxis]" if is_many else "tf.reshape(labels, [-1, 1])"
+        numbers = "tf.argmax(known, axis=1)"
+        told = f'["a label is none of LABELS", {values}]'
         lines = [
-            "labels = tf.reshape(tf.cast(labels, tf.int64), [-1])",
-            "losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)[:, tf.newaxis]",
+            f"known = tf.equal({values}, LABELS)",
+            f"tf.debugging.Assert(tf.reduce_all(tf.reduce_any(known, axis=1)), {told})",
+            f"labels = {f'tf.SparseTensor(labels.indices, {numbers}, labels.dense_shape)' if is_many else numbers}",
+        ]
+    if not is_many:
+        return lines
+    lines.append(f"labels = tf.sparse.to_indicator(labels, {head.units})")
+    return ["if isinstance(labels, tf.SparseTensor):", *(f"    {line}" for line in lines)]
+
+
+def _loss(head: Head) -> str:
+    """The source of the loss of a batch, and of each example's where it is a user's."""
+    kind = "int64" if head.kind in (CLASSES, LABELS) else "float32"
+    shape = "[-1, 1]" if head.kind == CLASSES else "tf.shape(logits)"
+    lines, before = [f"labels = tf.reshape(tf.cast(labels, tf.{kind}), {shape})"], ""
+    if head.loss is not None:
+        width = 1 if head.kind == CLASSES else head.units
+        given = {"labels": tf.TensorSpec([None, width], kind), "logits": tf.TensorSpec([None, head.units])}
+        told = '"""Returns the loss of each example, as the loss_fn did."""'
+        body = indented([told, *lines_of("the loss_fn", head.loss, given)])
+        before = f"def example_losses(labels, logits):\n{body}\n\n\n"
+        lines.append("losses = example_losses(labels, logits)")
+    elif head.kind == CLASSES:
+        cross = "tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels[:, 0], logits=logits)"
+        lines.append(f"losses = {cross}[:, tf.newaxis]")
+    elif head.kind == REGRESSION:
+        lines.append("losses = tf.math.squared_difference(labels, logits)")
+    else:
+        labels = "labels" if head.kind == BINARY else "tf.cast(labels, tf.float32)"
+        lines.append(f"losses = tf.nn.sigmoid_cross_entropy_with_logits(labels={labels}, logits=logits)")
+        lines += ["losses = tf.reduce_mean(losses, axis=1, keepdims=True)"] if head.kind == LABELS else []
+    weights = "tf.reshape(tf.cast(weights, tf.float32), [-1, 1])"
+    if head.reduction == WEIGHTED_MEAN:
+        lines += [
+            "if weights is not None:",
+            f"    weights = tf.broadcast_to({weights}, tf.shape(losses))",
+            "    return tf.math.divide_no_nan(tf.reduce_sum(losses * weights), tf.reduce_sum(weights))",
         ]
     else:
-        lines = ["labels = tf.reshape(tf.cast(labels, tf.float32), tf.shape(logits))"]
-        cross = "tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)"
-        lines.append(f"losses = {cross if head.kind == BINARY else 'tf.math.squared_difference(labels, logits)'}")
-    lines += ["if weights is not None:", "    losses *= tf.reshape(tf.cast(weights, tf.float32), [-1, 1])"]
-    lines.append(f"return tf.reduce_{how}(losses)")
+        lines += ["if weights is not None:", f"    losses *= {weights}"]
+    lines.append(f"return tf.reduce_{'sum' if head.is_sum else 'mean'}(losses)")
     return (
-        "def loss(labels, logits, weights=None):\n"
-        f'    """Returns the {how} of the examples\' losses, as the Estimator did."""\n{indented(lines)}\n'
+        f"{before}def loss(labels, logits, weights=None):\n"
+        f'    """Returns the {head.reduction} of the examples\' losses, as the Estimator did."""\n{indented(lines)}\n'
     )
 
 

@@ -108,6 +108,12 @@ def shared() -> list[Any]:
         return column.shared_embeddings([words("job"), words("tags")], 2, combiner="sum")
 
 
+def focal(labels: tf.Tensor, logits: tf.Tensor, gamma: float) -> tf.Tensor:
+    is_right = tf.abs(1.0 - labels - tf.sigmoid(logits))
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
+    return (1.0 - is_right) ** gamma * losses
+
+
 def wide() -> list[Any]:
     return [
         buckets("size"),
@@ -131,7 +137,20 @@ def make(name: str, folder: str) -> Any:
             folder, **both, dnn_optimizer=legacy.Adagrad(0.1), linear_optimizer=legacy.Adagrad(0.2)
         ),
         "both_of_v1": lambda: v1.DNNLinearCombinedClassifier(folder, **both, batch_norm=True),
-        "dnn_of_v1": lambda: v1.DNNClassifier([6], [*deep(), *shared()], folder, n_classes=3),
+        "dnn_of_v1": lambda: v1.DNNClassifier(
+            [6],
+            [*deep(), *shared()],
+            folder,
+            n_classes=3,
+            weight_column=column.numeric_column("weight", ()),
+            loss_reduction=tf.compat.v1.losses.Reduction.MEAN,
+        ),
+        "labels": lambda: v2.DNNEstimator(
+            v2.MultiLabelHead(3, "weight", label_vocabulary=["low", "middle", "high"]), [4], normalized(), folder
+        ),
+        "focal": lambda: v2.LinearEstimator(
+            v2.BinaryClassHead("weight", loss_fn=functools.partial(focal, gamma=2.0)), wide(), folder
+        ),
         "adam_of_v1": lambda: v1.DNNRegressor([6], deep(), folder, optimizer="Adam", activation_fn=tf.nn.tanh),
         "momentum_of_v1": lambda: v1.LinearClassifier(wide(), folder, optimizer=old.MomentumOptimizer(0.01, 0.9)),
         "rmsprop_of_v1": lambda: v1.LinearRegressor(wide(), folder, optimizer=old.RMSPropOptimizer(0.01)),
@@ -161,7 +180,11 @@ def make(name: str, folder: str) -> Any:
 
 
 def batches(name: str) -> tf.data.Dataset:
-    labels = WORDS if name == "dnn" else NUMBERS if name == "dnn_of_v1" else (NUMBERS > 0).astype(int)
+    labels: Any = WORDS if name == "dnn" else NUMBERS if name == "dnn_of_v1" else (NUMBERS > 0).astype(int)
+    if name == "labels":
+        # None of some examples, two of others.
+        places = np.argwhere(np.stack([NUMBERS == 1, NUMBERS > 0], axis=1))
+        labels = tf.SparseTensor(places, WORDS[places.sum(axis=1) % 48], [48, 2])
 
     def spare(features: dict[str, Any], label: Any) -> Any:
         # As parse_example makes it of a feature that may be absent.
@@ -222,6 +245,8 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
         pytest.param("momentum_of_v1", marks=pytest.mark.long),
         pytest.param("rmsprop_of_v1", marks=pytest.mark.long),
         "regressor",
+        "labels",
+        "focal",
         "exponential",
         "cosine_of_v1",
         pytest.param("sgd", marks=pytest.mark.long),
@@ -556,8 +581,13 @@ def decayed(before: int = 0) -> Any:
         ),
         (lambda: tf.estimator.DNNClassifier([3], [numeric()], activation_fn=tf.nn.relu6), "activation_fn 'relu6'"),
         (
-            lambda: tf.estimator.LinearEstimator(tf.estimator.MultiLabelHead(3), [numeric()]),
-            "the head MultiLabelHead",
+            lambda: tf.estimator.LinearEstimator(
+                tf.estimator.MultiHead(
+                    [tf.estimator.RegressionHead(name="one"), tf.estimator.RegressionHead(name="two")]
+                ),
+                [numeric()],
+            ),
+            "the head MultiHead",
         ),
         (lambda: tf.estimator.BaselineClassifier(), "the Estimator BaselineClassifier"),
     ],
