@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import json
 import os
 import subprocess
@@ -354,6 +355,19 @@ def test_what_draws_by_chance_is_said(case: Any) -> None:
     assert proof.next_step == {}
 
 
+def test_batches_of_an_evaluation_are_asked_for_one_by_one(case: Any) -> None:
+    from tfx_estimator.pipeline.convert.canned import asking
+
+    given = case("linear").trained
+    # Without an end.
+    with asking.logits(given.estimator, given.checkpoint, given.train, None, ["age"]) as answers:
+        two = list(itertools.islice(answers, 2))
+        assert tf.executing_eagerly()
+    assert [list(batch.features) for batch, _ in two] == [["age"]] * 2
+    np.testing.assert_array_equal(two[1][0].features["age"], FEATURES["age"][16:32])
+    assert not np.array_equal(two[0][1], two[1][1])
+
+
 def test_another_rate_is_found_out(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tfx_estimator.pipeline.convert.canned import writing
 
@@ -497,8 +511,7 @@ def test_an_optimizer_without_epsilon_is_written_with_none_that_counts() -> None
     from tfx_estimator.pipeline.convert.canned import optimizers, writing
 
     described = optimizers.describe(tf.compat.v1.train.AdagradOptimizer(0.1))
-    scope = vars(tf.keras.optimizers.legacy)
-    assert eval(writing._optimizer(described), dict(scope)).epsilon < 1e-20
+    assert eval(writing._optimizer(described), {"tf": tf}).epsilon < 1e-20
 
 
 @pytest.mark.parametrize(
