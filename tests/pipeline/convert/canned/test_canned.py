@@ -132,8 +132,22 @@ def make(name: str, folder: str) -> Any:
     both = {"linear_feature_columns": wide(), "dnn_feature_columns": deep(), "dnn_hidden_units": [6, 4]}
     makers: dict[str, Callable[[], Any]] = {
         "dnn": lambda: v2.DNNClassifier([6], deep(), folder, n_classes=3, label_vocabulary=["low", "middle", "high"]),
-        "dnn_adam": lambda: v2.DNNClassifier([6, 4], [*deep(), *shared()], folder, optimizer="Adam", batch_norm=True),
-        "linear": lambda: v2.LinearClassifier(wide(), folder, sparse_combiner="mean", weight_column="weight"),
+        "dnn_adam": lambda: v2.DNNClassifier(
+            [6, 4],
+            [*deep(), *shared()],
+            folder,
+            optimizer=lambda: legacy.Adam(old.exponential_decay(0.02, step(), 5, 0.9, staircase=True)),
+            batch_norm=True,
+        ),
+        "linear": lambda: v2.LinearClassifier(
+            wide(),
+            folder,
+            sparse_combiner="mean",
+            weight_column="weight",
+            optimizer=lambda: legacy.Ftrl(
+                old.polynomial_decay(np.float32(0.2), step(), 20, 0.01, power=2.0), l2_regularization_strength=0.1
+            ),
+        ),
         "both": lambda: v2.DNNLinearCombinedClassifier(
             folder, **both, dnn_optimizer=legacy.Adagrad(0.1), linear_optimizer=legacy.Adagrad(0.2)
         ),
@@ -163,14 +177,6 @@ def make(name: str, folder: str) -> Any:
         ),
         "sgd": lambda: v2.LinearEstimator(
             v2.RegressionHead(), wide(), folder, optimizer=legacy.SGD(1e-5, momentum=0.9, nesterov=True)
-        ),
-        "exponential": lambda: v2.DNNLinearCombinedClassifier(
-            folder,
-            **both,
-            dnn_optimizer=lambda: legacy.Adam(old.exponential_decay(0.02, step(), 5, 0.9, staircase=True)),
-            linear_optimizer=lambda: legacy.Ftrl(
-                old.polynomial_decay(np.float32(0.2), step(), 20, 0.01, power=2.0), l2_regularization_strength=0.1
-            ),
         ),
         "cosine_of_v1": lambda: v1.LinearClassifier(
             wide(), folder, optimizer=lambda: old.MomentumOptimizer(old.cosine_decay(0.02, step(), 12), 0.9)
@@ -248,7 +254,6 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
         "regressor",
         "labels",
         "focal",
-        "exponential",
         "cosine_of_v1",
         pytest.param("sgd", marks=pytest.mark.long),
     ],
