@@ -72,6 +72,8 @@ _OLD: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[str, ...]]] = {
 ALWAYS_WITH_SLOT = Source("lambda: 0.0")
 # Of network.py itself, where the rate changes: Keras keeps it in the slot.
 MOMENTUM = "Momentum"
+_NOT_IN_KERAS_3 = {"decay", "amsgrad", "clipnorm", "clipvalue", "global_clipnorm"}
+_TO_KERAS_2 = "convert to keras2"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,6 +126,25 @@ def with_values(optimizer: Optimizer, values: Mapping[str, np.ndarray]) -> Optim
         if known is None or isinstance(known, dict) or np.float32(known) != value:
             options[name] = float(value)
     return dataclasses.replace(optimizer, options=options)
+
+
+def in_keras_3(optimizer: Optimizer) -> Optimizer:
+    """Returns the same as a class of `parts_keras3`.
+
+    Raises:
+        UserCodeError: There is none.
+    """
+    kind, options = optimizer.kind, dict(optimizer.options)
+    if kind == "SGD" and "momentum" in options:
+        kind = "KerasMomentum"
+    if kind == "RMSprop":
+        kind = "CenteredRMSprop" if options.pop("centered", False) else kind
+        if "momentum" not in options:
+            raise refused("RMSprop without momentum in Keras 3", _TO_KERAS_2)
+        options["momentum"] = 0.0 if options["momentum"] == ALWAYS_WITH_SLOT else options["momentum"]
+    if wrong := _NOT_IN_KERAS_3.intersection(options):
+        raise refused(f"{', '.join(sorted(wrong))} of the optimizer {kind} in Keras 3", _TO_KERAS_2)
+    return dataclasses.replace(optimizer, kind=kind, options=options)
 
 
 def _of_old(optimizer: tf.compat.v1.train.Optimizer, name: str) -> Optimizer:

@@ -196,7 +196,8 @@ class Bag(tf.keras.layers.Layer):
         ids, weights = inputs if isinstance(inputs, (list, tuple)) else (inputs, None)
         present = ids >= 0
         combined = tf.nn.safe_embedding_lookup_sparse(
-            self.rows,
+            # Keras 3 has a variable of its own around TensorFlow's.
+            self.rows if isinstance(self.rows, tf.Variable) else self.rows.value,
             sparse(tf.cast(ids, tf.int64), present),
             None if weights is None else sparse(weights, present),
             combiner=self.combiner,

@@ -9,15 +9,24 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Optional
 
 import tensorflow as tf
 
+from tfx_estimator.pipeline.convert.canned.head import (
+    BINARY,
+    CLASSES,
+    LABELS,
+    MEAN,
+    REGRESSION,
+    SUM,
+    WEIGHTED_MEAN,
+    Head,
+)
 from tfx_estimator.pipeline.convert.canned.rates import named
 from tfx_estimator.pipeline.convert.canned.refusal import refused
 
-BINARY, CLASSES, LABELS, REGRESSION = "binary", "classes", "labels", "regression"
 _CANNED = "tensorflow_estimator.python.estimator.canned."
 _READ = ("dnn", "linear", "dnn_linear_combined")
 # Names of activations that Keras 2 and Keras 3 have for the same function.
@@ -32,35 +41,8 @@ _HEADS = {
     "RegressionHead": REGRESSION,
     "_RegressionHeadWithMeanSquaredErrorLoss": REGRESSION,
 }
-SUM, MEAN, WEIGHTED_MEAN = "sum", "mean", "weighted mean"
 _REDUCTIONS = {"sum": SUM, "weighted_sum": SUM, "weighted_mean": WEIGHTED_MEAN}
 _REDUCTIONS |= dict.fromkeys(("auto", "sum_over_batch_size", "weighted_sum_over_batch_size"), MEAN)
-
-
-@dataclasses.dataclass(frozen=True)
-class Head:
-    """What the logits are for.
-
-    Args:
-        units: Logits of an example.
-        reduction: What the loss of a batch is of its examples' losses: SUM, MEAN, or WEIGHTED_MEAN, which divides by
-            the sum of the weights.
-        weight: The feature that weights an example's loss; empty if none does.
-        words: The labels' names, in the order of their numbers; empty where labels are numbers.
-        loss: A user's loss of each example, of `labels` and `logits`.
-    """
-
-    kind: str
-    units: int
-    reduction: str
-    weight: str
-    words: tuple[str, ...]
-    loss: Optional[Callable[..., Any]] = None
-
-    @property
-    def is_sum(self) -> bool:
-        """Is the loss of a batch the sum of its examples' losses."""
-        return self.reduction == SUM
 
 
 @dataclasses.dataclass(frozen=True)

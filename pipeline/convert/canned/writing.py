@@ -10,18 +10,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfx_estimator.pipeline.convert.canned import parts
+from tfx_estimator.pipeline.convert.canned import parts, parts_keras3
 from tfx_estimator.pipeline.convert.canned.columns import Columns, Input
+from tfx_estimator.pipeline.convert.canned.head import BINARY, CLASSES, LABELS, REGRESSION, WEIGHTED_MEAN, Head
 from tfx_estimator.pipeline.convert.canned.optimizers import ALWAYS_WITH_SLOT, MOMENTUM, Optimizer
-from tfx_estimator.pipeline.convert.canned.reading import (
-    BINARY,
-    CLASSES,
-    LABELS,
-    REGRESSION,
-    WEIGHTED_MEAN,
-    Canned,
-    Head,
-)
+from tfx_estimator.pipeline.convert.canned.reading import Canned
 from tfx_estimator.pipeline.convert.canned.text import call, indented, literal
 from tfx_estimator.pipeline.convert.canned.tracing import lines_of
 
@@ -37,8 +30,7 @@ _NEEDS = {
 _HEADER = '''\
 """{title}
 
-It was a canned Estimator, {name}. This file is yours to change. It needs TensorFlow alone, with Keras 2: from
-TensorFlow 2.16 on, tf_keras and TF_USE_LEGACY_KERAS=1 in the environment.
+It was a canned Estimator, {name}. This file is yours to change. It needs TensorFlow alone, {keras}.
 
     import network
 
@@ -64,6 +56,10 @@ INPUTS = {inputs}
 '''
 
 
+_KERAS_2 = "with Keras 2: from\nTensorFlow 2.16 on, tf_keras and TF_USE_LEGACY_KERAS=1 in the environment"
+_KERAS_3 = "from 2.16 on, with its Keras 3"
+
+
 @dataclasses.dataclass(frozen=True)
 class Written:
     """A network that was written.
@@ -81,7 +77,9 @@ class Written:
     inputs: dict[str, Input]
 
 
-def write(canned: Canned, features: Mapping[str, Any], optimizers: Mapping[str, Optimizer]) -> Written:
+def write(
+    canned: Canned, features: Mapping[str, Any], optimizers: Mapping[str, Optimizer], is_keras_3: bool = False
+) -> Written:
     """Writes the source.
 
     Args:
@@ -117,22 +115,32 @@ def write(canned: Canned, features: Mapping[str, Any], optimizers: Mapping[str, 
         *lines,
         f"return CannedModel(inputs=inputs, outputs={both}, name={literal(_snake(canned.name))})",
     ]
-    if any(each.kind == MOMENTUM for each in optimizers.values()):
+    own = {each.kind for each in optimizers.values()} if is_keras_3 else set()
+    if not is_keras_3 and any(each.kind == MOMENTUM for each in optimizers.values()):
         columns.parts.add(MOMENTUM)
     body = [
-        _header(canned, columns.inputs),
+        _header(canned, columns.inputs, _KERAS_3 if is_keras_3 else _KERAS_2),
         *_parts(columns.parts),
         *columns.functions,
         f'def network():\n    """Returns the model, with weights to begin with."""\n{indented(lines)}\n',
         _prepare(canned.head),
         _loss(canned.head),
-        _optimizers(optimizers),
-        *(inspect.getsource(getattr(parts, name)) for name in _ALWAYS),
+        *(inspect.getsource(kind) for kind in vars(parts_keras3).values() if _is_of(own, kind)),
+        _optimizers(optimizers, "" if is_keras_3 else "tf.keras.optimizers.legacy."),
+        *(
+            inspect.getsource(getattr(parts_keras3 if is_keras_3 and name == "places" else parts, name))
+            for name in _ALWAYS
+        ),
     ]
     return Written("\n\n".join(body), columns.files, columns.weights, columns.inputs)
 
 
-def _header(canned: Canned, inputs: Mapping[str, Input]) -> str:
+def _is_of(names: set[str], kind: Any) -> bool:
+    """Is it one of some optimizers of Keras 3, or a base of one."""
+    return isinstance(kind, type) and any(issubclass(getattr(parts_keras3, name), kind) for name in names)
+
+
+def _header(canned: Canned, inputs: Mapping[str, Input], keras: str) -> str:
     shapes = {name: (each.dtype, each.width) for name, each in sorted(inputs.items())}
     made = [f"a network of {' and '.join(map(str, canned.hidden_units))} units"] if canned.deep else []
     made += ["a linear model"] if canned.linear else []
@@ -140,7 +148,7 @@ def _header(canned: Canned, inputs: Mapping[str, Input]) -> str:
     logits = f"[batch, {canned.head.units}]"
     return (
         _HEADER.format(
-            title=title[0].upper() + title[1:], name=canned.name, logits=logits, inputs=_table(shapes)
+            title=title[0].upper() + title[1:], name=canned.name, keras=keras, logits=logits, inputs=_table(shapes)
         ).rstrip("\n")
         + "\n"
     )
@@ -258,8 +266,8 @@ def _loss(head: Head) -> str:
     )
 
 
-def _optimizers(optimizers: Mapping[str, Optimizer]) -> str:
-    made = {name: _optimizer(each) for name, each in optimizers.items()}
+def _optimizers(optimizers: Mapping[str, Optimizer], place: str) -> str:
+    made = {name: _optimizer(each, place) for name, each in optimizers.items()}
     rows = [f"    {literal(name)}: {text}," for name, text in made.items()]
     if any(ALWAYS_WITH_SLOT in each.options.values() for each in optimizers.values()):
         rows.insert(
@@ -272,7 +280,7 @@ def _optimizers(optimizers: Mapping[str, Optimizer]) -> str:
     )
 
 
-def _optimizer(optimizer: Optimizer) -> str:
+def _optimizer(optimizer: Optimizer, place: str = "tf.keras.optimizers.legacy.") -> str:
     options = []
     for name, value in optimizer.options.items():
         text = literal(value)
@@ -282,8 +290,7 @@ def _optimizer(optimizer: Optimizer) -> str:
             given = {key: each for key, each in value["config"].items() if key != "name" and each != usual[key]}
             text = call(f"tf.keras.optimizers.schedules.{kind.__name__}", **given)
         options.append(f"{name}={text}")
-    kind = optimizer.kind if optimizer.kind == MOMENTUM else f"tf.keras.optimizers.legacy.{optimizer.kind}"
-    return f"{kind}({', '.join(options)})"
+    return f"{'' if optimizer.kind == MOMENTUM else place}{optimizer.kind}({', '.join(options)})"
 
 
 def _snake(name: str) -> str:
