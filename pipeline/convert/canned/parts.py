@@ -249,6 +249,7 @@ class CannedModel(tf.keras.Model):
         # What `restore` gave its values stays, whatever compile() is called for later.
         if getattr(self, "by_part", None) is None:
             self.by_part = optimizers()
+            self.mean_loss = tf.keras.metrics.Mean(name="loss")
         # Keras knows of one.
         super().compile(**{**kwargs, "optimizer": next(iter(self.by_part.values()))})
 
@@ -270,13 +271,15 @@ class CannedModel(tf.keras.Model):
         gradients = tape.gradient(value, [variables for _, variables in trained])
         for (optimizer, variables), found in zip(trained, gradients):
             optimizer.apply_gradients(zip(found, variables))
-        return {**self.compute_metrics(features, labels, logits, weights), "loss": value}
+        self.mean_loss.update_state(value)
+        return self.compute_metrics(features, labels, logits, weights)
 
     def test_step(self, batch):
         features, labels, weights = (*batch, None)[:3]
         logits = self(features, training=False)
         value = loss(labels, logits, weights)
-        return {**self.compute_metrics(features, labels, logits, weights), "loss": value}
+        self.mean_loss.update_state(value)
+        return self.compute_metrics(features, labels, logits, weights)
 
 
 class Momentum(tf.keras.optimizers.legacy.SGD):

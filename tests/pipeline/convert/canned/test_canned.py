@@ -18,7 +18,7 @@ import pytest
 import tensorflow as tf
 
 from tests.components.trainer.conftest import tf_estimator  # noqa: F401
-from tests.stack import needs_estimator_template
+from tests.stack import HERE, needs_estimator_template, needs_keras_3
 from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 from tfx_estimator.pipeline.convert.differences import MOST_OF_STEP
 
@@ -278,10 +278,14 @@ def test_the_logits_and_the_next_step_are_those_of_the_estimator(case: Any, name
         assert {each["place"] for each in mapping["tensors"] if each["place"]} == set(values)
 
 
-def test_the_source_trains_on_with_tensorflow_alone(case: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_keras_3", [False, pytest.param(True, marks=needs_keras_3)])
+def test_the_source_trains_on_with_tensorflow_alone(case: Any, tmp_path: Path, is_keras_3: bool) -> None:
     trained = case("both")
-    if not trained.output.exists():
-        trained.convert(trained.trained, str(trained.output))
+    output = tmp_path / "converted" if is_keras_3 else trained.output
+    if not output.exists():
+        proof = trained.convert(trained.trained, str(output), is_keras_3).proof
+        assert proof.logits["estimator"] <= 2e-6
+        assert all(value <= 1e-6 for value in proof.next_step.values())
     np.savez(tmp_path / "given.npz", labels=(NUMBERS > 0).astype(int), **FEATURES)
     script = """
 import sys, numpy as np, tensorflow as tf
@@ -293,7 +297,7 @@ model = network.network()
 network.restore(model)
 saved = tf.keras.models.load_model(sys.argv[1] + "/model.keras")
 inputs = network.prepare({name: tf.constant(each) for name, each in given.items()})
-print(float(tf.reduce_max(tf.abs(saved(inputs) - model(inputs)))))
+print(float(tf.reduce_max(tf.abs(saved(inputs) - model(inputs)))), 3 if hasattr(tf.keras, "ops") else 2)
 model.compile(metrics=[tf.keras.metrics.BinaryAccuracy(threshold=0.0)])
 values = dict(np.load(sys.argv[1] + "/weights.npz"))
 steps = [int(each.iterations) for each in model.by_part.values()]
@@ -306,17 +310,39 @@ print(losses["loss"][0], losses["loss"][-1], losses["binary_accuracy"][-1])
 assert not [name for name in sys.modules if name.startswith("tfx")]
 """
     environment = {**os.environ, "PYTHONPATH": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    if tf.keras.__name__.startswith("tf_keras") or "tf_keras" in tf.keras.layers.Layer.__module__:
-        environment["TF_USE_LEGACY_KERAS"] = "1"
+    if HERE.has_keras_3:
+        environment["TF_USE_LEGACY_KERAS"] = "0" if is_keras_3 else "1"
     command = [sys.executable, "-P" if sys.version_info >= (3, 11) else "-s", "-c", script]
     done = subprocess.run(
-        [*command, str(trained.output), str(tmp_path / "given.npz")], env=environment, capture_output=True, text=True
+        [*command, str(output), str(tmp_path / "given.npz")], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-3000:]
     saved, (first, last, accuracy) = (list(map(float, line.split())) for line in done.stdout.splitlines()[-2:])
     assert saved[0] <= 1e-6
+    assert saved[1] == (3 if is_keras_3 else 2)
     assert last < 0.9 * first
     assert accuracy > 0.6
+
+
+@needs_keras_3
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dnn_adam",
+        *(
+            pytest.param(name, marks=pytest.mark.long)
+            for name in ("linear", "regressor", "dnn_of_v1", "cosine_of_v1", "labels", "rmsprop_of_v1", "sgd")
+        ),
+    ],
+)
+def test_keras_3_takes_the_next_step_as_the_estimator(case: Any, tmp_path: Path, name: str) -> None:
+    trained = case(name)
+    proof = trained.convert(trained.trained, str(tmp_path / "converted"), is_keras_3=True).proof
+    assert proof.examples == 48
+    assert proof.logits["estimator"] <= 2e-6
+    assert set(proof.next_step) >= {"weight", "step"}
+    assert all(value <= 1e-6 for value in proof.next_step.values())
+    assert all(value <= MOST_OF_STEP for value in proof.parts.values())
 
 
 @needs_estimator_template
