@@ -250,8 +250,8 @@ class CannedModel(tf.keras.Model):
         if getattr(self, "by_part", None) is None:
             self.by_part = optimizers()
             self.mean_loss = tf.keras.metrics.Mean(name="loss")
-        # Keras knows of one.
-        super().compile(**{**kwargs, "optimizer": next(iter(self.by_part.values()))})
+        # Keras knows of one. XLA, which Keras 3 takes where it can, has no operation for what is sparse.
+        super().compile(**{"jit_compile": False, **kwargs, "optimizer": next(iter(self.by_part.values()))})
 
     def trained(self):
         """Each optimizer, and the variables that it trains: the linear model's are in layers named linear_…."""

@@ -30,7 +30,8 @@ _NEEDS = {
 _HEADER = '''\
 """{title}
 
-It was a canned Estimator, {name}. This file is yours to change. It needs TensorFlow alone, {keras}.
+It was a canned Estimator, {name}. This file is yours to change.
+It needs TensorFlow alone, {keras}.
 
     import network
 
@@ -56,7 +57,7 @@ INPUTS = {inputs}
 '''
 
 
-_KERAS_2 = "with Keras 2: from\nTensorFlow 2.16 on, tf_keras and TF_USE_LEGACY_KERAS=1 in the environment"
+_KERAS_2 = "with Keras 2: from TensorFlow 2.16 on, tf_keras and TF_USE_LEGACY_KERAS=1 in the environment"
 _KERAS_3 = "from 2.16 on, with its Keras 3"
 
 
@@ -275,7 +276,7 @@ def _optimizers(optimizers: Mapping[str, Optimizer], place: str) -> str:
         )
     return (
         "def optimizers():\n"
-        '    """Returns the optimizer of each part; those of the class legacy have the Estimator\'s slots."""\n'
+        '    """Returns the optimizer of each part, with the slots of the Estimator\'s."""\n'
         f"{indented(['return {', *rows, '}'])}\n"
     )
 
