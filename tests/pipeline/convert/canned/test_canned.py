@@ -404,7 +404,7 @@ def test_another_rate_is_found_out(case: Any, tmp_path: Path, monkeypatch: pytes
 
     written = writing._optimizer
     monkeypatch.setattr(
-        writing, "_optimizer", lambda each: written(each).replace("learning_rate=0.2", "learning_rate=0.3")
+        writing, "_optimizer", lambda *given: written(*given).replace("learning_rate=0.2", "learning_rate=0.3")
     )
     trained = case("both")
     with pytest.raises(NotEqualError, match="weight after the next step"):
