@@ -104,9 +104,9 @@ def run(args: argparse.Namespace) -> int:
 
         canned = training.find(args.source)
     if canned is not None:
-        why = f"{canned.name} trained a trainer_fn's Estimator, which becomes source of Keras 2"
-        _refuse_others(args, why, "checkpoint", "examples", "network", "map", "to")
-        return _convert_canned(canned, output, args.output)
+        why = f"{canned.name} trained a trainer_fn's Estimator, whose network is written"
+        _refuse_others(args, why, "checkpoint", "examples", "network", "map")
+        return _convert_canned(canned, output, args.output, args.to)
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.source import find
 
@@ -169,7 +169,7 @@ def _convert(args: argparse.Namespace, source: Source, loaded: Optional[Loaded],
     return 0
 
 
-def _convert_canned(found: training.Training, output: str, named: str) -> int:
+def _convert_canned(found: training.Training, output: str, named: str, to: str) -> int:
     """Converts a trainer_fn's Estimator, and prints what was compared."""
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.run.terminal import quiet
@@ -178,7 +178,7 @@ def _convert_canned(found: training.Training, output: str, named: str) -> int:
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.canned.training import convert
 
-        converted = convert(found, output)
+        converted = convert(found, output, to)
     say("\n".join([*_lines(converted), f"wrote         {one_line(named)}, at step {found.step}: see its network.py"]))
     return 0
 
