@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.warm_start import PROOF
-from tfx_estimator.pipeline.convert.canned.conversion import load
+from tfx_estimator.pipeline.convert.canned.trial import load
 from tfx_estimator.pipeline.convert.examples import files_of
 from tfx_estimator.pipeline.convert.graph.exported import Exported, find, read
 from tfx_estimator.pipeline.convert.graph.proof import Proof, not_equal, prove
