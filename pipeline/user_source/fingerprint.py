@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.user_source import parts
 from tfx_estimator.pipeline.user_source.imports import Import, imports, parse
 from tfx_estimator.pipeline.user_source.modules import (
     PROJECT,
@@ -48,10 +49,12 @@ def fingerprint_source(target: str | Sequence[str], search_paths: Sequence[str] 
         DeclarationError: There is no such module or file.
     """
     digest = hashlib.sha256()
-    for name, data in sorted(collect_sources(target, search_paths).items()):
+    sources = collect_sources(target, search_paths)
+    for name, data in sorted(sources.items()):
         for part in (name.encode(), data):
             digest.update(len(part).to_bytes(8, "big"))
             digest.update(part)
+    parts.note(digest.hexdigest(), sources)
     return digest.hexdigest()
 
 
