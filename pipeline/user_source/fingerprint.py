@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -74,6 +75,7 @@ def follow_imports(target: str | Sequence[str], search_paths: Sequence[str] = ()
 def _follow(target: str, search_paths: Sequence[str], seen: set[str]) -> Iterator[tuple[Module, bytes]]:
     module, paths = find_root(target, search_paths)
     waiting = [module, *(parent for parent in find_parents(module.name, paths) if is_followed(parent))]
+    looked_for: set[str] = set()
     while waiting:
         module = waiting.pop()
         if module.name in seen:
@@ -83,9 +85,11 @@ def _follow(target: str, search_paths: Sequence[str], seen: set[str]) -> Iterato
             continue
         data = read_source(module.file)
         yield module, data
-        tree = parse(data) if is_source(module) else None
-        for each in imports(tree, module) if tree is not None else ():
+        for each in _imports(data, module) if is_source(module) else ():
             for name in modules_named(each, paths):
+                if name in looked_for:
+                    continue
+                looked_for.add(name)
                 found = find_module(name, paths)
                 if found is not None and found.name not in seen and is_followed(found):
                     waiting.append(found)
@@ -131,6 +135,14 @@ def _is_in(module: Module, packages: Sequence[str]) -> bool:
     return any(f"{module.name}.".startswith(f"{package}.") for package in packages)
 
 
+# The code of a Trainer, a Transform and an Evaluator is for the most part the same.
+@functools.lru_cache(maxsize=512)
+def _imports(data: bytes, module: Module) -> tuple[Import, ...]:
+    tree = parse(data)
+    return tuple(imports(tree, module)) if tree is not None else ()
+
+
+@functools.lru_cache(maxsize=512)
 def _meaning(data: bytes) -> bytes:
     """A file of this project without comments, docstrings and layout: another wording trains no other model."""
     tree = ast.parse(data)
