@@ -13,7 +13,6 @@ from ml_metadata.proto import metadata_store_pb2
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.yaml_text import leaves
 from tfx_estimator.pipeline.folders import PipelineFolders, uris_here
 from tfx_estimator.pipeline.report.artifacts import open_store, properties_of
@@ -24,9 +23,11 @@ from tfx_estimator.pipeline.user_source import parts
 FIRST = "first run"
 # Where the sections of the declaration that decide a component's key are not in its properties by their names.
 _SECTIONS = {"TfdsExampleGen": "data", "Transform": "transform", "Evaluator": "evaluator", "Pusher": "pusher"}
-_DECLARED, _SOURCE, _DATA = "declaration", "source", "fingerprint"
+_DECLARED, _SOURCE, _DATA, _WHEEL = "declaration", "source", "fingerprint", "module_path"
 _DONE = (metadata_store_pb2.Execution.COMPLETE, metadata_store_pb2.Execution.CACHED)
 _MOST, _LONGEST = 3, 60
+# By the path of a property: what it was, and what it is.
+Changes = Mapping[tuple[str, ...], tuple[Any, Any]]
 
 
 class Why:
@@ -52,41 +53,39 @@ class Why:
         done = [each for each in executions.values() if each.id < now.id and each.last_known_state in _DONE]
         if not done:
             return FIRST
-        before = max(done, key=lambda each: each.id)
-        changed = self._changed(run.node, before, now) or _new_inputs(store, before.id, now.id)
-        return changed or self._gone(store, before.id)
+        last = max(done, key=lambda each: each.id)
+        # Of one that was cached, ML Metadata has what the component was given, not what its driver made of that.
+        before = executions[_writer(store, last.id)]
+        changed = _differences(before, now)
+        reasons = self._changed(run.node, last.id, changed) or _new_inputs(store, before.id, now.id)
+        return _listed(reasons or _raw(changed)) or self._gone(store, before.id)
 
-    def _changed(
-        self, node: str, before: metadata_store_pb2.Execution, now: metadata_store_pb2.Execution
-    ) -> Optional[str]:
-        """What its own properties tell: of the declaration, of source, of data."""
-        old, new = dict(_leaves(properties_of(before))), dict(_leaves(properties_of(now)))
-        differ = {path: (old.get(path), new.get(path)) for path in {**old, **new} if old.get(path) != new.get(path)}
+    def _changed(self, node: str, last: int, changed: Changes) -> list[str]:
+        """What of the declaration, of source, of data."""
         declared = {
-            ".".join(path[path.index(_DECLARED) + 1 :]): values for path, values in differ.items() if _DECLARED in path
+            ".".join(path[path.index(_DECLARED) + 1 :]): values for path, values in changed.items() if _DECLARED in path
         }
-        source = [values for path, values in differ.items() if path[-1] == _SOURCE]
-        if differ and not declared and not source and node in _SECTIONS:
-            declared = self._declared(node, before.id)
+        source = [values for path, values in changed.items() if path[-1] == _SOURCE]
+        if changed and not declared and not source and node in _SECTIONS:
+            declared = self._declared(node, last)
         told = [f"{name} {_shown(one)} → {_shown(other)}" for name, (one, other) in sorted(declared.items())]
         told += [text for values in source for text in self._source(*values)]
-        if not told and any(path[-1] == _DATA for path in differ):
-            told = ["the files of the data set"]
-        told = told or [f"{'.'.join(path)} {_shown(one)} → {_shown(other)}" for path, (one, other) in differ.items()]
-        more = [f"{len(told) - _MOST} more"] if len(told) > _MOST else []
-        return ", ".join([*told[:_MOST], *more])
+        if not told and any(path[-1] == _DATA for path in changed):
+            return ["the files of the data set"]
+        return told
 
     def _declared(self, node: str, execution: int) -> dict[str, tuple[Any, Any]]:
         """What is declared otherwise than in the run of an execution, whose log folder may have been deleted."""
         section = _SECTIONS[node]
-        now = {f"{section}.{name}": value for name, value in _deciding(getattr(self._declaration, section)).items()}
+        deciding = {(section, *path) for path, _ in leaves(getattr(self._declaration, section).split()[0])}
+        now = {".".join(path): value for path, value in leaves(_plain(self._declaration.dict())) if path in deciding}
         for logs in reversed(log_folders(self._folders.logs)):
             try:
                 run = read_run(logs)
             except (OSError, ValueError):
                 continue
             if execution in (each.get("execution_id") for each in run.summary.get("components", ())):
-                before = {name: run.values.get(name) for name in now}
+                before = {name: _plain(run.values.get(name)) for name in now}
                 return {name: (before[name], now[name]) for name in now if before[name] != now[name]}
         return {}
 
@@ -112,20 +111,49 @@ class Why:
         return "what it had written is gone" if gone else ""
 
 
-def _new_inputs(store: Any, before: int, now: int) -> str:
+def _writer(store: Any, execution: int) -> int:
+    """The execution that wrote what this one wrote, or found in the cache."""
+    events = store.get_events_by_execution_ids([execution])
+    written = [each.artifact_id for each in events if each.type == metadata_store_pb2.Event.OUTPUT]
+    wrote = [each.execution_id for each in store.get_events_by_artifact_ids(written) if each.type == each.OUTPUT]
+    return min([execution, *wrote])
+
+
+def _differences(before: metadata_store_pb2.Execution, now: metadata_store_pb2.Execution) -> Changes:
+    old, new = dict(_leaves(properties_of(before))), dict(_leaves(properties_of(now)))
+    return {path: (old.get(path), new.get(path)) for path in {**old, **new} if old.get(path) != new.get(path)}
+
+
+def _new_inputs(store: Any, before: int, now: int) -> list[str]:
     """Which of its inputs are others."""
-    found: dict[int, dict[str, list[int]]] = {before: {}, now: {}}
+    found: dict[int, dict[str, set[int]]] = {before: {}, now: {}}
     for event in store.get_events_by_execution_ids([before, now]):
         if event.type == metadata_store_pb2.Event.INPUT:
-            found[event.execution_id].setdefault(event.path.steps[0].key, []).append(event.artifact_id)
+            found[event.execution_id].setdefault(event.path.steps[0].key, set()).add(event.artifact_id)
     old, new = found[before], found[now]
-    names = [name for name in new if sorted(new[name]) != sorted(old.get(name, []))]
-    return f"new {', '.join(names)}" if names else ", ".join(f"no {name} any more" for name in old if name not in new)
+    names = [name for name in sorted(new) if new[name] != old.get(name)]
+    return [f"new {', '.join(names)}"] if names else [f"no {name} any more" for name in sorted(old) if name not in new]
 
 
-def _deciding(section: Section) -> dict[str, Any]:
-    """The values of a section that decide a result, by dotted path."""
-    return {".".join(map(str, path)): value for path, value in leaves(section.split()[0])}
+def _raw(changed: Changes) -> list[str]:
+    """Properties that stand for nothing declared, by their names."""
+    found = []
+    for path, (one, other) in changed.items():
+        # A wheel of all modules in a folder, of which TFX has the name.
+        if path[-1] == _WHEEL:
+            found.append(f"a module beside {str(other).partition('@')[0]}.py")
+        else:
+            found.append(f"{'.'.join(path)} {_shown(one)} → {_shown(other)}")
+    return found
+
+
+def _listed(reasons: list[str]) -> str:
+    return ", ".join([*reasons[:_MOST], *([f"{len(reasons) - _MOST} more"] if len(reasons) > _MOST else [])])
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it, which knows no tuples."""
+    return json.loads(json.dumps(value, default=str))
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

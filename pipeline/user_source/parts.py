@@ -42,7 +42,7 @@ def read(folder: str, digest: str) -> Optional[Parts]:
 
 def tell(old: Parts, new: Parts) -> Iterator[str]:
     """Yields what has changed, a line each module: `networks.py: small(), RATE`."""
-    if any(name.partition(".")[0] == PROJECT and old.get(name) != new.get(name) for name in {**old, **new}):
+    if any(name.partition(".")[0] == PROJECT and old[name] != new[name] for name in {*old} & {*new}):
         yield "another version of tfx-estimator"
     for name in sorted({**old, **new}):
         one, other, file = old.get(name), new.get(name), f"{name.replace('.', '/')}.py"
