@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import gc
 import os
@@ -37,6 +38,8 @@ HEAVY_MARKS = ("e2e", "cluster", "faults", "equivalence")
 HARMLESS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 GRACE_SECONDS = 5.0
 HARD_STOP_EXTRA_SECONDS = 60.0
+# Process id, descriptor, and what the kernel calls it.
+Socket = tuple[int, int, str]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -195,12 +198,12 @@ def own_path() -> Iterator[None]:
 def no_leftovers(request: pytest.FixtureRequest, isolation: Path) -> Iterator[None]:
     """Fails a test that leaves a process or a listening TCP port behind, and ends what it left."""
     heavy = any(request.node.get_closest_marker(mark) for mark in HEAVY_MARKS)
-    processes, ports = _running(heavy)
+    processes, sockets = _running(heavy)
     yield
     deadline = time.monotonic() + GRACE_SECONDS
     while True:
         now, now_open = _running(heavy)
-        left, open_ports = now - processes, now_open - ports
+        left, open_ports = now - processes, _listening(now_open - sockets)
         if not (left or open_ports) or time.monotonic() > deadline:
             break
         time.sleep(0.05)
@@ -216,10 +219,10 @@ def no_leftovers(request: pytest.FixtureRequest, isolation: Path) -> Iterator[No
     pytest.fail("the test left behind:\n  " + "\n  ".join(sorted(told)), pytrace=False)
 
 
-def _running(heavy: bool) -> tuple[set[psutil.Process], set[tuple[int, int]]]:
-    """All living children, for tests that start processes those too whose parent has died; and (process id, port).
+def _running(heavy: bool) -> tuple[set[psutil.Process], set[Socket]]:
+    """All living children, for tests that start processes those too whose parent has died; and the open sockets.
 
-    A port is one on which this process or a child listens by TCP.
+    These are of this process and its children.
     """
     me = psutil.Process()
     # psutil reads what the kernel says of every process there is, and this runs twice a test.
@@ -234,7 +237,7 @@ def _running(heavy: bool) -> tuple[set[psutil.Process], set[tuple[int, int]]]:
                     found.add(process)
             except psutil.Error:
                 continue
-    return {process for process in found if not _harmless(process)}, _listening(me, *children)
+    return {process for process in found if not _harmless(process)}, _sockets(me, *children)
 
 
 def _harmless(process: psutil.Process) -> bool:
@@ -253,12 +256,29 @@ def _command(process: psutil.Process) -> str:
         return "(gone)"
 
 
-def _listening(*processes: psutil.Process) -> set[tuple[int, int]]:
+def _sockets(*processes: psutil.Process) -> set[Socket]:
     found = set()
-    for process in processes:
+    for pid in (process.pid for process in processes):
+        with contextlib.suppress(OSError):
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    if (target := os.readlink(f"/proc/{pid}/fd/{fd}")).startswith("socket:"):
+                        found.add((pid, int(fd), target))
+    return found
+
+
+def _listening(sockets: set[Socket]) -> set[tuple[int, int]]:
+    """Process id and port of those on which somebody listens by TCP.
+
+    Asked for new sockets alone: the kernel looks through its whole table of connections, for 20 ms a test.
+    """
+    found = set()
+    places = {(pid, fd) for pid, fd, _ in sockets}
+    for pid in {pid for pid, _ in places}:
         try:
-            connections = process.net_connections(kind="tcp")
+            connections = psutil.Process(pid).net_connections(kind="tcp")
         except psutil.Error:
             continue
-        found |= {(process.pid, c.laddr.port) for c in connections if c.status == psutil.CONN_LISTEN}
+        listening = [each for each in connections if each.status == psutil.CONN_LISTEN and (pid, each.fd) in places]
+        found |= {(pid, each.laddr.port) for each in listening}
     return found

@@ -3,7 +3,8 @@
     python -u -m tests.forked_tasks FD
 
 forks a process for each request that comes by a socket. It is a child of who asked, as a task has to be: that one
-adopts it, for as long as the process between the two takes to end. No TensorFlow op runs before.
+adopts it, for as long as the process between the two takes to end. No TensorFlow op runs before. The containers of
+`execute` can be forked as well.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import itertools
 import json
 import os
+import runpy
 import socket
 import subprocess
 import sys
@@ -30,6 +33,7 @@ from tests.root import ROOT
 from tfx_estimator.components.trainer.supervisor import process
 from tfx_estimator.pipeline.base.ending import keeper
 from tfx_estimator.pipeline.base.installed import uncollected
+from tfx_estimator.pipeline.platforms.rehearsal import container
 
 _MOST_BYTES, _MOST_FDS = 1 << 20, 8
 # They stay as long as the tests run.
@@ -46,16 +50,23 @@ class _Child(subprocess.Popen):
 
 
 class _Starter:
-    """Has the tasks of this process forked: what `subprocess.Popen` is to TaskProcess."""
+    """Has the tasks of this process forked: what `subprocess.Popen` is to TaskProcess, and to a container."""
 
     def __init__(self, channel: socket.socket, begin: Callable[[], Any] = lambda: None) -> None:
         # What forks is begun for the first task.
         self._channel, self._begin, self._lock = channel, functools.cache(begin), threading.Lock()
 
     def __call__(
-        self, words: list[str], *, stdout: IO, env: dict[str, str], pass_fds: Sequence[int], **_: Any
+        self,
+        words: list[str],
+        *,
+        stdout: IO,
+        env: dict[str, str],
+        pass_fds: Sequence[int] = (),
+        cwd: str | None = None,
+        **_: Any,
     ) -> subprocess.Popen:
-        told = {"words": words, "env": env, "fds": [1, *pass_fds], "folder": os.getcwd()}
+        told = {"words": words, "env": env, "fds": [1, *pass_fds], "folder": cwd or os.getcwd()}
         with self._lock:
             self._begin()
             keeper.adopt()
@@ -67,8 +78,12 @@ class _Starter:
 
 
 @contextlib.contextmanager
-def forked() -> Iterator[None]:
-    """Has the tasks of this process forked from a copy of it, as it is now; it has to have one thread."""
+def forked(containers: bool = False) -> Iterator[None]:
+    """Has the tasks of this process forked from a copy of it, as it is now; it has to have one thread.
+
+    Args:
+        containers: Whether those of `execute` are forked, too; the first begins as for users.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
     if not os.fork():
@@ -77,7 +92,12 @@ def forked() -> Iterator[None]:
         _serve(theirs)
         os._exit(0)
     theirs.close()
-    with ours, _in_place(_Starter(ours)):
+    starter = _Starter(ours)
+    with (
+        ours,
+        _in_place(starter),
+        _in_place(_after_the_first(starter), container) if containers else contextlib.nullcontext(),
+    ):
         yield
 
 
@@ -106,10 +126,15 @@ def fresh() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _in_place(popen: Callable) -> Iterator[None]:
+def _in_place(popen: Callable, owner: types.ModuleType = process) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "subprocess", types.SimpleNamespace(**{**vars(subprocess), "Popen": popen}))
+        patch.setattr(owner, "subprocess", types.SimpleNamespace(**{**vars(subprocess), "Popen": popen}))
         yield
+
+
+def _after_the_first(starter: Callable) -> Callable:
+    starts = itertools.chain([subprocess.Popen], itertools.repeat(starter))
+    return lambda *words, **options: next(starts)(*words, **options)
 
 
 def _serve(channel: socket.socket) -> None:
@@ -134,7 +159,7 @@ def _serve(channel: socket.socket) -> None:
 
 
 def _be_task(words: list[str], env: dict[str, str], fds: list[int], folder: str, given: list[int]) -> None:
-    """Does what a fresh Python does by the command `python -c CODE …`."""
+    """Does what a fresh Python does by the command `python -c CODE …`, or `python keeper.py … python -m MODULE …`."""
     import numpy as np
 
     code = 1
@@ -150,11 +175,14 @@ def _be_task(words: list[str], env: dict[str, str], fds: list[int], folder: str,
         tempfile.tempdir = None
         # Python's own generator sees to that itself.
         np.random.seed()
-        sys.argv = ["-c", *words[3:]]
-        exec(compile(words[2], "<string>", "exec"), {"__name__": "__main__"})
+        if words[1] == "-c":
+            sys.argv = ["-c", *words[3:]]
+            exec(compile(words[2], "<string>", "exec"), {"__name__": "__main__"})
+        else:
+            _be_container(int(words[4]), *words[7:])
         code = 0
     except SystemExit as end:
-        code = end.code
+        code = end.code or 0
         # As at the end of any process.
         threading._shutdown()
         atexit._run_exitfuncs()
@@ -162,6 +190,13 @@ def _be_task(words: list[str], env: dict[str, str], fds: list[int], folder: str,
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _be_container(parent: int, module: str, *arguments: str) -> None:
+    keeper.die_with(parent)
+    sys.argv = [module, *arguments]
+    with forked():
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def _import_all() -> None:

@@ -110,6 +110,7 @@ class Node:
     name: str
     state: str  # as of the run's summary
     seconds: float
+    reason: str  # why it ran
     share: float  # of the longest component's time, 0 to 1
     upstream: list[str]  # the components that it waits for
     y: int
@@ -135,6 +136,7 @@ def lay_out(components: Sequence[Mapping[str, Any]]) -> Graph:
             each["node"],
             each["state"],
             each["seconds"],
+            each.get("reason", ""),
             each["seconds"] / longest,
             [name for name in names if name in each.get("upstream", ())],
             _ROW * index + _ROW // 2,

@@ -84,6 +84,7 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, 
         view.warn(warning)
     with dry_run.beside(loaded, folders, logs, tries) as wait:
         with view.waiting("starting TensorFlow and TFX"), uncollected():
+            from tfx_estimator.pipeline.run.why import Why
             from tfx_estimator.pipeline.runners.local import LocalRunner, prepare
 
         view.current = "dry run"
@@ -94,6 +95,7 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, 
         console.print(f"  tried    {'your code':<18} {tried.seconds:7.1f} s")
     with view.waiting("preparing the data and the pipeline"):
         pipeline = prepare(loaded, folders)
+    view.why = Why(folders, loaded.declaration)
     LocalRunner(view, folders).run(pipeline)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ from tfx_estimator.pipeline.base.errors import StoppedError
 from tfx_estimator.pipeline.base.text import duration, one_line
 from tfx_estimator.pipeline.run.explain import explain
 from tfx_estimator.pipeline.run.summary import Warned
-from tfx_estimator.pipeline.runners.listener import NodeRun
+from tfx_estimator.pipeline.runners.listener import RAN, NodeRun
 
 _PROGRESS_SECONDS = 5.0
 _STYLES = {"ran": "green", "cached": "cyan", "resolved": "dim", "failed": "bold red", "interrupted": "bold red"}
@@ -32,6 +33,8 @@ class View:
     def __init__(self, console: Console) -> None:
         # Is called when there is more to know.
         self.changed: Callable[[], None] = lambda: None
+        # Tells why a component ran.
+        self.why: Callable[[NodeRun], str] = lambda _: ""
         self._console = console
         self._live: Optional[Live] = None
         self._moving = _Moving()
@@ -87,11 +90,21 @@ class View:
 
     def node_ended(self, run: NodeRun) -> None:
         """Leaves a line for a component that has ended."""
+        run = dataclasses.replace(run, reason=self._reason(run))
         self.take(run)
         # `interrupted` is wider than the column of states.
         word = "stopped" if run.state == "interrupted" else run.state
         state = Text(f"{word:<8}", _STYLES[run.state])
-        self._console.print(Text.assemble("  ", state, f" {run.node:<18} {run.seconds:7.1f} s"))
+        reason = Text(f"  {run.reason}" if run.reason else "", "dim")
+        self._console.print(Text.assemble("  ", state, f" {run.node:<18} {run.seconds:7.1f} s", reason))
+
+    def _reason(self, run: NodeRun) -> str:
+        """A reason that cannot be told must not end a run."""
+        try:
+            return self.why(run) if run.state == RAN else ""
+        except Exception:
+            logging.getLogger(__name__).exception("why it ran cannot be told")
+            return ""
 
     def take(self, run: NodeRun) -> None:
         """Takes note of a component that has ended."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional, Protocol
 
-FAILED, INTERRUPTED, NOT_REACHED = "failed", "interrupted", "not reached"
+RAN, FAILED, INTERRUPTED, NOT_REACHED = "ran", "failed", "interrupted", "not reached"
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class NodeRun:
             `interrupted` (by a signal) or `not reached`.
         execution_id: In ML Metadata; None if it failed, or was not reached.
         upstream: The components that it waits for.
+        reason: Why one ran, and was not cached; empty if that is not known.
     """
 
     node: str
@@ -25,6 +26,7 @@ class NodeRun:
     seconds: float
     execution_id: Optional[int]
     upstream: tuple[str, ...] = ()
+    reason: str = ""
 
 
 class Listener(Protocol):

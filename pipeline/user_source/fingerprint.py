@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.user_source import parts
 from tfx_estimator.pipeline.user_source.imports import Import, imports, parse
 from tfx_estimator.pipeline.user_source.modules import (
     PROJECT,
@@ -48,10 +50,12 @@ def fingerprint_source(target: str | Sequence[str], search_paths: Sequence[str] 
         DeclarationError: There is no such module or file.
     """
     digest = hashlib.sha256()
-    for name, data in sorted(collect_sources(target, search_paths).items()):
+    sources = collect_sources(target, search_paths)
+    for name, data in sorted(sources.items()):
         for part in (name.encode(), data):
             digest.update(len(part).to_bytes(8, "big"))
             digest.update(part)
+    parts.note(digest.hexdigest(), sources)
     return digest.hexdigest()
 
 
@@ -71,6 +75,7 @@ def follow_imports(target: str | Sequence[str], search_paths: Sequence[str] = ()
 def _follow(target: str, search_paths: Sequence[str], seen: set[str]) -> Iterator[tuple[Module, bytes]]:
     module, paths = find_root(target, search_paths)
     waiting = [module, *(parent for parent in find_parents(module.name, paths) if is_followed(parent))]
+    looked_for: set[str] = set()
     while waiting:
         module = waiting.pop()
         if module.name in seen:
@@ -80,9 +85,11 @@ def _follow(target: str, search_paths: Sequence[str], seen: set[str]) -> Iterato
             continue
         data = read_source(module.file)
         yield module, data
-        tree = parse(data) if is_source(module) else None
-        for each in imports(tree, module) if tree is not None else ():
+        for each in _imports(data, module) if is_source(module) else ():
             for name in modules_named(each, paths):
+                if name in looked_for:
+                    continue
+                looked_for.add(name)
                 found = find_module(name, paths)
                 if found is not None and found.name not in seen and is_followed(found):
                     waiting.append(found)
@@ -128,6 +135,14 @@ def _is_in(module: Module, packages: Sequence[str]) -> bool:
     return any(f"{module.name}.".startswith(f"{package}.") for package in packages)
 
 
+# The code of a Trainer, a Transform and an Evaluator is for the most part the same.
+@functools.lru_cache(maxsize=512)
+def _imports(data: bytes, module: Module) -> tuple[Import, ...]:
+    tree = parse(data)
+    return tuple(imports(tree, module)) if tree is not None else ()
+
+
+@functools.lru_cache(maxsize=512)
 def _meaning(data: bytes) -> bytes:
     """A file of this project without comments, docstrings and layout: another wording trains no other model."""
     tree = ast.parse(data)

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from google.cloud.aiplatform_v1.types import PipelineJob
 
+from tests.faults.file_operations import Forks
 from tests.pipeline.platforms.vertex.pipeline_service import PipelineService
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tests.waiting import wait_until
@@ -46,6 +47,13 @@ class Rehearsal:
 
     def execute(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         return self.finish(self.start(*arguments), code)
+
+    def execute_forked(self, forks: Forks, *arguments: str) -> dict[str, Any]:
+        """The same, its containers but the first forked: each is seconds shorter."""
+        pid = forks.start(["execute", str(self.file), "--root", str(self.root), "--json", *arguments])
+        assert forks.wait(pid) == 0, forks.said
+        assert "Traceback" not in forks.said
+        return json.JSONDecoder().raw_decode(forks.said, forks.said.index("{"))[0]
 
     def finish(self, started: subprocess.Popen, code: int = 0) -> dict[str, Any]:
         try:
@@ -84,10 +92,10 @@ def _as_vertex_tells(root: Path) -> list[dict[str, Any]]:
     return [*details, {"task_name": "BaselineResolver-model-resolver", "state": "SUCCEEDED"}]
 
 
-def test_digits_executed_from_the_compiled_file_is_the_local_run(digits_run, tmp_path, monkeypatch, capfd):
+def test_digits_executed_from_the_compiled_file_is_the_local_run(digits_run, forks, tmp_path, monkeypatch, capfd):
     rehearsal = Rehearsal(tmp_path)
     rehearsal.compile("digits")
-    results, local = rehearsal.execute("--require-blessing"), digits_run.summary
+    results, local = rehearsal.execute_forked(forks, "--require-blessing"), digits_run.summary
     assert {name for name, state in _states(results).items() if state == "resolved"} == {
         "BaselineResolver-model-blessing-resolver",
         "BaselineResolver-model-resolver",

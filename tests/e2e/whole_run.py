@@ -8,6 +8,7 @@ import threading
 # All that a run imports, once.
 import tensorflow_data_validation  # noqa: F401
 import tensorflow_model_analysis  # noqa: F401
+from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor  # noqa: F401
 
 from tests.faults.file_operations import stop_here
 from tests.forked_tasks import forked
@@ -16,7 +17,7 @@ from tfx_estimator.components.pusher.executor import Executor
 from tfx_estimator.components.trainer import export
 from tfx_estimator.components.trainer.estimator import path  # noqa: F401
 from tfx_estimator.pipeline import build  # noqa: F401
-from tfx_estimator.pipeline.run import console, results  # noqa: F401
+from tfx_estimator.pipeline.run import console, executed, results  # noqa: F401
 from tfx_estimator.pipeline.runners import local  # noqa: F401
 
 _PLACES = {"Pusher": (Executor, "Do"), "Trainer": (export, "publish")}
@@ -35,5 +36,5 @@ def run(arguments: list[str], stop: str = "") -> int:
             return publish(*args, **options)
 
         setattr(owner, name, publish_later)
-    with forked():
+    with forked(containers=True):
         return main(arguments)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.root import answers
 from tfx_estimator.model_fn.layers import PooledConv2D, StatelessDropout, SynchronizedBatchNormalization, dropout_keys
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
@@ -17,8 +16,8 @@ IMAGES = RANDOM.integers(0, 256, size=(64, 8, 8, 3)).astype(np.float32)
 
 
 @pytest.mark.timeout(180)
-def test_synchronized_normalisation_is_that_of_keras_whatever_the_mean():
-    found = answers("-m", "tests.model_fn.normalisation_process")
+def test_synchronized_normalisation_is_that_of_keras_whatever_the_mean(codes):
+    found = codes.answers("-m", "tests.model_fn.normalisation_process")
     assert len(found) == 16
     for mean, rank, devices, differences in found:
         # A few of the steps between two numbers of float32 of that size; the spread is 1.

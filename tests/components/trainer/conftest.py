@@ -80,12 +80,40 @@ def digits(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 _DIGITS = pytest.StashKey[dict]()
 
 
+class Codes(Forks):
+    """Runs code in forked copies of a process that has imported what a training task imports first: see `run_code`."""
+
+    def answers(self, *words: str, **environment: str) -> list[Any]:
+        """What `tests.root.answers` returns of a fresh Python, seconds later."""
+        kind, *arguments = words
+        if kind == "-c":
+            code, *arguments = arguments
+        elif kind == "-m":
+            module, *arguments = arguments
+            code = f"import runpy; runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+        else:
+            code = f"import runpy; runpy.run_path({kind!r}, run_name='__main__')"
+        assert self.call(code, arguments, [], environment) == 0, self.said[-3000:]
+        # TensorFlow tells of itself as well.
+        return [json.loads(line) for line in self.said.splitlines() if line.startswith(("[", "{"))]
+
+
 @pytest.fixture(scope="session")
-def codes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    """Runs code in processes that have imported what a training task imports first: see `run_code`."""
-    forks = Forks("tests.components.trainer.run_code:run", tmp_path_factory.mktemp("codes"))
-    yield forks
-    forks.close()
+def codes(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Codes]:
+    """What code prints, run where no operation of TensorFlow's has run."""
+    # Once, however many folders of tests import this fixture.
+    if _CODES in pytestconfig.stash:
+        yield pytestconfig.stash[_CODES]
+        return
+    codes = pytestconfig.stash[_CODES] = Codes(
+        "tests.components.trainer.run_code:run", tmp_path_factory.mktemp("codes")
+    )
+    yield codes
+    del pytestconfig.stash[_CODES]
+    codes.close()
+
+
+_CODES = pytest.StashKey[Codes]()
 
 
 def make_digits(home: Path, with_mean: bool = False) -> dict[str, list[Any]]:

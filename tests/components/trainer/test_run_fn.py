@@ -12,7 +12,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tfx.utils import path_utils
 
 from tests.artifacts import artifact, outputs
-from tests.root import answers
 from tfx_estimator.components.trainer import run_fn as module
 from tfx_estimator.components.trainer.job import Job, TaskContext
 from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
@@ -180,8 +179,8 @@ def test_training_that_had_been_done_is_evaluated_and_exported(tmp_path, executo
 
 
 @pytest.mark.timeout(120)
-def test_code_that_asks_or_makes_or_knows_of_none_finds_the_declared_one():
-    (found,) = answers("-m", "tests.components.trainer.asks_for_strategy")
+def test_code_that_asks_or_makes_or_knows_of_none_finds_the_declared_one(codes):
+    (found,) = codes.answers("-m", "tests.components.trainer.asks_for_strategy")
     assert found["knows of none"] == [2, "MirroredStrategy"]
     assert found["difference"] < 1e-6
     assert found["declared"] == [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,14 +14,14 @@ HERE = Path(__file__).resolve().parent
 PROCESS = HERE / "seeds_process.py"
 
 
-def digests(seed: int) -> dict[str, list[str]]:
+def digests(seed: int, answers: Callable[..., list[Any]] = answers) -> dict[str, list[str]]:
     return {name: twice for name, *twice in answers(str(PROCESS), str(seed))}
 
 
 @pytest.mark.cluster
 @pytest.mark.timeout(180)
-def test_each_training_of_a_process_comes_to_the_same_bits():
-    found = digests(1)
+def test_each_training_of_a_process_comes_to_the_same_bits(codes):
+    found = digests(1, codes.answers)
     assert sorted(found) == [
         f"{strategy} {by}" for strategy in ("mirrored", "one_device") for by in ("by_keras", "by_model_fn")
     ]

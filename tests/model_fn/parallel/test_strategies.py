@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.root import answers
+from tests.components.trainer.conftest import Codes
 from tfx_estimator.model_fn.parallel.strategies import make_strategy
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.distribution import TrainStrategy
@@ -59,19 +59,19 @@ print(json.dumps([describe(section) for section in sections]))
 """
 
 
-def _build(*sections: tuple[str, dict[str, Any]]) -> list[Any]:
-    """Builds strategies in one fresh process, and returns what became of each."""
-    return _run(BUILD, *sections)
+def _build(codes: Codes, *sections: tuple[str, dict[str, Any]]) -> list[Any]:
+    """Builds strategies in one process, and returns what became of each."""
+    return _run(codes, BUILD, *sections)
 
 
-def _run(code: str, *told_of: Any) -> list[Any]:
-    *_, found = answers("-c", code, json.dumps(told_of), CUDA_VISIBLE_DEVICES="")
+def _run(codes: Codes, code: str, *told_of: Any) -> list[Any]:
+    *_, found = codes.answers("-c", code, json.dumps(told_of), CUDA_VISIBLE_DEVICES="")
     return found
 
 
-def test_mirrored_adds_up_with_the_declared_operation():
+def test_mirrored_adds_up_with_the_declared_operation(codes):
     hierarchical = {"strategy": "mirrored", "devices": {"cpu": 2}, "cross_device_ops": "hierarchical_copy"}
-    train, evaluate = _build(("train", {**hierarchical, "num_packs": 2}), ("eval", {}))
+    train, evaluate = _build(codes, ("train", {**hierarchical, "num_packs": 2}), ("eval", {}))
     assert train == {
         "class": "MirroredStrategy",
         "replicas": 2,
@@ -85,8 +85,9 @@ def test_mirrored_adds_up_with_the_declared_operation():
     assert evaluate is None
 
 
-def test_strategies_that_use_some_of_the_devices():
+def test_strategies_that_use_some_of_the_devices(codes):
     central, one, subset, too_many, no_gpu, no_tpu, listed, listed_one, beyond, no_listed_gpu = _build(
+        codes,
         ("train", {"strategy": "central_storage", "devices": {"cpu": 2}}),
         ("eval", {"devices": {"cpu": 1}}),
         ("eval", {"strategy": "mirrored", "devices": {"cpu": 1}}),
@@ -148,9 +149,10 @@ print(json.dumps([show(*case) for case in json.loads(sys.argv[1])]))
 """
 
 
-def test_the_declared_gpus_are_used_and_missing_ones_refused_in_every_process_but_a_parameter_server():
+def test_the_declared_gpus_are_used_and_missing_ones_refused_in_every_process_but_a_parameter_server(codes):
     several = [{"strategy": name, "devices": {"gpu": 2}} for name in ("multi_worker_mirrored", "parameter_server")]
     one, subset, first, beyond, of_chief, of_worker, by_list, enough, of_ps = _run(
+        codes,
         ON_GPUS,
         (None, 4, {"devices": {"gpu": [1]}}),
         (None, 4, {"strategy": "mirrored", "devices": {"gpu": [1, 3]}}),

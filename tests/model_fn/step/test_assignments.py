@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from tests.components.trainer.user import keeps_state
 from tests.model_fn.batch import IMAGES, LABELS, PARAMS, input_fn
-from tests.root import answers
 from tfx_estimator.model_fn.step.classifier import make_model_fn
 
 pytestmark = pytest.mark.unit
@@ -46,8 +45,8 @@ def test_a_read_sees_what_the_code_assigned_before_it(tmp_path):
 
 
 @pytest.mark.timeout(180)
-def test_a_replica_does_its_own_and_nothing_that_keras_tells_of():
-    printed = answers("-m", "tests.model_fn.assignments_process")
+def test_a_replica_does_its_own_and_nothing_that_keras_tells_of(codes):
+    printed = codes.answers("-m", "tests.model_fn.assignments_process")
     found = {(strategy, layer): steps for strategy, layer, steps, _ in printed}
     for layer in ("keras", "synchronized"):
         assert found["one_device", layer] == [[]]

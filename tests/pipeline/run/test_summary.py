@@ -53,7 +53,7 @@ def test_a_run_that_did_not_succeed_tells_how_it_ended(tmp_path, error, state, c
     left = written(tmp_path, error, components=[NodeRun("Trainer", "failed", 1.0, None)])
     assert (left["state"], left["exit_code"], left["error"]["type"]) == (state, code, type(error).__name__)
     assert left["components"] == [
-        {"node": "Trainer", "state": "failed", "seconds": 1.0, "execution_id": None, "upstream": []}
+        {"node": "Trainer", "state": "failed", "seconds": 1.0, "execution_id": None, "upstream": [], "reason": ""}
     ]
     if code == 3:
         assert left["error"] == {"type": "DataNotFoundError", "what": "no mnits", "expected": "mnist", "todo": "look"}

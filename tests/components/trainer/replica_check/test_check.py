@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.root import answers
+from tests.components.trainer.conftest import Codes
 
 CASES = Path(__file__).with_name("cases.py")
 MODULE = {"module_path": "user_module@user.whl"}
@@ -18,14 +18,14 @@ MIRRORED = {"strategy": "mirrored", "devices": {"cpu": 2}}
 WORKERS = {"strategy": "multi_worker_mirrored"}
 
 
-def try_cases(strategy: str, *cases: str) -> dict[str, str]:
+def try_cases(codes: Codes, strategy: str, *cases: str) -> dict[str, str]:
     """What each case comes to."""
-    return {case: told for case, (told, _) in with_batches(strategy, *cases).items()}
+    return {case: told for case, (told, _) in with_batches(codes, strategy, *cases).items()}
 
 
-def with_batches(strategy: str, *cases: str) -> dict[str, tuple[str, str]]:
+def with_batches(codes: Codes, strategy: str, *cases: str) -> dict[str, tuple[str, str]]:
     """The same, each with its global batch."""
-    return {case: (told, batch) for case, told, batch in answers(str(CASES), strategy, *cases, timeout=460)}
+    return {case: (told, batch) for case, told, batch in codes.answers(str(CASES), strategy, *cases)}
 
 
 def check(verdicts: dict[str, str], right: dict[str, str], wrong: dict[str, str]) -> None:
@@ -38,7 +38,7 @@ def check(verdicts: dict[str, str], right: dict[str, str], wrong: dict[str, str]
 
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
-def test_replicas_that_each_take_a_batch_are_right_as_one_device_with_one_of_these_or_with_all():
+def test_replicas_that_each_take_a_batch_are_right_as_one_device_with_one_of_these_or_with_all(codes):
     right = {
         # As in TensorFlow's tutorial of multi-worker training.
         "global sgd minimize fixed": ("right", WHOLE),
@@ -50,7 +50,7 @@ def test_replicas_that_each_take_a_batch_are_right_as_one_device_with_one_of_the
         ),
     }
     wrong = {"mean sgd apply fixed": "is 2.00 times that of one device: the loss is a mean over each replica's own"}
-    found = with_batches("multi_worker_mirrored", *right, *wrong)
+    found = with_batches(codes, "multi_worker_mirrored", *right, *wrong)
     assert {case: found[case] for case in right} == right
     check({case: told for case, (told, _) in found.items()}, {}, wrong)
 
@@ -58,7 +58,7 @@ def test_replicas_that_each_take_a_batch_are_right_as_one_device_with_one_of_the
 @pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(480)
-def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
+def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong(codes):
     right = {
         "mean adam minimize": "right",
         "global keras updates": "right",
@@ -86,7 +86,7 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
         "mean sgd minimize unseeded": "TrainSpec.input_fn makes other batches each time it is called",
         "mean sgd minimize reordered": "leaves to chance (ParallelInterleaveDatasetV4 with deterministic=False)",
     }
-    verdicts = try_cases("multi_worker_mirrored", *right, *wrong)
+    verdicts = try_cases(codes, "multi_worker_mirrored", *right, *wrong)
     check(verdicts, right, wrong)
     # What is neither equal nor wrong by the number of replicas is trained, with the number.
     number = re.search(r"` is (\S+) times as large as on one device, and differs from it by (\S+) %", verdicts[L2])
@@ -98,14 +98,14 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong():
 @pytest.mark.long
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
-def test_an_evaluation_that_would_report_something_else_is_refused():
+def test_an_evaluation_that_would_report_something_else_is_refused(codes):
     wrong = {
         "global sgd apply": "the evaluation's `loss` is 0.50 times that of one device: it is a sum",
         "mean sgd minimize positives": "the evaluation's `positives` is 0.50 times that of one device",
     }
     # TensorFlow's own would report half of the `accuracy_baseline`.
     right = ("mean sgd minimize canned", "global sgd apply fixed", "mean sgd minimize positives fixed")
-    verdicts = try_cases("evaluation", *right, "mean sgd minimize gpu", *wrong)
+    verdicts = try_cases(codes, "evaluation", *right, "mean sgd minimize gpu", *wrong)
     # Replicas that each take a batch of their own report what one device does.
     assert {verdicts[case] for case in right} == {"right"}
     assert verdicts["mean sgd minimize gpu"].startswith("right; whether its evaluation under several replicas is that")
@@ -115,8 +115,8 @@ def test_an_evaluation_that_would_report_something_else_is_refused():
 
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
-def test_what_trains_on_one_device_alone_is_refused_with_the_reason():
-    verdicts = try_cases("central_storage", "global adam minimize", "global keras updates", "mean adam alone")
+def test_what_trains_on_one_device_alone_is_refused_with_the_reason(codes):
+    verdicts = try_cases(codes, "central_storage", "global adam minimize", "global keras updates", "mean adam alone")
     assert "is 0.50 times" in verdicts["global adam minimize"]
     # TensorFlow lists its slots twice there: see `estimator.patches`.
     assert verdicts["global keras updates"] == "right"
