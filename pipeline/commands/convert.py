@@ -122,7 +122,14 @@ def _convert_canned(found: training.Training, output: str, named: str) -> int:
         from tfx_estimator.pipeline.convert.canned.training import convert
 
         converted = convert(found, output)
-    say("\n".join([*_lines(converted), f"wrote         {one_line(named)}, at step {found.step}: see its network.py"]))
+    lines = [*_lines(converted), f"wrote         {one_line(named)}, at step {found.step}: see its network.py"]
+    written = converted.run_fn
+    lines.append(
+        f"goes on by    Trainer(module_file={one_line(os.path.join(named, written.name))!r}.py, …), whose run_fn it has"
+        if written.name
+        else f"no run_fn     {written.why}"
+    )
+    say("\n".join(lines))
     return 0
 
 

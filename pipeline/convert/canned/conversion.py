@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.pipeline.base.files import write_json
-from tfx_estimator.pipeline.convert.canned import asking, columns, optimizers, reading, weights, writing
+from tfx_estimator.pipeline.convert.canned import asking, columns, optimizers, reading, run_fn, weights, writing
 from tfx_estimator.pipeline.convert.canned.asking import Batch, InputFn, Step
 from tfx_estimator.pipeline.convert.canned.weights import Placed
 from tfx_estimator.pipeline.convert.differences import Step as Moved
@@ -36,6 +36,8 @@ class Trained:
         train: The input_fn of training.
         evaluate: That of evaluation.
         steps: Batches of an evaluation; None is all there are.
+        exporters: Of the EvalSpec.
+        function: That made it, for which a run_fn is to be written.
     """
 
     estimator: Any
@@ -43,6 +45,8 @@ class Trained:
     train: InputFn
     evaluate: InputFn
     steps: Optional[int] = None
+    exporters: Any = None
+    function: Optional[run_fn.TrainerFn] = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Converted:
 
     placed: list[Placed]
     proof: Proof
+    run_fn: run_fn.Written
 
 
 def convert(trained: Trained, output: str) -> Converted:
@@ -84,13 +89,17 @@ def convert(trained: Trained, output: str) -> Converted:
         module.restore(model)
         proof = _prove(canned, module, written.inputs, model, reader, placed, answers, after)
         write_json(os.path.join(draft, "proof.json"), proof.to_dict())
+        function = run_fn.Written()
+        if trained.function is not None:
+            given = (canned, estimator, trained.train, trained.exporters)
+            function = run_fn.write(draft, os.path.abspath(output), trained.function, *given)
         if not proof.holds:
             raise not_equal(proof, "have the code that makes the Estimator be what it was when it trained")
         os.chmod(draft, 0o755)
         os.rename(draft, output)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return Converted(placed, proof)
+    return Converted(placed, proof, function)
 
 
 def load(folder: str) -> ModuleType:
@@ -114,7 +123,8 @@ def _write(folder: str, written: writing.Written, placed: list[Placed], reader: 
     module.restore(model)
     # Without the optimizers, which Keras's file has no place for.
     bare = module.network()
-    bare.set_weights(model.get_weights())
+    for empty, layer in zip(bare.layers, model.layers):
+        empty.set_weights(layer.get_weights())
     bare.save(os.path.join(folder, "model.keras"))
 
 

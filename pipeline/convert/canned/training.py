@@ -83,7 +83,7 @@ def find(named: str) -> Optional[Training]:
 def convert(training: Training, output: str) -> Any:
     """Converts the Estimator that the trainer_fn returns; see `canned.conversion`."""
     bring_back_estimator()
-    from tfx_estimator.pipeline.convert.canned import conversion, reading
+    from tfx_estimator.pipeline.convert.canned import conversion, reading, run_fn
 
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
         made = _call(training, scratch)
@@ -94,7 +94,13 @@ def convert(training: Training, output: str) -> Any:
                 "convert the run of a canned Estimator, or of a network of trainer.model",
             )
         trained = conversion.Trained(
-            estimator, training.checkpoint, made["train_spec"].input_fn, evaluation.input_fn, evaluation.steps
+            estimator,
+            training.checkpoint,
+            made["train_spec"].input_fn,
+            evaluation.input_fn,
+            evaluation.steps,
+            evaluation.exporters,
+            run_fn.TrainerFn.of(training.properties),
         )
         return conversion.convert(trained, output)
 

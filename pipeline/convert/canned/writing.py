@@ -205,6 +205,7 @@ def _loss(head: Head) -> str:
     lines += ["if weights is not None:", "    losses *= tf.reshape(tf.cast(weights, tf.float32), [-1, 1])"]
     lines.append(f"return tf.reduce_{how}(losses)")
     return (
+        f"LOSS_IS_MEAN = {not head.is_sum}\n\n\n"
         "def loss(labels, logits, weights=None):\n"
         f'    """Returns the {how} of the examples\' losses, as the Estimator did."""\n{indented(lines)}\n'
     )
