@@ -124,11 +124,8 @@ def _convert_canned(found: training.Training, output: str, named: str) -> int:
         converted = convert(found, output)
     lines = [*_lines(converted), f"wrote         {one_line(named)}, at step {found.step}: see its network.py"]
     written = converted.run_fn
-    lines.append(
-        f"goes on by    Trainer(module_file={one_line(os.path.join(named, written.name))!r}.py, …), whose run_fn it has"
-        if written.name
-        else f"no run_fn     {written.why}"
-    )
+    module = one_line(os.path.join(named, f"{written.name}.py"))
+    lines.append(f"goes on by    the run_fn of {module}" if written.name else f"no run_fn     {written.why}")
     say("\n".join(lines))
     return 0
 

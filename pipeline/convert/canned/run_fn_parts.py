@@ -93,13 +93,13 @@ def receiver_fn(exporters):
 def export(model, serving_input_receiver_fn, folder):
     """Saves the model with the Estimator's signatures: their names, inputs and answers are the same."""
     served = tf.Module()
-    # Without the optimizers.
-    served.model = network.network()
-    for empty, layer in zip(served.model.layers, model.layers):
-        empty.set_weights(layer.get_weights())
     with tempfile.TemporaryDirectory() as draft:
         received = receive(serving_input_receiver_fn, draft)
         served.received = tf.saved_model.load(draft)
+        # Without the optimizers; and only now: Keras takes no layer from before one that a graph has made.
+        served.model = network.network()
+        for empty, layer in zip(served.model.layers, model.layers):
+            empty.set_weights(layer.get_weights())
         made, methods = {}, {}
         for name, (method, outputs) in SIGNATURES.items():
             given = received
