@@ -43,7 +43,7 @@ def run_fn(fn_args):
         model = network.network()
         model.compile(weighted_metrics=metrics())
         network.restore(model)
-    begun = int(next(iter(model.by_part.values())).iterations)
+    begun = int(next(iter(model.by_part.values())).iterations.numpy())
     steps = None if training.max_steps is None else training.max_steps - begun
     if steps is None or steps > 0:
         # After a restart fit goes on from what this has kept.
