@@ -83,10 +83,9 @@ def receiver_fn(exporters):
         def export_saved_model(self, export_dir_base, serving_input_receiver_fn, **options):
             found.append(serving_input_receiver_fn)
 
-    exporter = exporters[0] if isinstance(exporters, (list, tuple)) else exporters
     with tempfile.TemporaryDirectory() as folder:
         Estimator.model_dir = folder
-        exporter.export(Estimator(), folder, None, {"loss": 0.0}, is_the_final_export=True)
+        exporters[0].export(Estimator(), folder, None, {"loss": 0.0}, is_the_final_export=True)
     return found[0]
 
 
