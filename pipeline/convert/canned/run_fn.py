@@ -25,7 +25,7 @@ _HEADER = '''\
     Trainer(module_file="{folder}/{name}.py", ...)
 
 It begins with the Estimator's weights, slots and step, of weights.npz; reads the batches of its input_fns; and exports
-its signatures. This file is yours to change.
+its signatures. This file is yours to change. Like network.py it needs Keras 2.
 """
 
 import inspect
@@ -202,6 +202,6 @@ def _answers(head: Head) -> list[str]:
             found.append(inspect.getsource(run_fn_parts.answers_of_two).replace("answers_of_two", "answers"))
         else:
             found.append(of_classes.replace("answers_of_classes", "answers"))
-    lines = ["return [", *(f"    {each}," for each in _METRICS[head.kind]), "]"]
+    lines = [f"return [{', '.join(_METRICS[head.kind])}]"]
     measured = f'def metrics():\n    """Returns what an evaluation measures beside the loss."""\n{indented(lines)}\n'
     return [*found, measured]
