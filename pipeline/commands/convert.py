@@ -76,14 +76,14 @@ def run(args: argparse.Namespace) -> int:
 
         canned = training.find(args.source)
     if canned is not None:
-        others = {"checkpoint": "", "network": None, "map": None, "to": "keras2"}
+        others = {"checkpoint": "", "network": None, "map": None}
         if given := [f"--{name}" for name, plain in others.items() if getattr(args, name) != plain]:
             raise DeclarationError(
-                f"{', '.join(given)}: {canned.name} trained a trainer_fn's Estimator, which becomes source of Keras 2",
-                expected="SOURCE and --output",
+                f"{', '.join(given)}: {canned.name} trained a trainer_fn's Estimator, whose network is written",
+                expected="SOURCE, --to and --output",
                 todo="leave it out",
             )
-        return _convert_canned(canned, output, args.output)
+        return _convert_canned(canned, output, args.output, args.to)
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.source import find
 
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _convert_canned(found: training.Training, output: str, named: str) -> int:
+def _convert_canned(found: training.Training, output: str, named: str, to: str) -> int:
     """Converts a trainer_fn's Estimator, and prints what was compared."""
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.run.terminal import quiet
@@ -121,7 +121,7 @@ def _convert_canned(found: training.Training, output: str, named: str) -> int:
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.canned.training import convert
 
-        converted = convert(found, output)
+        converted = convert(found, output, to)
     lines = [*_lines(converted), f"wrote         {one_line(named)}, at step {found.step}: see its network.py"]
     written = converted.run_fn
     module = one_line(os.path.join(named, f"{written.name}.py"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Optional
 
@@ -29,10 +30,11 @@ class Batch:
 
     def tensors(self) -> dict[str, Any]:
         """Returns the features as tensors, outside of any graph."""
-        return {
-            name: tf.SparseTensor(*each) if isinstance(each, tf.compat.v1.SparseTensorValue) else tf.constant(each)
-            for name, each in self.features.items()
-        }
+        return {name: _tensor(each) for name, each in self.features.items()}
+
+    def label(self) -> Any:
+        """Returns the labels as a tensor."""
+        return _tensor(self.labels)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,29 +55,32 @@ def first_batch(estimator: tf.estimator.Estimator, input_fn: InputFn) -> Batch:
             return _batch(session.run(_asked(features, labels)))
 
 
+@contextlib.contextmanager
 def logits(
     estimator: tf.estimator.Estimator,
     checkpoint: str,
     input_fn: InputFn,
     steps: Optional[int],
     names: Collection[str],
-) -> list[tuple[Batch, np.ndarray]]:
-    """Returns the batches of an evaluation, and the logits of each.
+) -> Iterator[Iterator[tuple[Batch, np.ndarray]]]:
+    """Gives the batches of an evaluation, and the logits of each: one at a time, for there may be many.
 
     Args:
         steps: As of an EvalSpec: None is all batches there are.
         names: Of the features to keep: batches may have others, large ones.
     """
-    answers: list[tuple[Batch, np.ndarray]] = []
     with _session(estimator, checkpoint, input_fn, ModeKeys.PREDICT) as (session, spec, features, _):
         predictions = spec.predictions
         asked = predictions["logits" if "logits" in predictions else "predictions"]
         given = _asked({name: features[name] for name in names}, None)
-        with contextlib.suppress(tf.errors.OutOfRangeError, StopIteration):
-            while steps is None or len(answers) < steps:
-                batch, answer = session.run((given, asked))
-                answers.append((_batch(batch), answer))
-    return answers
+
+        def answers() -> Iterator[tuple[Batch, np.ndarray]]:
+            with contextlib.suppress(tf.errors.OutOfRangeError, StopIteration):
+                for _ in itertools.count() if steps is None else range(steps):
+                    batch, answer = session.run((given, asked))
+                    yield _batch(batch), answer
+
+        yield answers()
 
 
 def step(estimator: tf.estimator.Estimator, checkpoint: str, input_fn: InputFn) -> Step:
@@ -84,7 +89,7 @@ def step(estimator: tf.estimator.Estimator, checkpoint: str, input_fn: InputFn) 
         batch, loss, _ = session.run((_asked(features, labels), spec.loss, spec.train_op))
         after: dict[str, list[np.ndarray]] = {}
         # A variable that is partitioned is saved as one.
-        for variable in tf.compat.v1.global_variables():
+        for variable in session.graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES):
             slice_info = getattr(variable, "_save_slice_info", None)
             name = slice_info.full_name if slice_info else variable.name.partition(":")[0]
             after.setdefault(name, []).append(session.run(variable))
@@ -99,15 +104,18 @@ def _whole(parts: list[np.ndarray]) -> np.ndarray:
 def _session(
     estimator: tf.estimator.Estimator, checkpoint: str, input_fn: InputFn, mode: str
 ) -> Iterator[tuple[Any, Any, Any, Any]]:
-    """A session with the Estimator's graph at a checkpoint."""
-    with tf.Graph().as_default():
+    """A session with the Estimator's graph at a checkpoint; what runs meanwhile is in no graph."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(tf.Graph().as_default())
         tf.compat.v1.set_random_seed(estimator.config.tf_random_seed)
         tf.compat.v1.train.create_global_step()
         # An evaluation's examples, which are asked for predictions.
         features, labels, hooks = _inputs(estimator, input_fn, ModeKeys.EVAL if mode == ModeKeys.PREDICT else mode)
         spec = estimator.model_fn(features, None if mode == ModeKeys.PREDICT else labels, mode, estimator.config)
         creator = tf.compat.v1.train.ChiefSessionCreator(spec.scaffold, checkpoint_filename_with_path=checkpoint)
-        with tf.compat.v1.train.MonitoredSession(creator, hooks=hooks) as session:
+        opened = tf.compat.v1.train.MonitoredSession(creator, hooks=hooks)
+        stack.close()
+        with opened as session:
             yield session, spec, features, labels
 
 
@@ -122,3 +130,7 @@ def _asked(features: Any, labels: Any) -> dict[str, Any]:
 
 def _batch(found: dict[str, Any]) -> Batch:
     return Batch(found["features"], found.get("labels"))
+
+
+def _tensor(value: Any) -> Any:
+    return tf.SparseTensor(*value) if isinstance(value, tf.compat.v1.SparseTensorValue) else tf.constant(value)

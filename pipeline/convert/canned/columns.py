@@ -11,8 +11,10 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow as tf
 
-from tfx_estimator.pipeline.convert.canned.reading import Canned, refused
-from tfx_estimator.pipeline.convert.canned.text import Source, call, literal
+from tfx_estimator.pipeline.convert.canned.reading import Canned
+from tfx_estimator.pipeline.convert.canned.refusal import refused
+from tfx_estimator.pipeline.convert.canned.text import Source, call, indented, literal
+from tfx_estimator.pipeline.convert.canned.tracing import lines_of
 
 # A vocabulary of more words is a file of its own.
 _FEW_WORDS = 20
@@ -41,6 +43,7 @@ class Columns:
     Attributes:
         inputs: By the feature's name.
         lines: Of the network's function so far.
+        functions: Of the source, which its layers call.
         parts: Names of what is copied into the source.
         files: Vocabularies to write beside it: words by the file's name.
         weights: The place of each weight, by its name in the checkpoint.
@@ -50,6 +53,7 @@ class Columns:
     def __init__(self, canned: Canned, features: Mapping[str, Any]) -> None:
         self.inputs: dict[str, Input] = {}
         self.lines: list[str] = []
+        self.functions: list[str] = []
         self.parts: set[str] = set()
         self.files: dict[str, list[str]] = {}
         self.weights: dict[str, str] = {}
@@ -99,12 +103,32 @@ class Columns:
         raise refused(f"the column {column.name!r}, a {kind},")
 
     def _number(self, column: Any) -> str:
-        if column.normalizer_fn is not None:
-            raise refused(
-                f"the normalizer_fn of the column {column.name!r}",
-                "normalise in Transform, or in the input_fn; or write it by hand, as a layer of Keras",
-            )
-        return self._input(column.key, "float32", tf.TensorShape(column.shape).num_elements())
+        width = tf.TensorShape(column.shape).num_elements()
+        if column.normalizer_fn is None:
+            return self._input(column.key, "float32", width)
+        if column not in self._ids:
+            function = self._normalizer(column, width)
+            name = self.layer(_layer_of(column, "normalized"))
+            self.parts.add("Normalized")
+            made = call("Normalized", Source(function), width, name=name)
+            self._ids[column] = self._line(name, f"{made}({self._input(column.key, 'float32', width)})")
+        return self._ids[column]
+
+    def _normalizer(self, column: Any, width: int) -> str:
+        """Writes the function of a column's normalizer_fn, and returns its name."""
+        name = self._variable(f"normalize_{column.key}")
+        value = self._feature(column.key)
+        shape = [None, *(value.shape[1:] if value.ndim > 1 else (1,))]
+        told = f"the normalizer_fn of the column {column.name!r}"
+        lines = lines_of(told, column.normalizer_fn, {"value": tf.TensorSpec(shape, value.dtype)})
+        # It was called with the feature as it comes.
+        if shape[1:] != [width]:
+            lines.insert(0, f"value = {call('tf.reshape', Source('value'), [-1, *shape[1:]])}")
+        if value.dtype != np.float32:
+            lines.insert(0, f"value = tf.cast(value, tf.{tf.as_dtype(value.dtype).name})")
+        register = '@tf.keras.utils.register_keras_serializable("network")'
+        self.functions.append(f"{register}\ndef {name}(value):\n{indented(lines)}\n")
+        return name
 
     def _hot(self, column: Any, name: str) -> str:
         self.parts.add("MultiHot")
@@ -150,7 +174,7 @@ class Columns:
         if column not in self._ids:
             if (write := self._writers.get(_kind(column))) is None:
                 raise refused(f"the column {column.name!r}, a {_kind(column)},")
-            name = self.layer(_layer_of_ids(column))
+            name = self.layer(_layer_of(column, "ids"))
             self._ids[column] = self._line(name, write(self, column, name))
         return self._ids[column]
 
@@ -211,8 +235,6 @@ class Columns:
         is_text, buckets = column.dtype == tf.string, column.num_oov_buckets
         if not is_text and buckets > 1:
             raise refused(f"num_oov_buckets of the column {column.name!r}, whose words are numbers,")
-        if ("" if is_text else -1) in words:
-            raise refused(f"the empty word of the vocabulary of the column {column.name!r}")
         self.parts.add("WordIds")
         value = self._category(column.key, column.dtype)
         known: Any = words
@@ -223,10 +245,10 @@ class Columns:
                 file = f"_{file}"
             self.parts.add("words_of")
             known = Source(f"words_of({literal(file)}{'' if is_text else ', int'})")
-        kind, absent = "StringLookup", dict[str, Any](mask_token="")
+        kind, absent = "StringLookup", {"mask_token": Source("NO_WORD")}
         if not is_text:
             # Keras wants another number for what stands for no word.
-            kind, absent = "IntegerLookup", {"mask_token": -1, "oov_token": -2}
+            kind, absent = "IntegerLookup", {"mask_token": Source("NO_NUMBER"), "oov_token": Source("NO_NUMBER + 1")}
         own = self.layer(f"{name}_places")
         places = call(f"{_KERAS}.{kind}", vocabulary=known, num_oov_indices=max(buckets, 1), **absent, name=own)
         options = {"buckets": buckets} if buckets else {}
@@ -265,7 +287,7 @@ class Columns:
         return self._features[key]
 
     def _category(self, key: str, dtype: tf.DType) -> str:
-        check_presence(key, self._feature(key))
+        self._feature(key)
         return self._input(key, "string" if dtype == tf.string else "int64", None)
 
     def _input(self, key: str, dtype: str, width: Optional[int]) -> str:
@@ -299,25 +321,13 @@ def _dtype(feature: Any) -> tf.DType:
     return tf.string if values.dtype == object else tf.as_dtype(values.dtype)
 
 
-def check_presence(key: str, feature: Any) -> None:
-    """Refuses what a category's SparseTensor has, and the written network takes for no value."""
-    if not isinstance(feature, tf.compat.v1.SparseTensorValue):
-        return
-    absent, named = (b"", '""') if feature.values.dtype == object else (-1, "-1")
-    if np.any(feature.values == absent):
-        raise refused(
-            f"the feature {key!r}, a SparseTensor with the value {named}, which stands for none in a dense one,",
-            "leave it out of the SparseTensor; or use another value, or a dense tensor",
-        )
-
-
 def _kind(column: Any) -> str:
     return type(column).__name__
 
 
-def _layer_of_ids(column: Any) -> str:
-    """The name of the layer that makes a column's ids."""
-    name = f"{_clean(column.name)}_ids"
+def _layer_of(column: Any, what: str) -> str:
+    """The name of the layer that makes something of a column."""
+    name = f"{_clean(column.name)}_{what}"
     return name if re.match(r"[A-Za-z0-9.]", name) else f"column{name}"
 
 

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.pipeline.base.files import write_json
-from tfx_estimator.pipeline.convert.canned import asking, columns, optimizers, reading, run_fn, weights, writing
-from tfx_estimator.pipeline.convert.canned.asking import Batch, InputFn, Step
+from tfx_estimator.pipeline.convert.canned import asking, optimizers, reading, run_fn, trial, weights, writing
+from tfx_estimator.pipeline.convert.canned.asking import InputFn, Step
+from tfx_estimator.pipeline.convert.canned.keras3 import hand_over
+from tfx_estimator.pipeline.convert.canned.trial import NETWORK
 from tfx_estimator.pipeline.convert.canned.weights import Placed
-from tfx_estimator.pipeline.convert.differences import Step as Moved
-from tfx_estimator.pipeline.convert.differences import difference
 from tfx_estimator.pipeline.convert.proof import Proof, not_equal
 from tfx_estimator.pipeline.convert.tensors import SLOT, STEP, WEIGHT, read
 
-NETWORK, WEIGHTS = "network", "weights.npz"
+WEIGHTS = "weights.npz"
 
 
 @dataclass(frozen=True)
@@ -58,11 +56,12 @@ class Converted:
     run_fn: run_fn.Written
 
 
-def convert(trained: Trained, output: str) -> Converted:
+def convert(trained: Trained, output: str, is_keras_3: bool = False) -> Converted:
     """Writes the network's source, its weights, the Keras model, and the proof that it is the Estimator.
 
     Args:
         output: The folder to make; it is there when all of it is, and right.
+        is_keras_3: Is the source for Keras 3, which tries it out in a process of its own.
 
     Raises:
         UserCodeError: Something of the Estimator cannot be said, or the checkpoint is not its own.
@@ -74,24 +73,26 @@ def convert(trained: Trained, output: str) -> Converted:
     described = {part: optimizers.describe(each) for part, each in canned.optimizers.items()}
     known = weights.hyperparameters(reader, described)
     described = {part: optimizers.with_values(each, known[part]) for part, each in described.items()}
+    own = {part: optimizers.in_keras_3(each) if is_keras_3 else each for part, each in described.items()}
     features = asking.first_batch(estimator, trained.train).features
-    written = writing.write(canned, features, described)
+    written = writing.write(canned, features, own, is_keras_3)
     placed = weights.place(reader, written.weights, described)
-    answers = asking.logits(estimator, checkpoint, trained.evaluate, trained.steps, written.inputs)
-    after = asking.step(estimator, checkpoint, trained.train)
     draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
     try:
-        _write(draft, written, placed, reader)
-        mapping = {"checkpoint": checkpoint, "tensors": [each.to_dict() for each in placed]}
-        write_json(os.path.join(draft, "mapping.json"), mapping)
-        module = load(draft)
-        model = module.network()
-        module.restore(model)
-        proof = _prove(canned, module, written.inputs, model, reader, placed, answers, after)
+        # Before there is a Keras model: one that is made in a graph spoils those that were not.
+        with asking.logits(estimator, checkpoint, trained.evaluate, trained.steps, written.inputs) as answers:
+            after = asking.step(estimator, checkpoint, trained.train)
+            _write(draft, written, placed, reader)
+            mapping = {"checkpoint": checkpoint, "tensors": [each.to_dict() for each in placed]}
+            write_json(os.path.join(draft, "mapping.json"), mapping)
+            draws = bool(canned.deep and canned.dropout)
+            asked = trial.Asked(draft, canned.head.kind, draws, after.batch)
+            told = (hand_over if is_keras_3 else trial.compare)(asked, answers, _moved(reader, placed, after))
+        proof = Proof(**{**told, "logits": {"estimator": told["logits"]}})
         write_json(os.path.join(draft, "proof.json"), proof.to_dict())
         function = run_fn.Written()
         if trained.function is not None:
-            given = (canned, estimator, trained.train, trained.exporters)
+            given = (canned, estimator, trained.train, trained.exporters, is_keras_3)
             function = run_fn.write(draft, os.path.abspath(output), trained.function, *given)
         if not proof.holds:
             raise not_equal(proof, "have the code that makes the Estimator be what it was when it trained")
@@ -102,84 +103,22 @@ def convert(trained: Trained, output: str) -> Converted:
     return Converted(placed, proof, function)
 
 
-def load(folder: str) -> ModuleType:
-    """Imports the network.py of a folder, without giving it a name that another could have."""
-    spec = importlib.util.spec_from_file_location(NETWORK, os.path.join(folder, f"{NETWORK}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def _write(folder: str, written: writing.Written, placed: list[Placed], reader: tf.train.CheckpointReader) -> None:
     """Writes the source, what it reads, and the model."""
     for name, text in {f"{NETWORK}.py": written.text, **_vocabularies(written)}.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write(text)
     np.savez(os.path.join(folder, WEIGHTS), **weights.values(reader, placed))
-    module = load(folder)
-    model = module.network()
-    module.restore(model)
-    # Without the optimizers, which Keras's file has no place for.
-    bare = module.network()
-    for empty, layer in zip(bare.layers, model.layers):
-        empty.set_weights(layer.get_weights())
-    bare.save(os.path.join(folder, "model.keras"))
 
 
 def _vocabularies(written: writing.Written) -> dict[str, str]:
     return {name: "".join(f"{word}\n" for word in words) for name, words in written.files.items()}
 
 
-def _prove(
-    canned: reading.Canned,
-    module: ModuleType,
-    inputs: Mapping[str, columns.Input],
-    model: tf.keras.Model,
-    reader: tf.train.CheckpointReader,
-    placed: list[Placed],
-    answers: list[tuple[Batch, np.ndarray]],
-    after: Step,
-) -> Proof:
-    """Compares the model with the Estimator; it is one step further after it."""
-    worst, classes, examples = 0.0, 0, 0
-    for batch, old in answers:
-        _check_presence(inputs, batch)
-        new = model(module.prepare(batch.tensors()), training=False).numpy()
-        worst = max(worst, difference(old, new))
-        classes += int((_classes(canned, old) != _classes(canned, new)).sum())
-        examples += len(old)
-    if canned.deep and canned.dropout:
-        drawing = [layer.name for layer in model.layers if isinstance(layer, tf.keras.layers.Dropout)]
-        return Proof(examples, {"estimator": worst}, classes, {}, chance=drawing)
-    batch = after.batch
-    _check_presence(inputs, batch)
-    tf.function(model.train_step)(module.prepare(batch.tensors(), tf.constant(batch.labels)))
-    found = {**module.places(model), "global_step": next(iter(model.by_part.values())).iterations}
-    trained = {id(variable) for _, variables in model.trained() for variable in variables}
-    moved = Moved()
+def _moved(reader: tf.train.CheckpointReader, placed: list[Placed], after: Step) -> Iterator[trial.Moved]:
+    """The tensors that the model has, before and after the next step."""
     for each in placed:
-        tensor, kind = each.tensor, each.tensor.kind
-        if each.place and kind in (WEIGHT, SLOT, STEP):
-            variable = found[each.place]
-            part = "linear" if each.place.startswith("linear_") else "deep"
-            group = f"{tensor.slot} of {part}" if kind == SLOT else f"trained {part}"
-            group = group if kind == SLOT or id(variable) in trained else "other"
-            before, old = reader.get_tensor(tensor.name) * each.factor, after.after[tensor.name] * each.factor
-            moved.add(kind, group, before, old, variable.numpy())
-    # The step is a number, which is equal or not.
-    parts = {kind: part for kind, part in moved.parts.items() if kind != STEP}
-    return Proof(examples, {"estimator": worst}, classes, dict(moved.largest), parts=parts)
-
-
-def _check_presence(inputs: Mapping[str, columns.Input], batch: Batch) -> None:
-    for name, each in inputs.items():
-        if each.dtype != "float32":
-            columns.check_presence(name, batch.features[name])
-
-
-def _classes(canned: reading.Canned, logits: np.ndarray) -> np.ndarray:
-    if canned.head.kind == reading.REGRESSION:
-        return np.zeros(len(logits))
-    return logits.argmax(axis=1) if canned.head.kind == reading.CLASSES else (logits > 0).ravel()
+        tensor = each.tensor
+        if each.place and tensor.kind in (WEIGHT, SLOT, STEP):
+            before, then = (found * each.factor for found in (reader.get_tensor(tensor.name), after.after[tensor.name]))
+            yield trial.Moved(each.place, tensor.kind, tensor.slot, before, then)

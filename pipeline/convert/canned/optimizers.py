@@ -10,7 +10,7 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow as tf
 
-from tfx_estimator.pipeline.convert.canned.reading import refused
+from tfx_estimator.pipeline.convert.canned.refusal import refused
 from tfx_estimator.pipeline.convert.canned.text import Source
 
 _LEGACY = ("SGD", "Adam", "Adagrad", "Ftrl", "RMSprop")
@@ -70,6 +70,10 @@ _OLD: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[str, ...]]] = {
 }
 # A momentum of 0 with which Keras changes no slot of a row that no example has, and has a slot of the momentum.
 ALWAYS_WITH_SLOT = Source("lambda: 0.0")
+# Of network.py itself, where the rate changes: Keras keeps it in the slot.
+MOMENTUM = "Momentum"
+_NOT_IN_KERAS_3 = {"decay", "amsgrad", "clipnorm", "clipvalue", "global_clipnorm"}
+_TO_KERAS_2 = "convert to keras2"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Optimizer:
     """An optimizer of `tf.keras.optimizers.legacy`, which is to be written.
 
     Args:
-        kind: The class.
+        kind: The class; MOMENTUM is one of network.py itself.
         options: Arguments of it.
         name: Of the old one, which is in the names of its tensors.
         slots: By the name in the checkpoint; empty where it is the same name in Keras.
@@ -124,6 +128,25 @@ def with_values(optimizer: Optimizer, values: Mapping[str, np.ndarray]) -> Optim
     return dataclasses.replace(optimizer, options=options)
 
 
+def in_keras_3(optimizer: Optimizer) -> Optimizer:
+    """Returns the same as a class of `parts_keras3`.
+
+    Raises:
+        UserCodeError: There is none.
+    """
+    kind, options = optimizer.kind, dict(optimizer.options)
+    if kind == "SGD" and "momentum" in options:
+        kind = "KerasMomentum"
+    if kind == "RMSprop":
+        kind = "CenteredRMSprop" if options.pop("centered", False) else kind
+        if "momentum" not in options:
+            raise refused("RMSprop without momentum in Keras 3", _TO_KERAS_2)
+        options["momentum"] = 0.0 if options["momentum"] == ALWAYS_WITH_SLOT else options["momentum"]
+    if wrong := _NOT_IN_KERAS_3.intersection(options):
+        raise refused(f"{', '.join(sorted(wrong))} of the optimizer {kind} in Keras 3", _TO_KERAS_2)
+    return dataclasses.replace(optimizer, kind=kind, options=options)
+
+
 def _of_old(optimizer: tf.compat.v1.train.Optimizer, name: str) -> Optimizer:
     if name not in _OLD:
         raise refused(f"the optimizer {name}", f"train with one of {', '.join(_OLD)}")
@@ -135,7 +158,12 @@ def _of_old(optimizer: tf.compat.v1.train.Optimizer, name: str) -> Optimizer:
         options["momentum"] = ALWAYS_WITH_SLOT
     own = optimizer._name
     names = {f"{own}_{index}" if index else own: slot for index, slot in enumerate(slots)}
-    factor = -options["learning_rate"] if name == "MomentumOptimizer" else 1.0
+    factor = 1.0
+    if name == "MomentumOptimizer":
+        if isinstance(options["learning_rate"], dict):
+            kind = MOMENTUM
+        else:
+            factor = -options["learning_rate"]
     return Optimizer(kind, _without_defaults({**options, **fixed}), own, names, factor)
 
 
@@ -145,6 +173,8 @@ def _without_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _number(value: Any, name: str, option: str) -> Any:
     """The value of an option; a schedule of Keras as its configuration, by its class."""
+    if isinstance(value, tf.keras.optimizers.schedules.LearningRateSchedule):
+        value = tf.keras.optimizers.schedules.serialize(value)
     if isinstance(value, dict) and re.fullmatch(r"\w+", str(value.get("class_name"))):
         return {"class_name": value["class_name"], "config": value["config"]}
     if isinstance(value, (np.floating, np.integer)):

@@ -14,6 +14,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # The id of a value that is not there; -1 is that of a word which no vocabulary knows.
 ABSENT = -2
 LOSS_IS_MEAN = True
+# What the inputs of categories have there.
+NO_WORD, NO_NUMBER = "\0", tf.int64.min
 
 
 def loss(labels, logits, weights=None):
@@ -27,14 +29,37 @@ def optimizers():
 
 
 def is_absent(values):
-    """Where an example has no value: the word "", or the number -1, as tf.feature_column has it."""
-    return tf.equal(values, "" if values.dtype == tf.string else -1)
+    """Where an example has no value."""
+    return tf.equal(values, NO_WORD if values.dtype == tf.string else NO_NUMBER)
 
 
 def sparse(values, present):
     """Returns the present values as a SparseTensor."""
     places = tf.where(present)
     return tf.SparseTensor(places, tf.gather_nd(values, places), tf.shape(values, out_type=tf.int64))
+
+
+@tf.keras.utils.register_keras_serializable("network")
+class Normalized(tf.keras.layers.Layer):
+    """A number as its `normalizer_fn` makes it.
+
+    Args:
+        function: Of this module.
+        width: Values of an example.
+    """
+
+    def __init__(self, function, width, **kwargs):
+        super().__init__(**kwargs)
+        registered = tf.keras.utils.get_registered_object
+        self.function = registered(function) if isinstance(function, str) else function
+        self.width = width
+
+    def call(self, values):
+        return tf.reshape(tf.cast(self.function(values), tf.float32), [-1, self.width])
+
+    def get_config(self):
+        function = tf.keras.utils.get_registered_name(self.function)
+        return {**super().get_config(), "function": function, "width": self.width}
 
 
 @tf.keras.utils.register_keras_serializable("network")
@@ -121,6 +146,9 @@ class Crossed(tf.keras.layers.Layer):
                 each = sparse(each, tf.not_equal(each, ABSENT))
             elif kind == "present":
                 each = sparse(each, tf.logical_not(is_absent(each)))
+            else:
+                # The value that `dense` found there.
+                each = tf.where(is_absent(each), tf.constant("" if each.dtype == tf.string else -1, each.dtype), each)
             crossed.append(each)
         ids = tf.sparse.cross_hashed(crossed, self.buckets, self.hash_key)
         return tf.sparse.to_dense(ids, tf.constant(ABSENT, tf.int64))
@@ -169,7 +197,8 @@ class Bag(tf.keras.layers.Layer):
         ids, weights = inputs if isinstance(inputs, (list, tuple)) else (inputs, None)
         present = ids >= 0
         combined = tf.nn.safe_embedding_lookup_sparse(
-            self.rows,
+            # Keras 3 has a variable of its own around TensorFlow's.
+            self.rows if isinstance(self.rows, tf.Variable) else self.rows.value,
             sparse(tf.cast(ids, tf.int64), present),
             None if weights is None else sparse(weights, present),
             combiner=self.combiner,
@@ -193,16 +222,17 @@ class Total(tf.keras.layers.Layer):
         return tf.add_n(inputs) + self.bias
 
 
-def dense(name, value, dtype, width):
-    """Returns a feature as [batch, values], where absent values are "" or -1."""
-    absent = "" if dtype == "string" else -1
-    if isinstance(value, tf.SparseTensor):
-        if dtype != "float32":
-            # tf.feature_column takes them for values there, and for none in a dense tensor alone.
-            told = f"{name} has {absent!r} in a SparseTensor, which is no value to this network"
-            tf.debugging.assert_none_equal(value.values, tf.constant(absent, value.dtype), message=told)
-        value = tf.sparse.to_dense(value, tf.constant(absent, value.dtype))
+def dense(value, dtype, width):
+    """Returns a feature as [batch, values]; a category that is not there is NO_WORD or NO_NUMBER."""
     value = value if dtype == "string" else tf.cast(value, dtype)
+    if dtype == "float32":
+        value = tf.sparse.to_dense(value) if isinstance(value, tf.SparseTensor) else value
+    else:
+        none, empty = (NO_WORD, "") if dtype == "string" else (NO_NUMBER, -1)
+        none = tf.constant(none, dtype)
+        # To tf.feature_column "" and -1 are no values in a dense tensor, and are such in a SparseTensor.
+        is_sparse = isinstance(value, tf.SparseTensor)
+        value = tf.sparse.to_dense(value, none) if is_sparse else tf.where(tf.equal(value, empty), none, value)
     return tf.reshape(value, [tf.shape(value)[0], -1 if width is None else width])
 
 
@@ -221,8 +251,8 @@ class CannedModel(tf.keras.Model):
         if getattr(self, "by_part", None) is None:
             self.by_part = optimizers()
             self.mean_loss = tf.keras.metrics.Mean(name="loss")
-        # Keras knows of one.
-        super().compile(**{**kwargs, "optimizer": next(iter(self.by_part.values()))})
+        # Keras knows of one. XLA, which Keras 3 takes where it can, has no operation for what is sparse.
+        super().compile(**{"jit_compile": False, **kwargs, "optimizer": next(iter(self.by_part.values()))})
 
     def trained(self):
         """Each optimizer, and the variables that it trains: the linear model's are in layers named linear_…."""
@@ -253,6 +283,23 @@ class CannedModel(tf.keras.Model):
         value = loss(labels, logits, weights)
         self.mean_loss.update_state(value)
         return self.compute_metrics(features, labels, logits, weights)
+
+
+class Momentum(tf.keras.optimizers.legacy.SGD):
+    """Momentum whose slot is the sum of gradients, as that of `tf.compat.v1.train`: Keras has each times its rate."""
+
+    def _options(self, var, apply_state):
+        key = var.device, var.dtype.base_dtype
+        found = (apply_state or {}).get(key) or self._fallback_apply_state(*key)
+        slot = self.get_slot(var, "momentum")
+        options = {"lr": found["lr_t"], "momentum": found["momentum"], "use_nesterov": self.nesterov}
+        return {"var": var.handle, "accum": slot.handle, **options}
+
+    def _resource_apply_dense(self, grad, var, apply_state=None):
+        return tf.raw_ops.ResourceApplyMomentum(grad=grad, **self._options(var, apply_state))
+
+    def _resource_apply_sparse(self, grad, var, indices, apply_state=None):
+        return tf.raw_ops.ResourceSparseApplyMomentum(grad=grad, indices=indices, **self._options(var, apply_state))
 
 
 def places(model):

@@ -14,9 +14,19 @@ from typing import Any, Optional
 
 import tensorflow as tf
 
-from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.convert.canned.head import (
+    BINARY,
+    CLASSES,
+    LABELS,
+    MEAN,
+    REGRESSION,
+    SUM,
+    WEIGHTED_MEAN,
+    Head,
+)
+from tfx_estimator.pipeline.convert.canned.rates import named
+from tfx_estimator.pipeline.convert.canned.refusal import refused
 
-BINARY, CLASSES, REGRESSION = "binary", "classes", "regression"
 _CANNED = "tensorflow_estimator.python.estimator.canned."
 _READ = ("dnn", "linear", "dnn_linear_combined")
 # Names of activations that Keras 2 and Keras 3 have for the same function.
@@ -27,28 +37,12 @@ _HEADS = {
     "_BinaryLogisticHeadWithSigmoidCrossEntropyLoss": BINARY,
     "MultiClassHead": CLASSES,
     "_MultiClassHeadWithSoftmaxCrossEntropyLoss": CLASSES,
+    "MultiLabelHead": LABELS,
     "RegressionHead": REGRESSION,
     "_RegressionHeadWithMeanSquaredErrorLoss": REGRESSION,
 }
-_SUM, _MEAN = ("sum", "weighted_sum"), ("auto", "sum_over_batch_size", "weighted_sum_over_batch_size")
-
-
-@dataclasses.dataclass(frozen=True)
-class Head:
-    """What the logits are for.
-
-    Args:
-        units: Logits of an example.
-        is_sum: Is the loss of a batch the sum of its examples' losses, or else their mean.
-        weight: The feature that weights an example's loss; empty if none does.
-        words: The labels' names, in the order of their numbers; empty where labels are numbers.
-    """
-
-    kind: str
-    units: int
-    is_sum: bool
-    weight: str
-    words: tuple[str, ...]
+_REDUCTIONS = {"sum": SUM, "weighted_sum": SUM, "weighted_mean": WEIGHTED_MEAN}
+_REDUCTIONS |= dict.fromkeys(("auto", "sum_over_batch_size", "weighted_sum_over_batch_size"), MEAN)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,15 +69,6 @@ class Canned:
     linear: tuple[Any, ...]
     combiner: str
     optimizers: dict[str, Any]
-
-
-def refused(what: str, todo: str = "") -> UserCodeError:
-    """Returns the error of something that cannot be written yet."""
-    return UserCodeError(
-        f"{what} cannot be written as a Keras model yet",
-        expected="DNN, Linear or DNNLinearCombined, with the columns, heads and optimizers that docs/way-out.md names",
-        todo=todo or "write this part by hand, and convert the rest without it",
-    )
 
 
 def is_canned(estimator: tf.estimator.Estimator) -> bool:
@@ -142,11 +127,13 @@ def _head(head: Any) -> Head:
     name = type(head).__name__
     if name not in _HEADS:
         raise refused(f"the head {name}")
-    for option in ("_loss_fn", "_inverse_link_fn"):
-        if getattr(head, option, None) is not None:
-            raise refused(f"{option.removeprefix('_')} of the head {name}")
+    if getattr(head, "_inverse_link_fn", None) is not None:
+        raise refused(f"inverse_link_fn of the head {name}")
+    loss = getattr(head, "_loss_fn", None)
+    if loss is not None and "features" in inspect.signature(loss).parameters:
+        raise refused(f"the loss_fn of the head {name}, which takes features,")
     reduction = str(head._loss_reduction)
-    if reduction not in (*_SUM, *_MEAN):
+    if reduction not in _REDUCTIONS:
         raise refused(f"loss_reduction {reduction!r} of the head {name}")
     weight = head._weight_column or ""
     if not isinstance(weight, str):
@@ -154,7 +141,7 @@ def _head(head: Any) -> Head:
             raise refused(f"the normalizer_fn of the weight_column {weight.key!r}")
         weight = weight.key
     words = tuple(getattr(head, "_label_vocabulary", None) or ())
-    return Head(_HEADS[name], head.logits_dimension, reduction in _SUM, weight, words)
+    return Head(_HEADS[name], head.logits_dimension, _REDUCTIONS[reduction], weight, words, loss)
 
 
 def _activation(function: Any) -> Optional[str]:
@@ -191,7 +178,8 @@ def _optimizers(found: Mapping[str, Any], is_v2: bool, deep: tuple, linear: tupl
             default = linear_lib._get_default_optimizer_v2 if is_v2 else linear_lib._get_default_optimizer
             optimizer = default(linear)
         # A rate that is a tensor shall be none of ours.
-        with tf.Graph().as_default():
+        with tf.Graph().as_default() as graph, named(graph) as put_schedules:
             tf.compat.v1.train.create_global_step()
             made[part] = make(optimizer, learning_rate=rates[part])
+            put_schedules(made[part])
     return made

@@ -16,7 +16,8 @@ from tfx.utils import io_utils
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.convert.canned import run_fn_parts
 from tfx_estimator.pipeline.convert.canned.asking import InputFn
-from tfx_estimator.pipeline.convert.canned.reading import BINARY, CLASSES, REGRESSION, Canned, Head
+from tfx_estimator.pipeline.convert.canned.head import BINARY, CLASSES, LABELS, REGRESSION, Head
+from tfx_estimator.pipeline.convert.canned.reading import Canned
 from tfx_estimator.pipeline.convert.canned.text import indented, literal
 
 _HEADER = '''\
@@ -62,11 +63,13 @@ _METRICS = {
         'tf.keras.metrics.AUC(from_logits=True, name="auc")',
     ],
     CLASSES: ['tf.keras.metrics.SparseCategoricalAccuracy("accuracy")'],
+    LABELS: ['tf.keras.metrics.AUC(from_logits=True, name="auc")'],
     REGRESSION: ['tf.keras.metrics.MeanSquaredError("average_loss")'],
 }
 # What answers() has, by the kind of head.
 _NAMES = {"logits", "probabilities", "class_ids", "classes", "all_class_ids", "all_classes"}
-_KNOWN = {BINARY: {*_NAMES, "logistic"}, CLASSES: _NAMES, REGRESSION: {"predictions"}}
+_OF_LABELS = {"logits", "probabilities", "classes", "all_classes"}
+_KNOWN = {BINARY: {*_NAMES, "logistic"}, CLASSES: _NAMES, LABELS: _OF_LABELS, REGRESSION: {"predictions"}}
 # Outputs of the signature of a classification, which tells all classes.
 _OF_CLASSES = {"scores": "probabilities", "classes": "all_classes"}
 
@@ -113,7 +116,14 @@ class Written:
 
 
 def write(
-    folder: str, converted: str, function: TrainerFn, canned: Canned, estimator: Any, train: InputFn, exporters: Any
+    folder: str,
+    converted: str,
+    function: TrainerFn,
+    canned: Canned,
+    estimator: Any,
+    train: InputFn,
+    exporters: Any,
+    is_keras_3: bool,
 ) -> Written:
     """Writes the module, and the user's own beside it, unless it cannot be said.
 
@@ -128,6 +138,7 @@ def write(
         answer in _KNOWN[canned.head.kind] for _, outputs in signatures.values() for answer in outputs.values()
     )
     reasons = {
+        "TFX trains with Keras 2": is_keras_3,
         "its input_fn returns the tensors of a graph, and no tf.data.Dataset": not is_dataset,
         "its eval_spec has no exporter, which knows what is served": not exporters,
         "beside its module lies a network.py, as the one that is written is called": "network.py" in function.files,
@@ -167,11 +178,7 @@ def _asked(estimator: Any, input_fn: InputFn) -> tuple[bool, dict[str, tuple[str
         found = {}
         for name, output in spec.export_outputs.items():
             if isinstance(output, export.ClassificationOutput):
-                of_classes = {"scores": output.scores, "classes": output.classes}
-                found[name] = (
-                    "classify",
-                    {key: _OF_CLASSES[key] for key, value in of_classes.items() if value is not None},
-                )
+                found[name] = "classify", _OF_CLASSES
             elif isinstance(output, export.RegressionOutput):
                 key = "logistic" if "logistic" in spec.predictions else "predictions"
                 found[name] = "regress", {"outputs": key}
@@ -200,8 +207,10 @@ def _answers(head: Head) -> list[str]:
         if head.kind == BINARY:
             found.append(of_classes)
             found.append(inspect.getsource(run_fn_parts.answers_of_two).replace("answers_of_two", "answers"))
-        else:
+        elif head.kind == CLASSES:
             found.append(of_classes.replace("answers_of_classes", "answers"))
+        else:
+            found.append(inspect.getsource(run_fn_parts.answers_of_labels).replace("answers_of_labels", "answers"))
     lines = [f"return [{', '.join(_METRICS[head.kind])}]"]
     measured = f'def metrics():\n    """Returns what an evaluation measures beside the loss."""\n{indented(lines)}\n'
     return [*found, measured]

@@ -80,16 +80,17 @@ def find(named: str) -> Optional[Training]:
     return Training(name, os.path.join(checkpoints.folder_of(folder), f"model.ckpt-{step}"), step, properties, inputs)
 
 
-def convert(training: Training, output: str) -> Any:
-    """Converts the Estimator that the trainer_fn returns; see `canned.conversion`."""
+def convert(training: Training, output: str, to: str = "keras2") -> Any:
+    """Converts the Estimator that the trainer_fn returns, `to` this Keras; see `canned.conversion`."""
     bring_back_estimator()
     from tfx_estimator.pipeline.convert.canned import conversion, reading, run_fn
+    from tfx_estimator.pipeline.convert.canned.refusal import refused
 
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
         made = _call(training, scratch)
         estimator, evaluation = made["estimator"], made["eval_spec"]
         if not reading.is_canned(estimator):
-            raise reading.refused(
+            raise refused(
                 f"the Estimator that the trainer_fn of {training.name} returns, which is no canned one,",
                 "convert the run of a canned Estimator, or of a network of trainer.model",
             )
@@ -102,7 +103,7 @@ def convert(training: Training, output: str) -> Any:
             evaluation.exporters,
             run_fn.TrainerFn.of(training.properties),
         )
-        return conversion.convert(trained, output)
+        return conversion.convert(trained, output, to == "keras3")
 
 
 def _call(training: Training, scratch: str) -> dict[str, Any]:

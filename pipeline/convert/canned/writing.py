@@ -8,11 +8,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tfx_estimator.pipeline.convert.canned import parts
+import tensorflow as tf
+
+from tfx_estimator.pipeline.convert.canned import parts, parts_keras3
 from tfx_estimator.pipeline.convert.canned.columns import Columns, Input
-from tfx_estimator.pipeline.convert.canned.optimizers import ALWAYS_WITH_SLOT, Optimizer
-from tfx_estimator.pipeline.convert.canned.reading import BINARY, CLASSES, Canned, Head
+from tfx_estimator.pipeline.convert.canned.head import BINARY, CLASSES, LABELS, REGRESSION, WEIGHTED_MEAN, Head
+from tfx_estimator.pipeline.convert.canned.optimizers import ALWAYS_WITH_SLOT, MOMENTUM, Optimizer
+from tfx_estimator.pipeline.convert.canned.reading import Canned
 from tfx_estimator.pipeline.convert.canned.text import call, indented, literal
+from tfx_estimator.pipeline.convert.canned.tracing import lines_of
 
 _KERAS = "tf.keras.layers"
 # What each network.py has; and what of the parts another one needs.
@@ -26,8 +30,8 @@ _NEEDS = {
 _HEADER = '''\
 """{title}
 
-It was a canned Estimator, {name}. This file is yours to change. It needs TensorFlow alone, with Keras 2: from
-TensorFlow 2.16 on, tf_keras and TF_USE_LEGACY_KERAS=1 in the environment.
+It was a canned Estimator, {name}. This file is yours to change.
+It needs TensorFlow alone, {keras}.
 
     import network
 
@@ -46,9 +50,15 @@ import tensorflow as tf
 HERE = os.path.dirname(os.path.abspath(__file__))
 # The id of a value that is not there; -1 is that of a word which no vocabulary knows.
 ABSENT = -2
+# What the inputs of categories have there.
+NO_WORD, NO_NUMBER = "\\0", tf.int64.min
 # Of each feature: its type, and the values of an example; None is any number of them.
 INPUTS = {inputs}
 '''
+
+
+_KERAS_2 = "with Keras 2: from TensorFlow 2.16 on, tf_keras and TF_USE_LEGACY_KERAS=1 in the environment"
+_KERAS_3 = "from 2.16 on, with its Keras 3"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +78,9 @@ class Written:
     inputs: dict[str, Input]
 
 
-def write(canned: Canned, features: Mapping[str, Any], optimizers: Mapping[str, Optimizer]) -> Written:
+def write(
+    canned: Canned, features: Mapping[str, Any], optimizers: Mapping[str, Optimizer], is_keras_3: bool = False
+) -> Written:
     """Writes the source.
 
     Args:
@@ -104,19 +116,32 @@ def write(canned: Canned, features: Mapping[str, Any], optimizers: Mapping[str, 
         *lines,
         f"return CannedModel(inputs=inputs, outputs={both}, name={literal(_snake(canned.name))})",
     ]
+    own = {each.kind for each in optimizers.values()} if is_keras_3 else set()
+    if not is_keras_3 and any(each.kind == MOMENTUM for each in optimizers.values()):
+        columns.parts.add(MOMENTUM)
     body = [
-        _header(canned, columns.inputs),
+        _header(canned, columns.inputs, _KERAS_3 if is_keras_3 else _KERAS_2),
         *_parts(columns.parts),
+        *columns.functions,
         f'def network():\n    """Returns the model, with weights to begin with."""\n{indented(lines)}\n',
         _prepare(canned.head),
         _loss(canned.head),
-        _optimizers(optimizers),
-        *(inspect.getsource(getattr(parts, name)) for name in _ALWAYS),
+        *(inspect.getsource(kind) for kind in vars(parts_keras3).values() if _is_of(own, kind)),
+        _optimizers(optimizers, "" if is_keras_3 else "tf.keras.optimizers.legacy."),
+        *(
+            inspect.getsource(getattr(parts_keras3 if is_keras_3 and name == "places" else parts, name))
+            for name in _ALWAYS
+        ),
     ]
     return Written("\n\n".join(body), columns.files, columns.weights, columns.inputs)
 
 
-def _header(canned: Canned, inputs: Mapping[str, Input]) -> str:
+def _is_of(names: set[str], kind: Any) -> bool:
+    """Is it one of some optimizers of Keras 3, or a base of one."""
+    return isinstance(kind, type) and any(issubclass(getattr(parts_keras3, name), kind) for name in names)
+
+
+def _header(canned: Canned, inputs: Mapping[str, Input], keras: str) -> str:
     shapes = {name: (each.dtype, each.width) for name, each in sorted(inputs.items())}
     made = [f"a network of {' and '.join(map(str, canned.hidden_units))} units"] if canned.deep else []
     made += ["a linear model"] if canned.linear else []
@@ -124,7 +149,7 @@ def _header(canned: Canned, inputs: Mapping[str, Input]) -> str:
     logits = f"[batch, {canned.head.units}]"
     return (
         _HEADER.format(
-            title=title[0].upper() + title[1:], name=canned.name, logits=logits, inputs=_table(shapes)
+            title=title[0].upper() + title[1:], name=canned.name, keras=keras, logits=logits, inputs=_table(shapes)
         ).rstrip("\n")
         + "\n"
     )
@@ -172,17 +197,13 @@ def _listed(values: list[str]) -> list[str]:
 
 def _prepare(head: Head) -> str:
     """The source that makes batches of Keras of those of the input_fn."""
-    lines = ["inputs = {name: dense(name, features[name], *each) for name, each in INPUTS.items()}"]
+    lines = ["inputs = {name: dense(features[name], *each) for name, each in INPUTS.items()}"]
     lines += ["if labels is None:", "    return inputs"]
+    lines += _numbered(head)
     before = ""
     if head.words:
         names = indented([f"LABELS = {literal(list(head.words))}"], "")
         before = f"# The labels' names, in the order of their numbers.\n{names}\n\n\n"
-        lines += [
-            "known = tf.equal(tf.reshape(labels, [-1, 1]), LABELS)",
-            'tf.debugging.Assert(tf.reduce_all(tf.reduce_any(known, axis=1)), ["a label is none of LABELS", labels])',
-            "labels = tf.argmax(known, axis=1)",
-        ]
     weights = f", features[{literal(head.weight)}]" if head.weight else ""
     lines.append(f"return inputs, labels{weights}")
     return (
@@ -191,28 +212,63 @@ def _prepare(head: Head) -> str:
     )
 
 
-def _loss(head: Head) -> str:
-    how = "sum" if head.is_sum else "mean"
-    if head.kind == CLASSES:
+def _numbered(head: Head) -> list[str]:
+    """The lines that make numbers of the labels' names; and one row for each example, where it has several labels."""
+    is_many, lines = head.kind == LABELS, list[str]()
+    if head.words:
+        values = "labels.values[:, tf.newaxis]" if is_many else "tf.reshape(labels, [-1, 1])"
+        numbers = "tf.argmax(known, axis=1)"
+        told = f'["a label is none of LABELS", {values}]'
         lines = [
-            "labels = tf.reshape(tf.cast(labels, tf.int64), [-1])",
-            "losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)[:, tf.newaxis]",
+            f"known = tf.equal({values}, LABELS)",
+            f"tf.debugging.Assert(tf.reduce_all(tf.reduce_any(known, axis=1)), {told})",
+            f"labels = {f'tf.SparseTensor(labels.indices, {numbers}, labels.dense_shape)' if is_many else numbers}",
+        ]
+    if not is_many:
+        return lines
+    lines.append(f"labels = tf.sparse.to_indicator(labels, {head.units})")
+    return ["if isinstance(labels, tf.SparseTensor):", *(f"    {line}" for line in lines)]
+
+
+def _loss(head: Head) -> str:
+    """The source of the loss of a batch, and of each example's where it is a user's."""
+    kind = "int64" if head.kind in (CLASSES, LABELS) else "float32"
+    shape = "[-1, 1]" if head.kind == CLASSES else "tf.shape(logits)"
+    lines, before = [f"labels = tf.reshape(tf.cast(labels, tf.{kind}), {shape})"], ""
+    if head.loss is not None:
+        width = 1 if head.kind == CLASSES else head.units
+        given = {"labels": tf.TensorSpec([None, width], kind), "logits": tf.TensorSpec([None, head.units])}
+        told = '"""Returns the loss of each example, as the loss_fn did."""'
+        body = indented([told, *lines_of("the loss_fn", head.loss, given)])
+        before = f"def example_losses(labels, logits):\n{body}\n\n\n"
+        lines.append("losses = example_losses(labels, logits)")
+    elif head.kind == CLASSES:
+        cross = "tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels[:, 0], logits=logits)"
+        lines.append(f"losses = {cross}[:, tf.newaxis]")
+    elif head.kind == REGRESSION:
+        lines.append("losses = tf.math.squared_difference(labels, logits)")
+    else:
+        labels = "labels" if head.kind == BINARY else "tf.cast(labels, tf.float32)"
+        lines.append(f"losses = tf.nn.sigmoid_cross_entropy_with_logits(labels={labels}, logits=logits)")
+        lines += ["losses = tf.reduce_mean(losses, axis=1, keepdims=True)"] if head.kind == LABELS else []
+    weights = "tf.reshape(tf.cast(weights, tf.float32), [-1, 1])"
+    if head.reduction == WEIGHTED_MEAN:
+        lines += [
+            "if weights is not None:",
+            f"    weights = tf.broadcast_to({weights}, tf.shape(losses))",
+            "    return tf.math.divide_no_nan(tf.reduce_sum(losses * weights), tf.reduce_sum(weights))",
         ]
     else:
-        lines = ["labels = tf.reshape(tf.cast(labels, tf.float32), tf.shape(logits))"]
-        cross = "tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)"
-        lines.append(f"losses = {cross if head.kind == BINARY else 'tf.math.squared_difference(labels, logits)'}")
-    lines += ["if weights is not None:", "    losses *= tf.reshape(tf.cast(weights, tf.float32), [-1, 1])"]
-    lines.append(f"return tf.reduce_{how}(losses)")
+        lines += ["if weights is not None:", f"    losses *= {weights}"]
+    lines.append(f"return tf.reduce_{'sum' if head.is_sum else 'mean'}(losses)")
     return (
-        f"LOSS_IS_MEAN = {not head.is_sum}\n\n\n"
-        "def loss(labels, logits, weights=None):\n"
-        f'    """Returns the {how} of the examples\' losses, as the Estimator did."""\n{indented(lines)}\n'
+        f"LOSS_IS_MEAN = {not head.is_sum}\n\n\n{before}def loss(labels, logits, weights=None):\n"
+        f'    """Returns the {head.reduction} of the examples\' losses, as the Estimator did."""\n{indented(lines)}\n'
     )
 
 
-def _optimizers(optimizers: Mapping[str, Optimizer]) -> str:
-    made = {name: f"tf.keras.optimizers.legacy.{_optimizer(each)}" for name, each in optimizers.items()}
+def _optimizers(optimizers: Mapping[str, Optimizer], place: str) -> str:
+    made = {name: _optimizer(each, place) for name, each in optimizers.items()}
     rows = [f"    {literal(name)}: {text}," for name, text in made.items()]
     if any(ALWAYS_WITH_SLOT in each.options.values() for each in optimizers.values()):
         rows.insert(
@@ -220,20 +276,22 @@ def _optimizers(optimizers: Mapping[str, Optimizer]) -> str:
         )
     return (
         "def optimizers():\n"
-        '    """Returns the optimizer of each part; those of the class legacy have the Estimator\'s slots."""\n'
+        '    """Returns the optimizer of each part, with the slots of the Estimator\'s."""\n'
         f"{indented(['return {', *rows, '}'])}\n"
     )
 
 
-def _optimizer(optimizer: Optimizer) -> str:
+def _optimizer(optimizer: Optimizer, place: str = "tf.keras.optimizers.legacy.") -> str:
     options = []
     for name, value in optimizer.options.items():
         text = literal(value)
         if isinstance(value, dict):
-            given = {key: each for key, each in value["config"].items() if key != "name"}
-            text = call(f"tf.keras.optimizers.schedules.{value['class_name']}", **given)
+            kind = getattr(tf.keras.optimizers.schedules, value["class_name"])
+            usual = {key: each.default for key, each in inspect.signature(kind).parameters.items()}
+            given = {key: each for key, each in value["config"].items() if key != "name" and each != usual[key]}
+            text = call(f"tf.keras.optimizers.schedules.{kind.__name__}", **given)
         options.append(f"{name}={text}")
-    return f"{optimizer.kind}({', '.join(options)})"
+    return f"{'' if optimizer.kind == MOMENTUM else place}{optimizer.kind}({', '.join(options)})"
 
 
 def _snake(name: str) -> str:

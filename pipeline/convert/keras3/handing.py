@@ -121,10 +121,15 @@ def _bring(folder: str, modules: Mapping[str, str]) -> None:
         shutil.copytree(brought, folder, dirs_exist_ok=True)
 
 
-def start(scratch: str) -> dict[str, Any]:
-    """Runs the fresh process, and returns what it wrote."""
-    files = [os.path.join(scratch, name) for name in (_ASKED, _ARRAYS, _TOLD)]
-    words = keeper.dying_with_this([*loader.fresh_python(_PROGRAM), *files])
+def start(scratch: str, program: str = _PROGRAM, given: Sequence[str] = (_ASKED, _ARRAYS)) -> dict[str, Any]:
+    """Runs the fresh process, and returns what it wrote.
+
+    Args:
+        scratch: The folder that both share.
+        given: Files of it, which the program is told of, and of that to write.
+    """
+    files = [os.path.join(scratch, name) for name in (*given, _TOLD)]
+    words = keeper.dying_with_this([*loader.fresh_python(program), *files])
     environment = {**os.environ, "PYTHONPATH": loader.python_path(), KERAS: "0"}
     log, told = os.path.join(scratch, "log"), files[-1]
     with open(log, "wb") as file:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import itertools
 import json
 import os
 import subprocess
@@ -16,7 +18,7 @@ import pytest
 import tensorflow as tf
 
 from tests.components.trainer.conftest import tf_estimator  # noqa: F401
-from tests.stack import needs_estimator_template
+from tests.stack import HERE, needs_estimator_template, needs_keras_3
 from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 from tfx_estimator.pipeline.convert.differences import MOST_OF_STEP
 
@@ -32,12 +34,37 @@ FEATURES: dict[str, np.ndarray] = {
     "tag_weights": (_draw.rand(48, 3) + 0.1).astype(np.float32),
     "room": _draw.randint(-1, 7, [48, 2]),
     "weight": _draw.rand(48).astype(np.float32) + 0.5,
+    "count": _draw.randint(0, 90, 48),
+    "square": _draw.rand(48, 2, 2).astype(np.float32),
 }
 # A weight of 0 is none, as a word "" is.
 FEATURES["tag_weights"][FEATURES["tags"] == ""] = 0.0
 NUMBERS = (FEATURES["age"] > 40).astype(int) + (FEATURES["job"] == "baker")
 WORDS = np.array(["low", "middle", "high"])[NUMBERS]
 SPARSE = "room"
+
+
+def scaled(name: str, low: float, high: float) -> Any:
+    return column.numeric_column(name, normalizer_fn=lambda value: (value - low) / (high - low))
+
+
+def logarithm(value: tf.Tensor, base: float) -> tf.Tensor:
+    return tf.math.log(tf.cast(value, tf.float32) + 1.0) / tf.math.log(base)
+
+
+def traces(value: tf.Tensor) -> tf.Tensor:
+    """Of what is no vector, and used twice."""
+    diagonal = tf.linalg.diag_part(value)
+    return tf.stack([diagonal, tf.square(diagonal)], axis=1)
+
+
+def normalized() -> list[Any]:
+    return [
+        scaled("age", 18.0, 81.5),
+        column.bucketized_column(column.numeric_column("size", (2,), normalizer_fn=tf.square), [0.1, 0.5]),
+        column.numeric_column("count", normalizer_fn=functools.partial(logarithm, base=3.0)),
+        column.numeric_column("square", (2, 2), normalizer_fn=traces),
+    ]
 
 
 def numeric(name: str = "age") -> Any:
@@ -82,31 +109,77 @@ def shared() -> list[Any]:
         return column.shared_embeddings([words("job"), words("tags")], 2, combiner="sum")
 
 
+def focal(labels: tf.Tensor, logits: tf.Tensor, gamma: float) -> tf.Tensor:
+    is_right = tf.abs(1.0 - labels - tf.sigmoid(logits))
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
+    return (1.0 - is_right) ** gamma * losses
+
+
 def wide() -> list[Any]:
-    return [buckets("size"), words("job"), room(), cross(), numeric(), column.embedding_column(hashed(), 2)]
+    return [
+        buckets("size"),
+        words("job"),
+        room(),
+        cross(),
+        scaled("age", 18.0, 81.5),
+        column.embedding_column(hashed(), 2),
+    ]
 
 
 def make(name: str, folder: str) -> Any:
     v1, v2, legacy = tf.compat.v1.estimator, tf.estimator, tf.keras.optimizers.legacy
-    old = tf.compat.v1.train
+    old, step = tf.compat.v1.train, tf.compat.v1.train.get_global_step
     both = {"linear_feature_columns": wide(), "dnn_feature_columns": deep(), "dnn_hidden_units": [6, 4]}
     makers: dict[str, Callable[[], Any]] = {
         "dnn": lambda: v2.DNNClassifier([6], deep(), folder, n_classes=3, label_vocabulary=["low", "middle", "high"]),
-        "dnn_adam": lambda: v2.DNNClassifier([6, 4], [*deep(), *shared()], folder, optimizer="Adam", batch_norm=True),
-        "linear": lambda: v2.LinearClassifier(wide(), folder, sparse_combiner="mean", weight_column="weight"),
+        "dnn_adam": lambda: v2.DNNClassifier(
+            [6, 4],
+            [*deep(), *shared()],
+            folder,
+            optimizer=lambda: legacy.Adam(old.exponential_decay(0.02, step(), 5, 0.9, staircase=True)),
+            batch_norm=True,
+        ),
+        "linear": lambda: v2.LinearClassifier(
+            wide(),
+            folder,
+            sparse_combiner="mean",
+            weight_column="weight",
+            optimizer=lambda: legacy.Ftrl(
+                old.polynomial_decay(np.float32(0.2), step(), 20, 0.01, power=2.0), l2_regularization_strength=0.1
+            ),
+        ),
         "both": lambda: v2.DNNLinearCombinedClassifier(
             folder, **both, dnn_optimizer=legacy.Adagrad(0.1), linear_optimizer=legacy.Adagrad(0.2)
         ),
         "both_of_v1": lambda: v1.DNNLinearCombinedClassifier(folder, **both, batch_norm=True),
-        "dnn_of_v1": lambda: v1.DNNClassifier([6], [*deep(), *shared()], folder, n_classes=3),
+        "dnn_of_v1": lambda: v1.DNNClassifier(
+            [6],
+            [*deep(), *shared()],
+            folder,
+            n_classes=3,
+            weight_column=column.numeric_column("weight", ()),
+            loss_reduction=tf.compat.v1.losses.Reduction.MEAN,
+        ),
+        "labels": lambda: v2.DNNEstimator(
+            v2.MultiLabelHead(3, "weight", label_vocabulary=["low", "middle", "high"]), [4], normalized(), folder
+        ),
+        "focal": lambda: v2.LinearEstimator(
+            v2.BinaryClassHead("weight", loss_fn=functools.partial(focal, gamma=2.0)), wide(), folder
+        ),
         "adam_of_v1": lambda: v1.DNNRegressor([6], deep(), folder, optimizer="Adam", activation_fn=tf.nn.tanh),
         "momentum_of_v1": lambda: v1.LinearClassifier(wide(), folder, optimizer=old.MomentumOptimizer(0.01, 0.9)),
         "rmsprop_of_v1": lambda: v1.LinearRegressor(wide(), folder, optimizer=old.RMSPropOptimizer(0.01)),
         "regressor": lambda: v2.DNNRegressor(
-            [6], deep(), folder, optimizer=legacy.RMSprop(0.01, momentum=0.5, centered=True)
+            [6],
+            [*normalized(), numeric("weight"), column.embedding_column(hashed(), 3)],
+            folder,
+            optimizer=legacy.RMSprop(0.01, momentum=0.5, centered=True),
         ),
         "sgd": lambda: v2.LinearEstimator(
             v2.RegressionHead(), wide(), folder, optimizer=legacy.SGD(1e-5, momentum=0.9, nesterov=True)
+        ),
+        "cosine_of_v1": lambda: v1.LinearClassifier(
+            wide(), folder, optimizer=lambda: old.MomentumOptimizer(old.cosine_decay(0.02, step(), 12), 0.9)
         ),
         "dropout": lambda: v2.DNNClassifier([6], deep(), folder, dropout=0.3),
     }
@@ -114,7 +187,11 @@ def make(name: str, folder: str) -> Any:
 
 
 def batches(name: str) -> tf.data.Dataset:
-    labels = WORDS if name == "dnn" else NUMBERS if name == "dnn_of_v1" else (NUMBERS > 0).astype(int)
+    labels: Any = WORDS if name == "dnn" else NUMBERS if name == "dnn_of_v1" else (NUMBERS > 0).astype(int)
+    if name == "labels":
+        # None of some examples, two of others.
+        places = np.argwhere(np.stack([NUMBERS == 1, NUMBERS > 0], axis=1))
+        labels = tf.SparseTensor(places, WORDS[places.sum(axis=1) % 48], [48, 2])
 
     def spare(features: dict[str, Any], label: Any) -> Any:
         # As parse_example makes it of a feature that may be absent.
@@ -175,6 +252,9 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
         pytest.param("momentum_of_v1", marks=pytest.mark.long),
         pytest.param("rmsprop_of_v1", marks=pytest.mark.long),
         "regressor",
+        "labels",
+        "focal",
+        "cosine_of_v1",
         pytest.param("sgd", marks=pytest.mark.long),
     ],
 )
@@ -198,10 +278,14 @@ def test_the_logits_and_the_next_step_are_those_of_the_estimator(case: Any, name
         assert {each["place"] for each in mapping["tensors"] if each["place"]} == set(values)
 
 
-def test_the_source_trains_on_with_tensorflow_alone(case: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_keras_3", [False, pytest.param(True, marks=needs_keras_3)])
+def test_the_source_trains_on_with_tensorflow_alone(case: Any, tmp_path: Path, is_keras_3: bool) -> None:
     trained = case("both")
-    if not trained.output.exists():
-        trained.convert(trained.trained, str(trained.output))
+    output = tmp_path / "converted" if is_keras_3 else trained.output
+    if not output.exists():
+        proof = trained.convert(trained.trained, str(output), is_keras_3).proof
+        assert proof.logits["estimator"] <= 2e-6
+        assert all(value <= 1e-6 for value in proof.next_step.values())
     np.savez(tmp_path / "given.npz", labels=(NUMBERS > 0).astype(int), **FEATURES)
     script = """
 import sys, numpy as np, tensorflow as tf
@@ -215,7 +299,7 @@ model = network.network()
 network.restore(model)
 saved = tf.keras.models.load_model(sys.argv[1] + "/model.keras")
 inputs = network.prepare({name: tf.constant(each) for name, each in given.items()})
-print(float(tf.reduce_max(tf.abs(saved(inputs) - model(inputs)))))
+print(float(tf.reduce_max(tf.abs(saved(inputs) - model(inputs)))), 3 if hasattr(tf.keras, "ops") else 2)
 model.compile(metrics=[tf.keras.metrics.BinaryAccuracy(threshold=0.0)])
 values = dict(np.load(sys.argv[1] + "/weights.npz"))
 steps = [int(each.iterations) for each in model.by_part.values()]
@@ -224,7 +308,9 @@ found = network.places(model)
 assert set(found) == set(values)
 assert all(np.array_equal(each, found[place]) for place, each in values.items())
 on = []
-for strategy in (tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), tf.distribute.get_strategy()):
+strategies = [tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), tf.distribute.get_strategy()]
+# Keras 3's fit takes no words under a strategy.
+for strategy in strategies[1:] * 2 if hasattr(tf.keras, "ops") else strategies:
     with strategy.scope():
         other = network.network()
         network.restore(other)
@@ -237,21 +323,43 @@ print(losses["loss"][0], losses["loss"][-1], losses["binary_accuracy"][-1])
 assert not [name for name in sys.modules if name.startswith("tfx")]
 """
     environment = {**os.environ, "PYTHONPATH": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    if tf.keras.__name__.startswith("tf_keras") or "tf_keras" in tf.keras.layers.Layer.__module__:
-        environment["TF_USE_LEGACY_KERAS"] = "1"
+    if HERE.has_keras_3:
+        environment["TF_USE_LEGACY_KERAS"] = "0" if is_keras_3 else "1"
     command = [sys.executable, "-P" if sys.version_info >= (3, 11) else "-s", "-c", script]
     done = subprocess.run(
-        [*command, str(trained.output), str(tmp_path / "given.npz")], env=environment, capture_output=True, text=True
+        [*command, str(output), str(tmp_path / "given.npz")], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-3000:]
     told = [list(map(float, line.split())) for line in done.stdout.splitlines()[-3:]]
     saved, (apart, moved), (first, last, accuracy) = told
     assert saved[0] <= 1e-6
+    assert saved[1] == (3 if is_keras_3 else 2)
     # Two replicas take the steps of one.
     assert apart <= 1e-6
     assert moved > 1e-2
     assert last < 0.9 * first
     assert accuracy > 0.6
+
+
+@needs_keras_3
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dnn_adam",
+        *(
+            pytest.param(name, marks=pytest.mark.long)
+            for name in ("linear", "regressor", "dnn_of_v1", "cosine_of_v1", "labels", "rmsprop_of_v1", "sgd")
+        ),
+    ],
+)
+def test_keras_3_takes_the_next_step_as_the_estimator(case: Any, tmp_path: Path, name: str) -> None:
+    trained = case(name)
+    proof = trained.convert(trained.trained, str(tmp_path / "converted"), is_keras_3=True).proof
+    assert proof.examples == 48
+    assert proof.logits["estimator"] <= 2e-6
+    assert set(proof.next_step) >= {"weight", "step"}
+    assert all(value <= 1e-6 for value in proof.next_step.values())
+    assert all(value <= MOST_OF_STEP for value in proof.parts.values())
 
 
 @needs_estimator_template
@@ -295,12 +403,25 @@ def test_what_draws_by_chance_is_said(case: Any) -> None:
     assert proof.next_step == {}
 
 
+def test_batches_of_an_evaluation_are_asked_for_one_by_one(case: Any) -> None:
+    from tfx_estimator.pipeline.convert.canned import asking
+
+    given = case("linear").trained
+    # Without an end.
+    with asking.logits(given.estimator, given.checkpoint, given.train, None, ["age"]) as answers:
+        two = list(itertools.islice(answers, 2))
+        assert tf.executing_eagerly()
+    assert [list(batch.features) for batch, _ in two] == [["age"]] * 2
+    np.testing.assert_array_equal(two[1][0].features["age"], FEATURES["age"][16:32])
+    assert not np.array_equal(two[0][1], two[1][1])
+
+
 def test_another_rate_is_found_out(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tfx_estimator.pipeline.convert.canned import writing
 
     written = writing._optimizer
     monkeypatch.setattr(
-        writing, "_optimizer", lambda each: written(each).replace("learning_rate=0.2", "learning_rate=0.3")
+        writing, "_optimizer", lambda *given: written(*given).replace("learning_rate=0.2", "learning_rate=0.3")
     )
     trained = case("both")
     with pytest.raises(NotEqualError, match="weight after the next step"):
@@ -317,6 +438,15 @@ def test_a_checkpoint_of_another_network_is_refused(case: Any, tmp_path: Path) -
         case("both").convert(other, str(tmp_path / "converted"))
 
 
+EXPLICIT = (SPARSE, "seventh", "eighth")
+
+
+def explicit(values: np.ndarray) -> tf.compat.v1.SparseTensorValue:
+    """A SparseTensor, in which one of three values is not there, and some of the others are "" or -1."""
+    places = np.argwhere(np.arange(values.size).reshape(values.shape) % 3 != 0)
+    return tf.compat.v1.SparseTensorValue(places, values[tuple(places.T)], values.shape)
+
+
 def ids_of_columns(columns: list[Any], features: dict[str, Any]) -> dict[str, list[list[int]]]:
     """What tf.feature_column itself makes of each example."""
     from tensorflow.python.feature_column import feature_column_v2
@@ -324,7 +454,7 @@ def ids_of_columns(columns: list[Any], features: dict[str, Any]) -> dict[str, li
     found = {}
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         cache = feature_column_v2.FeatureTransformationCache(
-            {name: tf.SparseTensor(*each) if name == SPARSE else tf.constant(each) for name, each in features.items()}
+            {name: tf.SparseTensor(*each) if name in EXPLICIT else tf.constant(each) for name, each in features.items()}
         )
         manager = feature_column_v2._StateManagerImpl(tf.keras.layers.Layer(), trainable=False)
         tensors = {each.name: each.get_sparse_tensors(cache, manager).id_tensor for each in columns}
@@ -339,13 +469,14 @@ def ids_of_columns(columns: list[Any], features: dict[str, Any]) -> dict[str, li
 
 def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.canned import reading, writing
-    from tfx_estimator.pipeline.convert.canned.conversion import load
+    from tfx_estimator.pipeline.convert.canned.trial import load
 
     # Characters at which str.splitlines() ends a line, and TensorFlow does not.
     (tmp_path / "words.txt").write_bytes("bak\u2028er\r\nsmi\x0bth\na\nb\n".encode())
     many = [f"word{index}" for index in range(30)]
     features = {**FEATURES, "number": FEATURES["room"], "other": FEATURES["job"], "third": FEATURES["job"]}
     features |= {"fourth": FEATURES["tags"], "fifth": np.array([*many, *["no"] * 18]), "sixth": FEATURES["room"] + 40}
+    features |= {"seventh": FEATURES["tags"], "eighth": FEATURES["room"]}
     # Names that layers or variables of others would have.
     features |= {"user.id": FEATURES["job"], "user_id": FEATURES["tags"], "user_id_ids": FEATURES["tags"]}
     features |= {"bias": FEATURES["age"], "logits": FEATURES["age"], "third_places": FEATURES["age"]}
@@ -365,10 +496,13 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
         cross(),
         column.crossed_column([words("fourth"), "job", "tags"], 11, hash_key=5),
         column.crossed_column([column.crossed_column([buckets("size"), "room"], 9), "third"], 13),
+        hashed("seventh"),
+        column.categorical_column_with_vocabulary_list("eighth", [3, -1, 4], dtype=tf.int64, num_oov_buckets=1),
+        column.crossed_column(["seventh", "eighth", "tags"], 17),
         *map(words, ("user.id", "user_id", "user_id_ids")),
     ]
-    shape = tf.compat.v1.SparseTensorValue(*(each.numpy() for each in _parts(sparse(FEATURES[SPARSE]))))
-    given = {**features, SPARSE: shape}
+    # What stands for no value in a dense tensor is one in a SparseTensor.
+    given = {**features, **{name: explicit(features[name]) for name in EXPLICIT}}
     canned = reading.read(
         tf.estimator.DNNLinearCombinedClassifier(
             str(tmp_path / "estimator"),
@@ -385,7 +519,7 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
     model = module.network()
     layers = {each.name: model.get_layer(f"{each.name}_ids").output for each in columns}
     inputs = module.prepare(
-        {name: tf.SparseTensor(*each) if name == SPARSE else tf.constant(each) for name, each in given.items()}
+        {name: tf.SparseTensor(*each) if name in EXPLICIT else tf.constant(each) for name, each in given.items()}
     )
     found = tf.keras.Model(model.input, layers)(inputs)
     expected = ids_of_columns(columns, given)
@@ -394,17 +528,6 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
         assert own == rows, name
     assert any(-1 in row for row in expected["fifth"])
     assert any(not row for row in expected["job"])
-    # What stands for no value in a dense tensor is one in a SparseTensor.
-    given[SPARSE] = shape._replace(values=np.where(shape.values == 0, -1, shape.values))
-    with pytest.raises(UserCodeError, match="the feature 'room', a SparseTensor with the value -1"):
-        writing.write(canned, given, {})
-    batches = tf.data.Dataset.from_tensors({**features, SPARSE: tf.SparseTensor(*given[SPARSE])}).map(module.prepare)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="room has -1 in a SparseTensor"):
-        list(batches)
-
-
-def _parts(tensor: tf.SparseTensor) -> tuple[tf.Tensor, ...]:
-    return tensor.indices, tensor.values, tensor.dense_shape
 
 
 @pytest.mark.parametrize(
@@ -436,8 +559,48 @@ def test_an_optimizer_without_epsilon_is_written_with_none_that_counts() -> None
     from tfx_estimator.pipeline.convert.canned import optimizers, writing
 
     described = optimizers.describe(tf.compat.v1.train.AdagradOptimizer(0.1))
-    scope = vars(tf.keras.optimizers.legacy)
-    assert eval(writing._optimizer(described), dict(scope)).epsilon < 1e-20
+    assert eval(writing._optimizer(described), {"tf": tf}).epsilon < 1e-20
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "kind"),
+    [
+        ("exponential_decay", {"decay_steps": 30, "decay_rate": 0.7}, "ExponentialDecay"),
+        ("natural_exp_decay", {"decay_steps": 30, "decay_rate": 0.7}, "ExponentialDecay"),
+        ("inverse_time_decay", {"decay_steps": 30, "decay_rate": 0.7, "staircase": True}, "InverseTimeDecay"),
+        ("polynomial_decay", {"decay_steps": 30, "cycle": True}, "PolynomialDecay"),
+        ("cosine_decay", {"decay_steps": 30, "alpha": 0.2}, "CosineDecay"),
+        ("cosine_decay_restarts", {"first_decay_steps": 30}, "CosineDecayRestarts"),
+        ("piecewise_constant", {"boundaries": [10, 40], "values": [0.3, 0.2, 0.1]}, "PiecewiseConstantDecay"),
+    ],
+)
+@pytest.mark.parametrize("optimizer", ["legacy.Adam", "AdamOptimizer"])
+def test_a_rate_of_the_step_is_written_as_the_schedule_of_the_same_rates(
+    name: str, options: dict[str, Any], kind: str, optimizer: str
+) -> None:
+    from tfx_estimator.pipeline.convert.canned import optimizers, reading, writing
+
+    old, is_old = tf.compat.v1.train, optimizer == "AdamOptimizer"
+    of_step = {"x" if name == "piecewise_constant" else "global_step": old.get_global_step}
+    of_rate = {} if name == "piecewise_constant" else {"learning_rate": 0.3}
+
+    def make() -> Any:
+        rate = getattr(old, name)(**of_rate, **{key: each() for key, each in of_step.items()}, **options)
+        return old.AdamOptimizer(rate) if is_old else tf.keras.optimizers.legacy.Adam(rate)
+
+    estimators = tf.compat.v1.estimator if is_old else tf.estimator
+    canned = reading.read(estimators.DNNClassifier([3], [numeric()], optimizer=make))
+    text = writing._optimizer(optimizers.describe(canned.optimizers["deep"]))
+    assert f"tf.keras.optimizers.schedules.{kind}(" in text
+    written = eval(text, {"tf": tf})
+    expected = {}
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        step = old.create_global_step()
+        rate = getattr(old, name)(**of_rate, **dict.fromkeys(of_step, step), **options)
+        for each in (0, 10, 11, 29, 30, 31, 40, 41, 75):
+            step.load(each, session)
+            expected[each] = session.run(rate)
+    assert {each: float(written.learning_rate(each)) for each in expected} == pytest.approx(expected, rel=1e-5)
 
 
 class Halving(tf.keras.optimizers.schedules.ExponentialDecay):
@@ -448,10 +611,17 @@ def linear(*columns: Any, **options: Any) -> Any:
     return tf.estimator.LinearClassifier(list(columns), **options)
 
 
+def decayed(before: int = 0) -> Any:
+    return tf.compat.v1.train.exponential_decay(0.1, tf.compat.v1.train.get_global_step() + before, 9, 0.5)
+
+
 @pytest.mark.parametrize(
     ("estimator", "named"),
     [
-        (lambda: linear(column.numeric_column("age", normalizer_fn=tf.abs)), "the normalizer_fn of the column 'age'"),
+        (
+            lambda: linear(column.numeric_column("age", normalizer_fn=lambda age: age + tf.random.normal([]))),
+            "the normalizer_fn of the column 'age', which makes the operation RandomStandardNormal",
+        ),
         (lambda: linear(hashed("age"), column.bucketized_column(numeric(), [1.0])), "the feature 'age', which is a"),
         (lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.Nadam()), "the optimizer Nadam"),
         (
@@ -462,10 +632,23 @@ def linear(*columns: Any, **options: Any) -> Any:
             lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(Halving(0.1, 9, 0.5))),
             "the learning_rate of SGD, Halving,",
         ),
+        (
+            lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(2 * decayed())),
+            "the learning_rate of SGD, which is computed in the graph",
+        ),
+        (
+            lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(decayed(5))),
+            "the learning rate of SGD, which is 0.0[0-9]+ at step 0 where ExponentialDecay has 0.1",
+        ),
         (lambda: tf.estimator.DNNClassifier([3], [numeric()], activation_fn=tf.nn.relu6), "activation_fn 'relu6'"),
         (
-            lambda: tf.estimator.LinearEstimator(tf.estimator.MultiLabelHead(3), [numeric()]),
-            "the head MultiLabelHead",
+            lambda: tf.estimator.LinearEstimator(
+                tf.estimator.MultiHead(
+                    [tf.estimator.RegressionHead(name="one"), tf.estimator.RegressionHead(name="two")]
+                ),
+                [numeric()],
+            ),
+            "the head MultiHead",
         ),
         (lambda: tf.estimator.BaselineClassifier(), "the Estimator BaselineClassifier"),
     ],

@@ -85,6 +85,17 @@ def labels():
 def estimator(folder):
     return tf.estimator.DNNClassifier([4], columns(), folder, n_classes=3, label_vocabulary=NAMES)
 """,
+    "labels": """
+RAW = False
+
+
+def labels():
+    return [[int(each > 0), int(each > 1)] for each in LABELS]
+
+
+def estimator(folder):
+    return tf.estimator.DNNEstimator(tf.estimator.MultiLabelHead(2), [4], columns(), folder)
+""",
     "number": """
 RAW = False
 
@@ -169,7 +180,9 @@ def _types(infos: Any) -> dict[str, int]:
     return {name: info.dtype for name, info in infos.items()}
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.long if case == "labels" else ()) for case in CASES]
+)
 def test_it_serves_as_the_estimator_and_trains_on(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     trained = Trained(case, tmp_path)

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.components.trainer.conftest import tf_estimator  # noqa: F401
+from tests.stack import HERE
 from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError
 
 MODULE = """
@@ -78,6 +79,10 @@ def test_a_canned_estimator_of_a_trainer_fn_is_converted(tmp_path, monkeypatch):
     assert proof.next_step["step"] == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "converted"])
     assert tf.io.gfile.exists(str(tmp_path / "converted" / "network.py"))
+    if HERE.has_keras_3:
+        proof = convert(training, str(tmp_path / "alone"), "keras3").proof
+        assert (proof.examples, proof.holds) == (2, True)
+        assert "class Ftrl(Steps)" in (tmp_path / "alone" / "network.py").read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,147 @@
+"""What a network.py of Keras 3 has in place of its namesakes in `parts`, and its optimizers: copied as they stand.
+
+Keras 3's own optimizers add up no rows of a gradient, and have other slots: these are TensorFlow's operations, as those
+of the Estimator were.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+
+class Steps(tf.keras.optimizers.Optimizer):
+    """Takes steps by an operation of TensorFlow, which of an embedding changes the rows of the batch alone.
+
+    Attributes:
+        operation: Its name.
+        kept: Its slots, by the name of its argument; and what they begin with: a number, or an option.
+        defaults: Options, but for the learning rate.
+    """
+
+    operation = ""
+    kept: dict = {}
+    defaults: dict = {}
+
+    def __init__(self, learning_rate, **options):
+        super().__init__(learning_rate)
+        self.options = {**self.defaults, **options}
+
+    def build(self, variables):
+        if not self.built:
+            super().build(variables)
+            self.slots = {
+                name: self.add_optimizer_variables(
+                    variables, name, tf.keras.initializers.Constant(self.options.get(begin, begin))
+                )
+                for name, begin in self.kept.values()
+            }
+
+    def arguments(self, rate):
+        """Returns what the operation takes beside the slots and the gradient."""
+        return {"lr": rate, **self.options}
+
+    def update_step(self, gradient, variable, learning_rate):
+        index = self._get_variable_index(variable)
+        given = {key: self.slots[name][index].value.handle for key, (name, _) in self.kept.items()}
+        given |= {"var": variable.handle, **self.arguments(tf.cast(learning_rate, tf.float32))}
+        if not isinstance(gradient, tf.IndexedSlices):
+            return getattr(tf.raw_ops, f"ResourceApply{self.operation}")(grad=gradient, **given)
+        # Of a row that comes twice it would make two steps.
+        rows, places = tf.unique(gradient.indices)
+        total = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
+        return getattr(tf.raw_ops, f"ResourceSparseApply{self.operation}")(grad=total, indices=rows, **given)
+
+    def get_config(self):
+        return {**super().get_config(), **self.options}
+
+
+class SGD(Steps):
+    """Without momentum."""
+
+    def update_step(self, gradient, variable, learning_rate):
+        variable.assign_sub(learning_rate * tf.convert_to_tensor(gradient))
+
+
+class KerasMomentum(Steps):
+    """SGD of Keras 2, which has the rate in its slot."""
+
+    operation, kept = "KerasMomentum", {"accum": ("momentum", 0.0)}
+
+    def arguments(self, rate):
+        nesterov = self.options.get("nesterov", False)
+        return {"lr": rate, "momentum": self.options["momentum"], "use_nesterov": nesterov}
+
+
+class Momentum(KerasMomentum):
+    """That of `tf.compat.v1.train`, whose slot is the sum of gradients."""
+
+    operation = "Momentum"
+
+
+class Adagrad(Steps):
+    """Has no epsilon but the one that it is given."""
+
+    operation, kept = "AdagradV2", {"accum": ("accumulator", "initial_accumulator_value")}
+    defaults = {"initial_accumulator_value": 0.1, "epsilon": 1e-7}
+
+    def arguments(self, rate):
+        return {"lr": rate, "epsilon": self.options["epsilon"]}
+
+
+class Adam(Steps):
+    """Moves all rows of an embedding, by what came before."""
+
+    operation, kept = "Adam", {"m": ("m", 0.0), "v": ("v", 0.0)}
+
+    def arguments(self, rate):
+        step = tf.cast(self.iterations + 1, tf.float32)
+        betas = {name: self.options[f"beta_{name[-1]}"] for name in ("beta1", "beta2")}
+        powers = {f"{name}_power": tf.pow(beta, step) for name, beta in betas.items()}
+        return {"lr": rate, "epsilon": self.options["epsilon"], **betas, **powers}
+
+    def update_step(self, gradient, variable, learning_rate):
+        super().update_step(tf.convert_to_tensor(gradient), variable, learning_rate)
+
+
+class Ftrl(Steps):
+    """Follows the regularized leader."""
+
+    operation = "FtrlV2"
+    kept = {"accum": ("accumulator", "initial_accumulator_value"), "linear": ("linear", 0.0)}
+    defaults = {"learning_rate_power": -0.5, "initial_accumulator_value": 0.1, "beta": 0.0}
+    defaults |= dict.fromkeys((f"{name}_regularization_strength" for name in ("l1", "l2", "l2_shrinkage")), 0.0)
+
+    def arguments(self, rate):
+        names = {"lr_power": "learning_rate_power", "l2_shrinkage": "l2_shrinkage_regularization_strength"}
+        given = {key: self.options[name] for key, name in names.items()}
+        l2 = self.options["l2_regularization_strength"] + self.options["beta"] / (2.0 * rate)
+        return {"lr": rate, "l1": self.options["l1_regularization_strength"], "l2": l2, **given}
+
+
+class RMSprop(Steps):
+    """With momentum, which may be 0."""
+
+    operation, kept = "RMSProp", {"ms": ("rms", 0.0), "mom": ("momentum", 0.0)}
+
+    def arguments(self, rate):
+        return {"lr": rate, **{name: self.options[name] for name in ("rho", "momentum", "epsilon")}}
+
+
+class CenteredRMSprop(RMSprop):
+    """Takes the mean gradient off."""
+
+    operation, kept = "CenteredRMSProp", {"mg": ("mg", 0.0), **RMSprop.kept}
+
+
+def places(model):
+    """Returns a compiled model's variables: LAYER/VARIABLE, and LAYER/VARIABLE/SLOT of an optimizer."""
+    found, names = {}, {}
+    for layer in model.layers:
+        for variable in layer.weights:
+            names[id(variable)] = f"{layer.name}/{variable.name}"
+            found[names[id(variable)]] = variable
+    for optimizer, variables in model.trained():
+        optimizer.build(variables)
+        for name, slots in optimizer.slots.items():
+            found |= {f"{names[id(variable)]}/{name}": slot for variable, slot in zip(variables, slots)}
+    return found

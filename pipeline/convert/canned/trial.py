@@ -1,0 +1,111 @@
+"""Loads a written network, saves its model, and compares it with what the Estimator answered: under either Keras."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.pipeline.convert.canned.asking import Batch
+from tfx_estimator.pipeline.convert.canned.head import CLASSES, REGRESSION
+from tfx_estimator.pipeline.convert.differences import Step, difference
+from tfx_estimator.pipeline.convert.tensors import SLOT, STEP
+
+NETWORK = "network"
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A tensor of the checkpoint that the model has as well.
+
+    Args:
+        before: Its value there.
+        after: After the Estimator's next step.
+    """
+
+    place: str
+    kind: str
+    slot: str
+    before: np.ndarray
+    after: np.ndarray
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is compared.
+
+    Args:
+        folder: With network.py and what it reads.
+        head: Its kind.
+        draws: Does the network draw by chance when it trains.
+        batch: Of the Estimator's next step.
+    """
+
+    folder: str
+    head: str
+    draws: bool
+    batch: Batch
+
+
+def load(folder: str) -> ModuleType:
+    """Imports the network.py of a folder, without giving it a name that another could have."""
+    spec = importlib.util.spec_from_file_location(NETWORK, os.path.join(folder, f"{NETWORK}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def compare(asked: Asked, answers: Iterable[tuple[Batch, np.ndarray]], moved: Iterable[Moved]) -> dict[str, Any]:
+    """Writes model.keras, and returns what a `Proof` holds of the model.
+
+    Args:
+        answers: Batches of evaluation, and the Estimator's logits of each.
+        moved: Is read after them.
+    """
+    module = load(asked.folder)
+    model = module.network()
+    module.restore(model)
+    # Without the optimizers, which Keras's file has no place for.
+    bare = module.network()
+    for empty, layer in zip(bare.layers, model.layers):
+        empty.set_weights(layer.get_weights())
+    bare.save(os.path.join(asked.folder, "model.keras"))
+    worst, classes, examples = 0.0, 0, 0
+    for batch, old in answers:
+        new = np.asarray(model(module.prepare(batch.tensors()), training=False))
+        worst = max(worst, difference(old, new))
+        classes += int(np.any(_classes(asked.head, old) != _classes(asked.head, new), axis=1).sum())
+        examples += len(old)
+    told: dict[str, Any] = {"examples": examples, "logits": worst, "classes": classes}
+    told |= {"next_step": {}, "parts": {}, "chance": []}
+    if asked.draws:
+        told["chance"] = [layer.name for layer in model.layers if isinstance(layer, tf.keras.layers.Dropout)]
+        return told
+    tf.function(model.train_step)(module.prepare(asked.batch.tensors(), asked.batch.label()))
+    found = {**module.places(model), "global_step": next(iter(model.by_part.values())).iterations}
+    trained = {id(variable) for _, variables in model.trained() for variable in variables}
+    step = Step()
+    for each in moved:
+        variable = found[each.place]
+        part = "linear" if each.place.startswith("linear_") else "deep"
+        group = f"trained {part}" if id(variable) in trained else "other"
+        group = f"{each.slot} of {part}" if each.kind == SLOT else group
+        step.add(each.kind, group, each.before, each.after, np.asarray(variable))
+    # The step is a number, which is equal or not.
+    parts = {kind: part for kind, part in step.parts.items() if kind != STEP}
+    return {**told, "next_step": dict(step.largest), "parts": parts}
+
+
+def _classes(head: str, logits: np.ndarray) -> np.ndarray:
+    """What is predicted of each example; nothing of a number."""
+    if head == REGRESSION:
+        return np.zeros([len(logits), 1])
+    return logits.argmax(axis=1)[:, np.newaxis] if head == CLASSES else logits > 0
