@@ -68,10 +68,7 @@ def labels():
 
 
 def estimator(folder):
-    linear = [column for column in columns() if hasattr(column, "shape")]
-    return tf.estimator.DNNLinearCombinedClassifier(
-        folder, linear_feature_columns=linear, dnn_feature_columns=columns(), dnn_hidden_units=[4]
-    )
+    return tf.estimator.LinearClassifier(columns()[:1], folder)
 """,
     "words": """
 RAW = False
