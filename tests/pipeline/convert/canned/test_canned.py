@@ -342,15 +342,10 @@ assert not [name for name in sys.modules if name.startswith("tfx")]
 
 
 @needs_keras_3
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
-    [
-        "dnn_adam",
-        *(
-            pytest.param(name, marks=pytest.mark.long)
-            for name in ("linear", "regressor", "dnn_of_v1", "cosine_of_v1", "labels", "rmsprop_of_v1", "sgd")
-        ),
-    ],
+    ["dnn_adam", "linear", "regressor", "dnn_of_v1", "cosine_of_v1", "labels", "rmsprop_of_v1", "sgd"],
 )
 def test_keras_3_takes_the_next_step_as_the_estimator(case: Any, tmp_path: Path, name: str) -> None:
     trained = case(name)
