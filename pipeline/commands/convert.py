@@ -179,7 +179,11 @@ def _convert_canned(found: training.Training, output: str, named: str, to: str) 
         from tfx_estimator.pipeline.convert.canned.training import convert
 
         converted = convert(found, output, to)
-    say("\n".join([*_lines(converted), f"wrote         {one_line(named)}, at step {found.step}: see its network.py"]))
+    lines = [*_lines(converted), f"wrote         {one_line(named)}, at step {found.step}: see its network.py"]
+    written = converted.run_fn
+    module = one_line(os.path.join(named, f"{written.name}.py"))
+    lines.append(f"goes on by    the run_fn of {module}" if written.name else f"no run_fn     {written.why}")
+    say("\n".join(lines))
     return 0
 
 

@@ -65,10 +65,15 @@ def read_run_fn(target: str, search_paths: Sequence[str] = ()) -> RunFn:
         for node in ast.walk(tree):
             if isinstance(node, _Definition):
                 defined.setdefault(node.name, []).append((module.file.name if module.file else "", node))
-    waiting, seen, estimator = [name], {name}, ""
+    waiting, seen, trained, made, fits = [name], {name}, list[str](), list[str](), False
     while waiting:
         for file, node in defined.get(waiting.pop(0), ()):
-            estimator = estimator or next((f"{file}:{line}: {call}" for line, call in _trains(node, defined)), "")
+            for line, call in _calls(node):
+                if call.rpartition(".")[2] in _TRAINS and _is_of_estimator(call, defined):
+                    trained.append(f"{file}:{line}: {call}")
+                elif _ESTIMATOR.search(call):
+                    made.append(f"{file}:{line}: {call}")
+                fits = fits or (call.endswith(".fit") and "fit" not in defined)
             used = {each.id if isinstance(each, ast.Name) else each.attr for each in _names(node)}
             waiting += sorted(used & defined.keys() - seen)
             seen |= used
@@ -78,23 +83,25 @@ def read_run_fn(target: str, search_paths: Sequence[str] = ()) -> RunFn:
         for node in tree.body
         if isinstance(node, ast.FunctionDef) and node.name != name and _is_trainer_fn(node)
     )
-    return RunFn(estimator, min(candidates, default=(False, ""))[1])
+    # That of a trainer_fn whose input_fns feed a Keras model is made, and trains nothing.
+    estimators = [*trained, *([] if fits else made)]
+    return RunFn(next(iter(estimators), ""), min(candidates, default=(False, ""))[1])
 
 
 def _names(node: ast.AST) -> Iterator[ast.Name | ast.Attribute]:
     yield from (each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute)))
 
 
-def _trains(node: ast.AST, defined: dict) -> Iterator[tuple[int, str]]:
-    """Line and name of calls that make or train an Estimator."""
+def _calls(node: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of each call."""
     for call in ast.walk(node):
-        if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Name, ast.Attribute)):
-            continue
-        name = ast.unparse(call.func)
-        last = name.rpartition(".")[2]
-        # Keras users have a train_and_evaluate of their own.
-        if _ESTIMATOR.search(name) or (last in _TRAINS and (last not in defined or "estimator." in name)):
-            yield call.lineno, name
+        if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute)):
+            yield call.lineno, ast.unparse(call.func)
+
+
+def _is_of_estimator(call: str, defined: dict) -> bool:
+    # Keras users have a train_and_evaluate of their own.
+    return call.rpartition(".")[2] not in defined or "estimator." in call
 
 
 def _is_trainer_fn(node: ast.FunctionDef) -> bool:

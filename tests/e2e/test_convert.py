@@ -7,10 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from sklearn.metrics import roc_auc_score
 
 from tests.e2e.conftest import ForkedWorkdir
 from tests.equivalence.conftest import read_weights
@@ -128,6 +130,63 @@ def test_real_mnist_ends_in_keras_as_in_the_estimator(forks, tmp_path, real_data
     assert moved["accuracy"] == pytest.approx(stayed["accuracy"], abs=1e-4)
     assert moved["blessed"]
     assert moved["metrics"]["sparse_categorical_accuracy_diff"] == pytest.approx(0, abs=1e-4)
+
+
+MODEL_FNS = {
+    "official_mnist": ("{filters: [32, 64], units: 1024, rate: 0.4}", "probabilities", ["dropout"]),
+    "from_tutorial": ("{}", "logits", []),
+}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", MODEL_FNS)
+def test_a_model_fn_in_the_manner_of_tensorflow_goes_on(forks, tmp_path, name):
+    params, compared, chance = MODEL_FNS[name]
+    user = ROOT / "tests" / "pipeline" / "convert" / "user"
+    for path in (user / f"{name}.py", ROOT / "examples" / "multi-worker-tutorial" / "tutorial.py"):
+        shutil.copy(path, tmp_path)
+    declared = "name: old\ndata: {dataset: digits, splits: {train: 'train[:80%]', eval: 'train[80%:]'}}\n"
+    declared += f"trainer: {{model: '{name}:model_fn', params: {params}, train_steps: 150, global_batch_size: 64}}\n"
+    (tmp_path / "old.yaml").write_text(declared + "evaluator: {min_accuracy: 0.0}\n")
+    workdir, converted = ForkedWorkdir(tmp_path / "runs", forks), tmp_path / "converted"
+    workdir.run(str(tmp_path / "old.yaml"))
+    words = ["convert", str(workdir.path / "old"), "--declaration", str(tmp_path / "old.yaml")]
+    pid = forks.start([*words, "--network", f"{name}:network", "--output", str(converted)])
+    assert forks.wait(pid) == 0, forks.said
+    proof = json.loads((converted / "proof.json").read_text())
+    assert (proof["compared"], proof["chance"]) == (compared, chance)
+    assert max(proof["logits"].values()) <= 1e-6
+    assert max(proof["next_step"].values(), default=0.0) <= 1e-6
+    estimator, keras = _areas(workdir.path / "old" / "artifacts", converted / "model.keras")
+    print(f"{name}: {proof['logits']}, {proof['next_step']}, AUC {estimator:.6f} {keras - estimator:+.1e}")
+    assert estimator > 0.6
+    assert keras == pytest.approx(estimator, abs=1e-4)
+    workdir.run(str(converted / "new.yaml"))
+    training = workdir.summary("old")["training"]
+    assert (training["first_step"], training["last_step"]) == (150, 300)
+
+
+def _areas(artifacts: Path, model: Path) -> tuple[float, float]:
+    """The area under the curve, of each class against the others, of the exported model and of Keras's."""
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    graph, served, examples = (
+        next((artifacts / place).iterdir())
+        for place in ("Transform/transform_graph", "Trainer/model", "TfdsExampleGen/examples")
+    )
+    files = sorted(map(str, (examples / "Split-eval").iterdir()))
+    records = tf.constant(list(tf.data.TFRecordDataset(files).as_numpy_iterator()))
+    transform = tft.TFTransformOutput(str(graph))
+    features = transform.transform_features_layer()(tf.io.parse_example(records, transform.raw_feature_spec()))
+    signature = tf.saved_model.load(str(served / "Format-Serving")).signatures["serving_default"]
+    (given,) = signature.structured_input_signature[1]
+    logits = tf.keras.models.load_model(str(model))(features["image"])
+    answers = signature(**{given: records})["probabilities"], tf.nn.softmax(logits)
+    labels = features["label"].numpy().ravel()
+    old, new = (roc_auc_score(labels, each.numpy(), multi_class="ovr") for each in answers)
+    return float(old), float(new)
 
 
 WIDE = """\

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.pipeline.base.files import write_json
-from tfx_estimator.pipeline.convert.canned import asking, optimizers, reading, trial, weights, writing
+from tfx_estimator.pipeline.convert.canned import asking, optimizers, reading, run_fn, trial, weights, writing
 from tfx_estimator.pipeline.convert.canned.asking import InputFn, Step
 from tfx_estimator.pipeline.convert.canned.keras3 import hand_over
 from tfx_estimator.pipeline.convert.canned.trial import NETWORK
@@ -34,6 +34,8 @@ class Trained:
         train: The input_fn of training.
         evaluate: That of evaluation.
         steps: Batches of an evaluation; None is all there are.
+        exporters: Of the EvalSpec.
+        function: That made it, for which a run_fn is to be written.
     """
 
     estimator: Any
@@ -41,6 +43,8 @@ class Trained:
     train: InputFn
     evaluate: InputFn
     steps: Optional[int] = None
+    exporters: Any = None
+    function: Optional[run_fn.TrainerFn] = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ class Converted:
 
     placed: list[Placed]
     proof: Proof
+    run_fn: run_fn.Written
 
 
 def convert(trained: Trained, output: str, is_keras_3: bool = False) -> Converted:
@@ -85,13 +90,17 @@ def convert(trained: Trained, output: str, is_keras_3: bool = False) -> Converte
             told = (hand_over if is_keras_3 else trial.compare)(asked, answers, _moved(reader, placed, after))
         proof = Proof(**{**told, "logits": {"estimator": told["logits"]}})
         write_json(os.path.join(draft, "proof.json"), proof.to_dict())
+        function = run_fn.Written()
+        if trained.function is not None:
+            given = (canned, estimator, trained.train, trained.exporters, is_keras_3)
+            function = run_fn.write(draft, os.path.abspath(output), trained.function, *given)
         if not proof.holds:
             raise not_equal(proof, "have the code that makes the Estimator be what it was when it trained")
         os.chmod(draft, 0o755)
         os.rename(draft, output)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return Converted(placed, proof)
+    return Converted(placed, proof, function)
 
 
 def _write(folder: str, written: writing.Written, placed: list[Placed], reader: tf.train.CheckpointReader) -> None:

@@ -13,6 +13,7 @@ import tensorflow as tf
 HERE = os.path.dirname(os.path.abspath(__file__))
 # The id of a value that is not there; -1 is that of a word which no vocabulary knows.
 ABSENT = -2
+LOSS_IS_MEAN = True
 # What the inputs of categories have there.
 NO_WORD, NO_NUMBER = "\0", tf.int64.min
 
@@ -237,7 +238,7 @@ def dense(value, dtype, width):
 
 def words_of(file, kind=str):
     """Returns a vocabulary, of a file beside this one."""
-    with open(os.path.join(HERE, file), encoding="utf-8") as lines:
+    with tf.io.gfile.GFile(os.path.join(HERE, file)) as lines:
         return [kind(line.rstrip("\n")) for line in lines]
 
 
@@ -267,8 +268,10 @@ class CannedModel(tf.keras.Model):
         with tf.GradientTape() as tape:
             logits = self(features, training=True)
             value = loss(labels, logits, weights)
+            # An optimizer adds up what the replicas of a strategy bring, each of its part of the batch.
+            part = value / tf.distribute.get_strategy().num_replicas_in_sync if LOSS_IS_MEAN else value
         trained = self.trained()
-        gradients = tape.gradient(value, [variables for _, variables in trained])
+        gradients = tape.gradient(part, [variables for _, variables in trained])
         for (optimizer, variables), found in zip(trained, gradients):
             optimizer.apply_gradients(zip(found, variables))
         self.mean_loss.update_state(value)
@@ -318,7 +321,8 @@ def restore(model, file="weights.npz"):
     """Gives a model the Estimator's weights, slots and step, from which it goes on; compiles it if it is not yet."""
     if getattr(model, "by_part", None) is None:
         model.compile()
-    values = dict(np.load(os.path.join(HERE, file)))
+    with tf.io.gfile.GFile(os.path.join(HERE, file), "rb") as stored:
+        values = dict(np.load(stored))
     step, found = values.pop("global_step"), places(model)
     if set(found) != set(values):
         raise ValueError(f"{file} is another model's: {sorted(set(found) ^ set(values))}")

@@ -83,7 +83,7 @@ def find(named: str) -> Optional[Training]:
 def convert(training: Training, output: str, to: str = "keras2") -> Any:
     """Converts the Estimator that the trainer_fn returns, `to` this Keras; see `canned.conversion`."""
     bring_back_estimator()
-    from tfx_estimator.pipeline.convert.canned import conversion, reading
+    from tfx_estimator.pipeline.convert.canned import conversion, reading, run_fn
     from tfx_estimator.pipeline.convert.canned.refusal import refused
 
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
@@ -95,7 +95,13 @@ def convert(training: Training, output: str, to: str = "keras2") -> Any:
                 "convert the run of a canned Estimator, or of a network of trainer.model",
             )
         trained = conversion.Trained(
-            estimator, training.checkpoint, made["train_spec"].input_fn, evaluation.input_fn, evaluation.steps
+            estimator,
+            training.checkpoint,
+            made["train_spec"].input_fn,
+            evaluation.input_fn,
+            evaluation.steps,
+            evaluation.exporters,
+            run_fn.TrainerFn.of(training.properties),
         )
         return conversion.convert(trained, output, to == "keras3")
 

@@ -262,7 +262,7 @@ def _loss(head: Head) -> str:
         lines += ["if weights is not None:", f"    losses *= {weights}"]
     lines.append(f"return tf.reduce_{'sum' if head.is_sum else 'mean'}(losses)")
     return (
-        f"{before}def loss(labels, logits, weights=None):\n"
+        f"LOSS_IS_MEAN = {not head.is_sum}\n\n\n{before}def loss(labels, logits, weights=None):\n"
         f'    """Returns the {head.reduction} of the examples\' losses, as the Estimator did."""\n{indented(lines)}\n'
     )
 

@@ -34,13 +34,20 @@ CASES = [
 RARE = {("keras_layers", name) for name in ("nesterov", "rmsprop", "adagrad")} | {("v1_layers", "adam")}
 
 
-def _convert(trained: Any, output: Path, network: str, patterns: dict[str, Any] | None = None, **trainer: Any) -> Any:
+def _convert(
+    trained: Any,
+    output: Path,
+    network: str,
+    patterns: dict[str, Any] | None = None,
+    module: str = MODULE,
+    **trainer: Any,
+) -> Any:
     """Converts; `trainer` are entries of the declaration that is named for it."""
     from tfx_estimator.pipeline.convert.conversion import KERAS2, convert
     from tfx_estimator.pipeline.convert.replacement import Replacement
 
     declared = trained.settings.with_trainer(**trainer).section if trainer else None
-    return convert(trained.source(), str(output), KERAS2, Replacement(f"{MODULE}:{network}", declared), patterns)
+    return convert(trained.source(), str(output), KERAS2, Replacement(f"{module}:{network}", declared), patterns)
 
 
 def _declared(output: Path) -> TrainerSection:
@@ -145,3 +152,28 @@ def test_a_schedule_is_the_declared_one_and_dropout_is_in_both(half: Any, tmp_pa
     wanted = Optimizer(**decayed, staircase=True, clip_norm=1, beta_1=0.9, beta_2=0.999, epsilon=1e-8)
     assert declared.optimizer == wanted
     assert (declared.train_steps, declared.warm_start.step, declared.warm_start.resume) == (END, HALF, True)
+
+
+@pytest.mark.equivalence
+def test_the_averages_of_a_model_fn_with_dropout_go_on(half: Any, tmp_path: Path) -> None:  # noqa: F811
+    params = {"filters": [4, 4], "units": 16, "rate": 0.4}
+    trained, output = half(model="official_mnist:model_fn", params=params), tmp_path / "converted"
+    proof = _convert(trained, output, "network", module="official_mnist").proof
+    assert (proof.examples, proof.classes) == (360, 0)
+    assert proof.compared == "probabilities"
+    assert max(proof.logits.values()) <= 1e-6
+    assert (proof.chance, proof.next_step) == (["dropout"], {})
+    tensors = json.loads((output / "mapping.json").read_text())["tensors"]
+    places = {each["tensor"]: each["place"] for each in tensors if "/moving_" in each["tensor"]}
+    assert len(places) == 4
+    stored = np.load(output / "weights.npz")
+    before = tf.train.load_checkpoint(str(trained.folder / f"model.ckpt-{HALF}"))
+    estimator = trained.train(HALF + 1)
+    adam = {"name": "adam", "learning_rate": 0.001, "epsilon": 1e-8}
+    trained.settings = trained.settings.with_trainer(model="official_mnist:network", optimizer=adam)
+    keras = trained.keras(output / "checkpoints", HALF, more=1)
+    for tensor, place in places.items():
+        np.testing.assert_array_equal(stored[place], before.get_tensor(tensor))
+        # One step makes them, whatever dropout after them draws.
+        np.testing.assert_allclose(keras[place], estimator[tensor], rtol=1e-5, atol=1e-5)
+        assert not np.allclose(keras[place], stored[place], atol=1e-4)

@@ -104,6 +104,8 @@ def test_tfxs_own_template_is_told(tmp_path: Path):
         (KERAS, "", ""),
         # What it does not call does not count.
         (KERAS + BOTH, "", "module.trainer_fn"),
+        # An Estimator that is only made, beside its input_fns, trains nothing.
+        (KERAS.replace("data()", "trainer_fn(fn_args, None)") + BOTH, "", "module.trainer_fn"),
         (KERAS.replace("build()", "helper.build()") + "import helper\n",
          "helper.py:3: tf.keras.estimator.model_to_estimator", ""),
         # Keras users have a train_and_evaluate of their own.

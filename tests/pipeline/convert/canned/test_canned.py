@@ -289,6 +289,8 @@ def test_the_source_trains_on_with_tensorflow_alone(case: Any, tmp_path: Path, i
     np.savez(tmp_path / "given.npz", labels=(NUMBERS > 0).astype(int), **FEATURES)
     script = """
 import sys, numpy as np, tensorflow as tf
+two = [tf.config.LogicalDeviceConfiguration()] * 2
+tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], two)
 sys.path.insert(0, sys.argv[1])
 import network
 given = dict(np.load(sys.argv[2])); labels = given.pop("labels")
@@ -305,6 +307,17 @@ assert steps == [int(values.pop("global_step"))] * 2 == [7, 7], steps
 found = network.places(model)
 assert set(found) == set(values)
 assert all(np.array_equal(each, found[place]) for place, each in values.items())
+on = []
+strategies = [tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), tf.distribute.get_strategy()]
+# Keras 3's fit takes no words under a strategy.
+for strategy in strategies[1:] * 2 if hasattr(tf.keras, "ops") else strategies:
+    with strategy.scope():
+        other = network.network()
+        network.restore(other)
+    other.fit(batches, verbose=0)
+    on.append(np.concatenate([each.numpy().ravel() for each in other.trainable_variables]))
+begun = np.concatenate([each.numpy().ravel() for each in model.trainable_variables])
+print(np.abs(on[0] - on[1]).max(), np.abs(on[1] - begun).max())
 losses = model.fit(batches, epochs=12, verbose=0).history
 print(losses["loss"][0], losses["loss"][-1], losses["binary_accuracy"][-1])
 assert not [name for name in sys.modules if name.startswith("tfx")]
@@ -317,9 +330,13 @@ assert not [name for name in sys.modules if name.startswith("tfx")]
         [*command, str(output), str(tmp_path / "given.npz")], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    saved, (first, last, accuracy) = (list(map(float, line.split())) for line in done.stdout.splitlines()[-2:])
+    told = [list(map(float, line.split())) for line in done.stdout.splitlines()[-3:]]
+    saved, (apart, moved), (first, last, accuracy) = told
     assert saved[0] <= 1e-6
     assert saved[1] == (3 if is_keras_3 else 2)
+    # Two replicas take the steps of one.
+    assert apart <= 1e-6
+    assert moved > 1e-2
     assert last < 0.9 * first
     assert accuracy > 0.6
 

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
 from tests.components.trainer.conftest import tf_estimator  # noqa: F401
 from tests.stack import HERE
@@ -78,7 +77,8 @@ def test_a_canned_estimator_of_a_trainer_fn_is_converted(tmp_path, monkeypatch):
     assert proof.holds
     assert proof.next_step["step"] == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*before, "converted"])
-    assert tf.io.gfile.exists(str(tmp_path / "converted" / "network.py"))
+    # Without an exporter nobody knows what a run_fn would serve.
+    assert {path.name for path in (tmp_path / "converted").glob("*.py")} == {"network.py"}
     if HERE.has_keras_3:
         proof = convert(training, str(tmp_path / "alone"), "keras3").proof
         assert (proof.examples, proof.holds) == (2, True)
