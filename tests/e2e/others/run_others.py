@@ -121,7 +121,11 @@ def main(folder: str, *models: str) -> None:
             pipeline_root=str(root / "artifacts"),
             components=nodes,
             metadata_connection_config=metadata.sqlite_metadata_connection_config(str(root / "metadata.sqlite")),
-            beam_pipeline_args=["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"],
+            beam_pipeline_args=[
+                "--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner",
+                # Or TFX packs all of itself for each component, for workers that are not there.
+                "--sdk_container_image=none",
+            ],
         )
     )
     names = [told.partition("=")[0] for told in models]
