@@ -78,11 +78,12 @@ class _Starter:
 
 
 @contextlib.contextmanager
-def forked(containers: bool = False) -> Iterator[None]:
+def forked(containers: bool = False, fresh: int = 0) -> Iterator[None]:
     """Has the tasks of this process forked from a copy of it, as it is now; it has to have one thread.
 
     Args:
         containers: Whether those of `execute` are forked, too; the first begins as for users.
+        fresh: So many tasks begin as for users before any is forked.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
@@ -95,8 +96,8 @@ def forked(containers: bool = False) -> Iterator[None]:
     starter = _Starter(ours)
     with (
         ours,
-        _in_place(starter),
-        _in_place(_after_the_first(starter), container) if containers else contextlib.nullcontext(),
+        _in_place(_after(fresh, starter)),
+        _in_place(_after(1, starter), container) if containers else contextlib.nullcontext(),
     ):
         yield
 
@@ -132,8 +133,9 @@ def _in_place(popen: Callable, owner: types.ModuleType = process) -> Iterator[No
         yield
 
 
-def _after_the_first(starter: Callable) -> Callable:
-    starts = itertools.chain([subprocess.Popen], itertools.repeat(starter))
+def _after(count: int, starter: Callable) -> Callable:
+    """The first so many start as ever."""
+    starts = itertools.chain([subprocess.Popen] * count, itertools.repeat(starter))
     return lambda *words, **options: next(starts)(*words, **options)
 
 

@@ -13,11 +13,13 @@ import os
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Optional
 
 from tfx_estimator.pipeline.base.ending import leaving, scratch
 from tfx_estimator.pipeline.base.environment import check_release
 from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.config.paths import is_address
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.user_source.pack import Packed
@@ -71,12 +73,9 @@ def main(argv: Sequence[str]) -> NoReturn:
 
 
 def _fetch(place: str, sha256: str) -> bytes:
-    from tfx.dsl.io import fileio
-
     todo = "copy the wheel that `tfx-estimator compile` wrote there"
     try:
-        with fileio.open(place, "rb") as file:
-            data = file.read()
+        data = _read(place)
     except Exception as error:  # file systems have errors of their own
         what = f"the user's modules cannot be read from {place}: {error}"
         raise PipelineError(what, expected="the wheel that belongs to this compiled pipeline", todo=todo) from error
@@ -84,6 +83,16 @@ def _fetch(place: str, sha256: str) -> bytes:
         what = f"{place} is not the wheel that this pipeline was compiled with"
         raise PipelineError(what, expected=f"a file with the SHA-256 {sha256}", todo=todo)
     return data
+
+
+def _read(place: str) -> bytes:
+    if not is_address(place):
+        # Of a mounted volume: TFX takes seconds to import, which the command does once more.
+        return Path(place).read_bytes()
+    from tfx.dsl.io import fileio
+
+    with fileio.open(place, "rb") as file:
+        return file.read()
 
 
 if __name__ == "__main__":

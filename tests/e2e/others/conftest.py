@@ -49,7 +49,7 @@ def others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         modules = [*MODULES, f"{BOTH}=trained", *(["tfx"] if stacks.current().has_trainer_fn_executor else [])]
     else:
         modules = [MODULES[0], f"{BOTH}=trained", f"{MODULES[2]}=trained"]
-    command = [sys.executable, str(HERE / "run_others.py"), str(root), *modules]
+    command = [sys.executable, "-m", "tests.e2e.others.run_others", str(root), *modules]
     done = subprocess.run(command, capture_output=True, text=True, timeout=580, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     models = {name: Path(folder) for name, folder in json.loads(done.stdout.splitlines()[-1]).items()}

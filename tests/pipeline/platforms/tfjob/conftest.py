@@ -1,4 +1,4 @@
-"""An API server for the tests of each file."""
+"""An API server for the tests of all files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.pipeline.platforms.tfjob.api_server import ApiServer, api_server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def _one_server(tmp_path_factory) -> Iterator[ApiServer]:
     with api_server(tmp_path_factory.mktemp("kubernetes")) as server:
         yield server
