@@ -46,8 +46,8 @@ class Kept:
             f"kept          {self.exported.signature}:{proof.compared} with {len(self.placed)} variables",
             f"compared      {proof.examples} examples: {proof.classes} with another class",
             f"largest difference  {proof.compared} of the exported model {proof.answers:.3g}",
-            f"trains        all {proof.gradients} trained weights have a gradient; a step of Keras's Adam changes "
-            f"{proof.gradients - len(proof.still)}{left}",
+            f"trains        a step of Keras's Adam changes {proof.gradients - len(proof.still)} of {proof.gradients} "
+            f"trained weights{left}",
             f"read again    the trained model differs: {kept}",
             textwrap.fill(LIMITS, 120, initial_indent="limits        ", subsequent_indent=" " * 14),
         ]

@@ -11,8 +11,8 @@ from tfx_estimator.pipeline.convert.graph import parts
 from tfx_estimator.pipeline.convert.graph.exported import Exported
 
 LIMITS = (
-    "It is the graph of inference, for one device: nothing is dropped out, a normalisation keeps the averages that it "
-    "has, and no loss is in it, no regularisation, and no slot of an optimizer, which begins anew."
+    "It is the graph of inference: no dropout, fixed averages in normalisations, no loss and no regularisation. The "
+    "optimizer's slots are not carried over. It trains on one device, under no tf.distribute strategy."
 )
 _WIDTH = 119
 _HEADER = '''\

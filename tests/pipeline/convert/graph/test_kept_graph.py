@@ -193,7 +193,7 @@ def test_what_the_answer_does_not_train_is_named(tmp_path: Path) -> None:
     kept = keep(exported, str(tmp_path / "kept"), examples, "serving_default:left")
     assert (kept.exported.signature, kept.exported.output) == ("serving_default", "left")
     assert (kept.proof.gradients, kept.proof.still) == (2, ["two"])
-    assert "changes 1, and leaves two" in "\n".join(kept.lines())
+    assert "changes 1 of 2 trained weights, and leaves two" in "\n".join(kept.lines())
     assert sorted(each.name for each in (tmp_path / "kept").iterdir()) == sorted(
         ["graph", "mapping.json", "network.py", "proof.json"]
     )
@@ -201,6 +201,20 @@ def test_what_the_answer_does_not_train_is_named(tmp_path: Path) -> None:
     given = {"x": tf.constant(FEATURES["sizes"])}
     old = tf.saved_model.load(exported).signatures["serving_default"](**given)["right"]
     np.testing.assert_allclose(model(given), old, rtol=0, atol=1e-6)
+
+
+def test_a_weight_without_a_gradient_is_left_and_named(tmp_path: Path) -> None:
+    from tfx_estimator.pipeline.convert.graph.conversion import keep
+
+    exported = export(tmp_path / "export", lambda x, one, two: {"y": tf.round(x @ one) + x @ two})
+    proof = keep(exported, str(tmp_path / "kept"), write(tmp_path / "examples", {"x": FEATURES["sizes"]})).proof
+    assert (proof.gradients, proof.still) == (2, ["one"])
+    model = load(tmp_path / "kept").network()
+    before = [each.numpy() for each in model.trainable_weights]
+    model.compile("adam", "mse")
+    model.train_on_batch({"x": tf.constant(FEATURES["sizes"])}, tf.zeros([40, 2]))
+    one, two = (np.abs(each - old).max() for each, old in zip(model.trainable_weights, before))
+    assert (one, two > 1e-4) == (0, True)
 
 
 def test_the_only_output_is_taken_however_many_signatures_have_it(tmp_path: Path) -> None:
@@ -226,7 +240,9 @@ def test_what_cannot_be_trained_or_is_not_the_same_is_refused_and_nothing_is_wri
         "references": export(
             tmp_path / "references", lambda x, one, two: {"y": x @ one @ tf.transpose(two)}, use_resource=False
         ),
-        "rounded": export(tmp_path / "rounded", lambda x, one, two: {"y": tf.round(x @ one) + x @ two}),
+        "rounded": export(tmp_path / "rounded", lambda x, one, two: {"y": tf.round(x @ one + x @ two)}),
+        "flat": export(tmp_path / "flat", lambda x, one, two: {"y": 0 * (x @ one + x @ two)}),
+        "infinite": export(tmp_path / "infinite", lambda x, one, two: {"y": (x @ one + x @ two) / 0}),
         "drawn": export(tmp_path / "drawn", lambda x, one, two: {"y": x @ one + x @ two * tf.random.uniform([])}),
         "constant": export(tmp_path / "constant", lambda x, one, two: {"y": x @ one + x @ two}, trainable=False),
     }
@@ -236,8 +252,10 @@ def test_what_cannot_be_trained_or_is_not_the_same_is_refused_and_nothing_is_wri
         ("two", "serving_default:middle", examples, UserCodeError, "no signature has an output serving_default:middle"),
         ("two", "serving_default:right", other, DataError, "Feature: x .* is required"),
         ("references", "", examples, UserCodeError, "one, which the Estimator trained, is no variable"),
-        ("rounded", "", examples, UserCodeError, "y depends on one by no operation that has a gradient"),
-        ("drawn", "", examples, NotEqualError, r"y: \d"),
+        ("rounded", "", examples, UserCodeError, "y depends on no trained weight by operations"),
+        ("flat", "", examples, NotEqualError, "did not change: 2 of 2(?s:.)*name another output by --answer"),
+        ("infinite", "", examples, NotEqualError, "y: inf(?s:.)*finite numbers"),
+        ("drawn", "", examples, NotEqualError, r"y: \d(?s:.)*by chance"),
         ("constant", "", examples, UserCodeError, "names no variable that was trained"),
     ]
     for name, answer, files, kind, words in refused:
