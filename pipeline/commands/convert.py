@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tfx_estimator.pipeline.convert.conversion import Converted
     from tfx_estimator.pipeline.convert.source import Source
 
+_RUN_AGAIN = "bring them back; or run the pipeline again"
 HELP = "make a Keras model, and a Keras training that goes on, of an Estimator's; and prove that they are equal"
 EPILOG = """\
   tfx-estimator convert runs/digits --output converted
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "source",
         metavar="SOURCE",
         help="a pipeline's folder, of its last run, or a run's log folder; or a checkpoint that no run has made, or a "
-        "folder of them, with --declaration",
+        "folder of them, with --declaration; or, with --keep-graph, a SavedModel",
     )
     parser.add_argument("--output", metavar="DIR", required=True, help="the folder to make")
     parser.add_argument(
@@ -82,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Converts, and prints what was compared."""
+    from tfx_estimator.pipeline.base.errors import DeclarationError
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.warm_start import WarmStart
     from tfx_estimator.pipeline.run.terminal import quiet
@@ -98,6 +100,12 @@ def run(args: argparse.Namespace) -> int:
         loader.install([os.getcwd()])
     if WarmStart(checkpoint=os.path.expanduser(args.source)).prefix:
         return _convert_model_dir(args, loaded, output)
+    if WarmStart(model=os.path.expanduser(args.source)).prefix:
+        raise DeclarationError(
+            f"{one_line(args.source)} is a SavedModel, which tells of no network",
+            expected="a run; or --keep-graph, which needs none",
+            todo="name the run that exported it; or add --keep-graph, and --examples",
+        )
     # Hides what TensorFlow prints.
     with quiet(os.devnull), _told():
         from tfx_estimator.pipeline.convert.canned import training
@@ -197,7 +205,8 @@ def _keep_graph(args: argparse.Namespace) -> int:
     )
     output = _free(args.output)
     say(f"keeps the graph that {one_line(args.source)} has exported, and trains a step of it")
-    with quiet(os.devnull), _told():
+    whole = "a whole SavedModel, of operations that TensorFlow has itself"
+    with quiet(os.devnull), _told(whole, "copy it again; or convert the network"):
         from tfx_estimator.pipeline.convert.graph.conversion import keep
 
         kept = keep(args.source, output, args.examples or "", args.answer)
@@ -215,7 +224,10 @@ def _refuse_others(args: argparse.Namespace, why: str, *names: str) -> None:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _told(
+    expected: str = "the run's artifacts, and the module of trainer.model, as they were when it trained",
+    todo: str = _RUN_AGAIN,
+) -> Iterator[None]:
     """Tells an error of the user's code, or of files that have gone, without its traceback."""
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError
     from tfx_estimator.pipeline.base.text import first_line
@@ -225,12 +237,11 @@ def _told() -> Iterator[None]:
     except (OSError, TfxEstimatorError):
         raise
     except Exception as error:
-        todo = "bring them back; or run the pipeline again"
-        if isinstance(error, NotImplementedError):
+        if isinstance(error, NotImplementedError) and todo == _RUN_AGAIN:
             todo = f"write get_config of each layer of your own, without which no model.keras can be; else {todo}"
         raise UserCodeError(
             f"the training cannot be converted: {type(error).__name__}: {first_line(error)}",
-            expected="the run's artifacts, and the module of trainer.model, as they were when it trained",
+            expected=expected,
             todo=todo,
         ) from error
 

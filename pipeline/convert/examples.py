@@ -27,7 +27,7 @@ def files_of(named: str) -> tuple[str, ...]:
     files = tuple(sorted(each for each in found if os.path.isfile(each)))
     if not files:
         raise DataNotFoundError(
-            f"--examples: there is no file {one_line(named)}",
+            f"there is no file {one_line(named)}",
             expected="TFRecord files of tf.Examples, by their folder or a pattern",
             todo=_TODO,
         )

@@ -16,10 +16,10 @@ from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.convert.canned import asking, optimizers, reading, run_fn, trial, weights, writing
 from tfx_estimator.pipeline.convert.canned.asking import InputFn, Step
 from tfx_estimator.pipeline.convert.canned.keras3 import hand_over
-from tfx_estimator.pipeline.convert.canned.trial import NETWORK
 from tfx_estimator.pipeline.convert.canned.weights import Placed
 from tfx_estimator.pipeline.convert.proof import Proof, not_equal
 from tfx_estimator.pipeline.convert.tensors import SLOT, STEP, WEIGHT, read
+from tfx_estimator.pipeline.convert.written import NETWORK
 
 WEIGHTS = "weights.npz"
 

@@ -92,7 +92,7 @@ def convert(training: Training, output: str, to: str = "keras2") -> Any:
         if not reading.is_canned(estimator):
             raise refused(
                 f"the Estimator that the trainer_fn of {training.name} returns, which is no canned one,",
-                "convert the run of a canned Estimator, or of a network of trainer.model",
+                "keep its graph, by --keep-graph; or convert the run of a canned one, or of a network of trainer.model",
             )
         trained = conversion.Trained(
             estimator,

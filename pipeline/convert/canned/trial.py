@@ -1,12 +1,10 @@
-"""Loads a written network, saves its model, and compares it with what the Estimator answered: under either Keras."""
+"""Saves a written network's model, and compares it with what the Estimator answered: under either Keras."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,8 +14,7 @@ from tfx_estimator.pipeline.convert.canned.asking import Batch
 from tfx_estimator.pipeline.convert.canned.head import CLASSES, REGRESSION
 from tfx_estimator.pipeline.convert.differences import Step, difference
 from tfx_estimator.pipeline.convert.tensors import SLOT, STEP
-
-NETWORK = "network"
+from tfx_estimator.pipeline.convert.written import load
 
 
 @dataclass(frozen=True)
@@ -51,16 +48,6 @@ class Asked:
     head: str
     draws: bool
     batch: Batch
-
-
-def load(folder: str) -> ModuleType:
-    """Imports the network.py of a folder, without giving it a name that another could have."""
-    spec = importlib.util.spec_from_file_location(NETWORK, os.path.join(folder, f"{NETWORK}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def compare(asked: Asked, answers: Iterable[tuple[Batch, np.ndarray]], moved: Iterable[Moved]) -> dict[str, Any]:

@@ -15,14 +15,14 @@ from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.warm_start import PROOF
-from tfx_estimator.pipeline.convert.canned.trial import load
 from tfx_estimator.pipeline.convert.examples import files_of
 from tfx_estimator.pipeline.convert.graph.exported import Exported, find, read
 from tfx_estimator.pipeline.convert.graph.proof import Proof, not_equal, prove
 from tfx_estimator.pipeline.convert.graph.writing import LIMITS, source_of
 from tfx_estimator.pipeline.convert.tensors import GLOBAL_STEP, STEP, WEIGHT
+from tfx_estimator.pipeline.convert.written import NETWORK, load
 
-NETWORK, GRAPH = "network.py", "graph"
+GRAPH = "graph"
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Kept:
             f"kept          {self.exported.signature}:{proof.compared} with {len(self.placed)} variables",
             f"compared      {proof.examples} examples: {proof.classes} with another class",
             f"largest difference  {proof.compared} of the exported model {proof.answers:.3g}",
-            f"trains        all {proof.gradients} trained weights have a gradient; a step of Keras's Adam changes "
-            f"{proof.gradients - len(proof.still)}{left}",
+            f"trains        a step of Keras's Adam changes {proof.gradients - len(proof.still)} of {proof.gradients} "
+            f"trained weights{left}",
             f"read again    the trained model differs: {kept}",
             textwrap.fill(LIMITS, 120, initial_indent="limits        ", subsequent_indent=" " * 14),
         ]
@@ -67,19 +67,19 @@ def keep(named: str, output: str, examples: str = "", answer: str = "") -> Kept:
         UserCodeError: Nothing of it can be trained.
         NotEqualError: It answers otherwise, or does not train.
     """
-    folder, files = find(named)
-    files = files_of(examples) if examples else files
-    if not files:
+    folder, of_run = find(named)
+    if not (examples or of_run):
         raise DeclarationError(
             f"{one_line(named)} is a SavedModel alone, without evaluation examples",
             expected="TFRecord files of tf.Examples, on which it is to answer as it does now",
             todo="name them by --examples",
         )
+    files = files_of(examples or of_run)
     exported = read(folder, answer)
     draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
     try:
         shutil.copytree(folder, os.path.join(draft, GRAPH))
-        with open(os.path.join(draft, NETWORK), "w", encoding="utf-8") as file:
+        with open(os.path.join(draft, f"{NETWORK}.py"), "w", encoding="utf-8") as file:
             file.write(source_of(exported))
         module = load(draft)
         model = module.network()

@@ -18,7 +18,6 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, UserCodeError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.warm_start import WarmStart
-from tfx_estimator.pipeline.convert.examples import files_of
 from tfx_estimator.pipeline.convert.source import last_training
 from tfx_estimator.pipeline.report.source import find_runs
 
@@ -43,6 +42,7 @@ class Exported:
         inputs: Of the signature: type and shape by name; None is a shape that is not known.
         serialized: Does it take whole tf.Examples.
         trained: Names of the variables that the Estimator trained.
+        methods: Of signatures that are called otherwise than by Predict: the method, such as Classify.
     """
 
     folder: str
@@ -51,10 +51,11 @@ class Exported:
     inputs: Mapping[str, tuple[tf.DType, Optional[Sequence[Optional[int]]]]]
     serialized: bool
     trained: Sequence[str]
+    methods: Mapping[str, str]
 
 
-def find(named: str) -> tuple[str, tuple[str, ...]]:
-    """Finds the SavedModel, and the files of the run's evaluation examples: none where there is no run.
+def find(named: str) -> tuple[str, str]:
+    """Finds the SavedModel, and the folder of the run's evaluation examples: empty where there is no run.
 
     Args:
         named: A SavedModel, or a folder of versions of which the newest is taken; or a run, as `source.find` takes it.
@@ -65,7 +66,7 @@ def find(named: str) -> tuple[str, tuple[str, ...]]:
     """
     path = os.path.abspath(os.path.expanduser(named))
     if folder := _saved_model(path):
-        return folder, ()
+        return folder, ""
     try:
         run = find_runs([named])[0]
     except DeclarationError as error:
@@ -80,7 +81,7 @@ def find(named: str) -> tuple[str, tuple[str, ...]]:
             todo="run it to its end; or name the SavedModel itself",
         )
     examples = artifact_utils.get_single_uri(inputs[standard_component_specs.EXAMPLES_KEY])
-    return folder, files_of(os.path.join(examples, "Split-eval"))
+    return folder, os.path.join(examples, "Split-eval")
 
 
 def read(folder: str, answer: str = "") -> Exported:
@@ -100,7 +101,10 @@ def read(folder: str, answer: str = "") -> Exported:
     takes = graph.signature_def[signature].inputs
     inputs = {name: (tf.as_dtype(each.dtype), _shape(each.tensor_shape)) for name, each in takes.items()}
     serialized = _is_parsed(graph.graph_def, [*takes.values()])
-    return Exported(folder, signature, output, inputs, serialized, trained)
+    methods = {name: each.method_name for name, each in sorted(graph.signature_def.items())}
+    # An operation that initialises has a signature too, without a method.
+    methods = {name: each for name, each in methods.items() if each not in ("", tf.saved_model.PREDICT_METHOD_NAME)}
+    return Exported(folder, signature, output, inputs, serialized, trained, methods)
 
 
 def _saved_model(path: str) -> str:
@@ -140,9 +144,11 @@ def _answer(graph: meta_graph_pb2.MetaGraphDef, named: str) -> tuple[str, str]:
         for output in sorted(signatures[name].outputs)
         if tf.as_dtype(signatures[name].outputs[output].dtype).is_floating
     ]
+    # An Estimator serves a single output by two signatures.
+    tensors = {signatures[name].outputs[output].name for name, output in there}
     wanted = [pair for pair in there if ":".join(pair) == named] if named else []
     if not named:
-        wanted = [pair for key in _ANSWERS for pair in there if pair[1] == key] or there[: len(there) == 1]
+        wanted = [pair for key in _ANSWERS for pair in there if pair[1] == key] or there[: len(tensors) == 1]
     if wanted:
         return wanted[0]
     raise UserCodeError(

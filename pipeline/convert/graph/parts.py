@@ -8,6 +8,7 @@ import tensorflow as tf
 
 GRAPH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "graph")
 SIGNATURE, OUTPUT = "serving_default", "logits"
+METHODS: dict[str, str] = {}
 
 
 @tf.keras.utils.register_keras_serializable("network")
@@ -44,3 +45,7 @@ def export(model, folder):
     """Writes a SavedModel with all signatures of the old one, and the weights that the model has now."""
     exported = model.get_layer("graph").exported
     tf.saved_model.save(exported, folder, signatures=dict(exported.signatures))
+    updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(folder)
+    for name, method in METHODS.items():  # TensorFlow 2 writes Predict for all
+        updater.replace_method_name(name, method, tags="serve")
+    updater.save()

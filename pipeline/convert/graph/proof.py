@@ -31,8 +31,8 @@ class Proof:
         compared: The output that is compared, and trained.
         answers: Largest difference between export and model, of answers beyond 1 as a part of the largest.
         classes: Examples whose predicted class differs.
-        gradients: Trained weights, each of which has a gradient.
-        still: Those of them that a step of Keras's Adam, on one batch, did not change.
+        gradients: Trained weights.
+        still: Those of them that a step of Keras's Adam, on one batch, did not change, for want of a gradient or by it.
         kept: Largest difference between the model after that step and what was written of it, by what was written.
     """
 
@@ -66,7 +66,7 @@ def prove(exported: Exported, module: ModuleType, model: tf.keras.Model, files: 
 
     Raises:
         DataError: The examples are not what the export takes.
-        UserCodeError: A trained weight has no gradient.
+        UserCodeError: The answer has no gradient.
     """
     examples, apart, classes = 0, 0.0, 0
     first: Batch = {}
@@ -82,7 +82,7 @@ def prove(exported: Exported, module: ModuleType, model: tf.keras.Model, files: 
             classes += _differ(old, new)
     if not first:
         raise DataError("there is no evaluation example", expected="one at least", todo="name some by --examples")
-    _require_gradients(model, first, exported.output)
+    _require_gradient(model, first, exported.output)
     still = _step(model, first)
     kept = _kept(exported, module, model, first, scratch)
     return Proof(examples, exported.output, apart, classes, len(model.trainable_weights), still, kept)
@@ -93,10 +93,17 @@ def not_equal(proof: Proof) -> NotEqualError:
     found = [f"{proof.compared}: {proof.answers:.3g}", f"predicted classes that differ: {proof.classes}"]
     found += [f"{proof.compared} of the trained {name}: {value:.3g}" for name, value in proof.kept.items()]
     found += [f"trained weights that a step did not change: {len(proof.still)} of {proof.gradients}"]
+    trains = len(proof.still) < proof.gradients
+    if not all(map(np.isfinite, (proof.answers, *proof.kept.values()))):
+        todo = "have it answer these examples with finite numbers"
+    elif not trains:
+        todo = "name another output by --answer"
+    else:
+        todo = "have the export draw nothing by chance; or convert the network"
     return NotEqualError(
         "\n".join(["the kept graph is not what was exported: largest differences", *found]),
         expected=f"at most {MOST:g}, the same classes, and weights that train; so nothing was written",
-        todo="have the export draw nothing by chance; or convert the network",
+        todo=todo,
     )
 
 
@@ -114,20 +121,20 @@ def _differ(old: np.ndarray, new: np.ndarray) -> int:
     return int((old.argmax(axis=1) != new.argmax(axis=1)).sum())
 
 
-def _require_gradients(model: tf.keras.Model, batch: Batch, output: str) -> None:
-    """Refuses a trained weight without a gradient, which Keras would leave as it is."""
+def _require_gradient(model: tf.keras.Model, batch: Batch, output: str) -> None:
+    """Refuses an answer that trains nothing; an auxiliary head's weights it may well leave."""
     try:
         with tf.GradientTape() as tape:
             loss = _loss(None, model(_tensors(batch)))
         found = tape.gradient(loss, model.trainable_weights)
-        none = [_name(each) for each, gradient in zip(model.trainable_weights, found) if gradient is None]
-        what = f"{output} depends on {', '.join(none)} by no operation that has a gradient" if none else ""
+        trains = any(each is not None for each in found)
+        what = "" if trains else f"{output} depends on no trained weight by operations that have a gradient"
     except LookupError as error:
         what = f"{output} has no gradient: {first_line(error)}"
     if what:
         raise UserCodeError(
             what,
-            expected="an output that all trained weights have a part in",
+            expected="an output that depends on trained weights, by operations that have a gradient",
             todo="name another one by --answer; or convert the network",
         )
 

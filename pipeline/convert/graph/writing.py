@@ -11,8 +11,8 @@ from tfx_estimator.pipeline.convert.graph import parts
 from tfx_estimator.pipeline.convert.graph.exported import Exported
 
 LIMITS = (
-    "It is the graph of inference, for one device: nothing is dropped out, a normalisation keeps the averages that it "
-    "has, and no loss is in it, no regularisation, and no slot of an optimizer, which begins anew."
+    "It is the graph of inference: no dropout, fixed averages in normalisations, no loss and no regularisation. The "
+    "optimizer's slots are not carried over. It trains on one device, under no tf.distribute strategy."
 )
 _WIDTH = 119
 _HEADER = '''\
@@ -38,6 +38,8 @@ import tensorflow as tf
 GRAPH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "graph")
 # Which of the graph's signatures is called, and which of its answers is trained.
 SIGNATURE, OUTPUT = {signature}, {answer}
+# Of signatures that are not called by Predict.
+METHODS = {methods}
 '''
 
 
@@ -49,6 +51,7 @@ def source_of(exported: Exported) -> str:
         inputs=", ".join(exported.inputs) + (": serialized tf.Examples" if exported.serialized else ""),
         signature=json.dumps(exported.signature),
         answer=json.dumps(exported.output),
+        methods=json.dumps(exported.methods, indent=4),
     )
     copied: tuple[Any, ...] = (parts.ExportedGraph, parts.network, parts.export)
     return "\n\n".join([header, *map(inspect.getsource, copied)])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import pathlib
+
 import pytest
 
-from tfx_estimator.pipeline.base.errors import UserCodeError
+from tfx_estimator.pipeline.base.errors import DeclarationError, UserCodeError
 from tfx_estimator.pipeline.commands import convert
 from tfx_estimator.pipeline.config import load
 
@@ -39,3 +42,21 @@ def test_a_layer_that_cannot_be_written_is_told_with_what_it_lacks():
     with pytest.raises(UserCodeError) as told, convert._told():
         raise ValueError("another")
     assert "get_config" not in told.value.todo
+    whole = "a whole SavedModel"
+    with pytest.raises(UserCodeError, match=whole) as told, convert._told(whole, "copy it again"):
+        raise NotImplementedError("an operation")
+    assert told.value.todo == "copy it again"
+
+
+@pytest.mark.parametrize("version", ["", "1700000000"])
+def test_a_saved_model_alone_is_refused_with_the_option_that_takes_it(tmp_path: pathlib.Path, version: str) -> None:
+    variables = tmp_path / "exports" / version / "variables"
+    variables.mkdir(parents=True)
+    (variables / "variables.index").touch()
+    parser = argparse.ArgumentParser()
+    convert.add_arguments(parser)
+    args = parser.parse_args([str(tmp_path / "exports"), "--output", str(tmp_path / "converted")])
+    with pytest.raises(DeclarationError, match="exports is a SavedModel") as told:
+        convert.run(args)
+    assert "--keep-graph" in told.value.todo
+    assert not (tmp_path / "converted").exists()

@@ -464,7 +464,7 @@ def ids_of_columns(columns: list[Any], features: dict[str, Any]) -> dict[str, li
 
 def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.canned import reading, writing
-    from tfx_estimator.pipeline.convert.canned.trial import load
+    from tfx_estimator.pipeline.convert.written import load
 
     # Characters at which str.splitlines() ends a line, and TensorFlow does not.
     (tmp_path / "words.txt").write_bytes("bak\u2028er\r\nsmi\x0bth\na\nb\n".encode())

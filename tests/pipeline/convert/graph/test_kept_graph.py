@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from tests.components.trainer.conftest import tf_estimator  # noqa: F401
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError, NotEqualError, UserCodeError
@@ -68,9 +69,15 @@ def write(path: Path, features: dict[str, np.ndarray], compression: str = "") ->
 
 
 def load(folder: Path) -> ModuleType:
-    from tfx_estimator.pipeline.convert.canned.conversion import load
+    from tfx_estimator.pipeline.convert.written import load
 
     return load(str(folder))
+
+
+def methods(folder: str) -> dict[str, str]:
+    """How the signatures of a SavedModel are called."""
+    (graph,) = saved_model_pb2.SavedModel.FromString(Path(folder, "saved_model.pb").read_bytes()).meta_graphs
+    return {name: each.method_name for name, each in graph.signature_def.items() if each.method_name}
 
 
 def test_a_step_of_keras_is_the_next_step_of_the_estimator(tmp_path: Path) -> None:
@@ -152,19 +159,28 @@ def test_a_canned_estimator_keeps_its_columns_averages_and_signatures(tmp_path: 
     answers = [tf.saved_model.load(each) for each in (exported, str(tmp_path / "trained"))]
     old, new = ({name: each.structured_outputs for name, each in one.signatures.items()} for one in answers)
     assert {name: set(each) for name, each in new.items()} == {name: set(each) for name, each in old.items()}
+    assert methods(str(tmp_path / "trained")) == methods(exported)
+    assert methods(exported)["classification"] == "tensorflow/serving/classify"
     served = answers[1].signatures["predict"](examples=tf.constant(records))["logits"]
     np.testing.assert_allclose(served, model({"examples": tf.constant(records)}), rtol=0, atol=1e-6)
 
 
 def export(
-    folder: Path, answers: Callable[[Any, Any, Any], dict[str, Any]], width: int | None = 3, **options: Any
+    folder: Path,
+    answers: Callable[[Any, Any, Any], dict[str, Any]],
+    width: int | None = 3,
+    signatures: tuple[str, ...] = ("serving_default",),
+    **options: Any,
 ) -> str:
     """Exports a graph of TensorFlow 1: outputs made of an input, x, and two trained variables."""
     with tf.Graph().as_default(), v1.Session() as session:
         x = v1.placeholder(tf.float32, [None, width], "x")
         one, two = (v1.get_variable(name, [3, 2], **options) for name in ("one", "two"))
         session.run(v1.global_variables_initializer())
-        v1.saved_model.simple_save(session, str(folder), {"x": x}, answers(x, one, two))
+        signature = v1.saved_model.predict_signature_def({"x": x}, answers(x, one, two))
+        builder = v1.saved_model.Builder(str(folder))
+        builder.add_meta_graph_and_variables(session, ["serve"], dict.fromkeys(signatures, signature))
+        builder.save()
     return str(folder)
 
 
@@ -177,11 +193,37 @@ def test_what_the_answer_does_not_train_is_named(tmp_path: Path) -> None:
     kept = keep(exported, str(tmp_path / "kept"), examples, "serving_default:left")
     assert (kept.exported.signature, kept.exported.output) == ("serving_default", "left")
     assert (kept.proof.gradients, kept.proof.still) == (2, ["two"])
-    assert "changes 1, and leaves two" in "\n".join(kept.lines())
+    assert "changes 1 of 2 trained weights, and leaves two" in "\n".join(kept.lines())
+    assert sorted(each.name for each in (tmp_path / "kept").iterdir()) == sorted(
+        ["graph", "mapping.json", "network.py", "proof.json"]
+    )
     model = load(tmp_path / "kept").network(output="right")
     given = {"x": tf.constant(FEATURES["sizes"])}
     old = tf.saved_model.load(exported).signatures["serving_default"](**given)["right"]
     np.testing.assert_allclose(model(given), old, rtol=0, atol=1e-6)
+
+
+def test_a_weight_without_a_gradient_is_left_and_named(tmp_path: Path) -> None:
+    from tfx_estimator.pipeline.convert.graph.conversion import keep
+
+    exported = export(tmp_path / "export", lambda x, one, two: {"y": tf.round(x @ one) + x @ two})
+    proof = keep(exported, str(tmp_path / "kept"), write(tmp_path / "examples", {"x": FEATURES["sizes"]})).proof
+    assert (proof.gradients, proof.still) == (2, ["one"])
+    model = load(tmp_path / "kept").network()
+    before = [each.numpy() for each in model.trainable_weights]
+    model.compile("adam", "mse")
+    model.train_on_batch({"x": tf.constant(FEATURES["sizes"])}, tf.zeros([40, 2]))
+    one, two = (np.abs(each - old).max() for each, old in zip(model.trainable_weights, before))
+    assert (one, two > 1e-4) == (0, True)
+
+
+def test_the_only_output_is_taken_however_many_signatures_have_it(tmp_path: Path) -> None:
+    from tfx_estimator.pipeline.convert.graph.conversion import keep
+
+    signatures = ("price", "serving_default")
+    exported = export(tmp_path / "export", lambda x, one, two: {"y": x @ one + x @ two}, signatures=signatures)
+    kept = keep(exported, str(tmp_path / "kept"), write(tmp_path / "examples", {"x": FEATURES["sizes"]}))
+    assert (kept.exported.signature, kept.exported.output) == ("serving_default", "y")
 
 
 def test_what_cannot_be_trained_or_is_not_the_same_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
@@ -198,7 +240,9 @@ def test_what_cannot_be_trained_or_is_not_the_same_is_refused_and_nothing_is_wri
         "references": export(
             tmp_path / "references", lambda x, one, two: {"y": x @ one @ tf.transpose(two)}, use_resource=False
         ),
-        "rounded": export(tmp_path / "rounded", lambda x, one, two: {"y": tf.round(x @ one) + x @ two}),
+        "rounded": export(tmp_path / "rounded", lambda x, one, two: {"y": tf.round(x @ one + x @ two)}),
+        "flat": export(tmp_path / "flat", lambda x, one, two: {"y": 0 * (x @ one + x @ two)}),
+        "infinite": export(tmp_path / "infinite", lambda x, one, two: {"y": (x @ one + x @ two) / 0}),
         "drawn": export(tmp_path / "drawn", lambda x, one, two: {"y": x @ one + x @ two * tf.random.uniform([])}),
         "constant": export(tmp_path / "constant", lambda x, one, two: {"y": x @ one + x @ two}, trainable=False),
     }
@@ -208,8 +252,10 @@ def test_what_cannot_be_trained_or_is_not_the_same_is_refused_and_nothing_is_wri
         ("two", "serving_default:middle", examples, UserCodeError, "no signature has an output serving_default:middle"),
         ("two", "serving_default:right", other, DataError, "Feature: x .* is required"),
         ("references", "", examples, UserCodeError, "one, which the Estimator trained, is no variable"),
-        ("rounded", "", examples, UserCodeError, "y depends on one by no operation that has a gradient"),
-        ("drawn", "", examples, NotEqualError, r"y: \d"),
+        ("rounded", "", examples, UserCodeError, "y depends on no trained weight by operations"),
+        ("flat", "", examples, NotEqualError, "did not change: 2 of 2(?s:.)*name another output by --answer"),
+        ("infinite", "", examples, NotEqualError, "y: inf(?s:.)*finite numbers"),
+        ("drawn", "", examples, NotEqualError, r"y: \d(?s:.)*by chance"),
         ("constant", "", examples, UserCodeError, "names no variable that was trained"),
     ]
     for name, answer, files, kind, words in refused:
