@@ -1,4 +1,4 @@
-"""Why a component ran, and was not taken from the cache: what differs from its execution before."""
+"""Why a component ran, and was not taken from the cache: what differs from the last run in which it succeeded."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 from ml_metadata.proto import metadata_store_pb2
+from tfx.dsl.io import fileio
+from tfx.types import artifact_utils
 
+from tfx_estimator.components import inventory
+from tfx_estimator.components.tuner.executor import TUNE_KEY
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Declaration
-from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.config.section import Section
 from tfx_estimator.pipeline.config.yaml_text import leaves
-from tfx_estimator.pipeline.folders import PipelineFolders, uris_here
+from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.report.artifacts import open_store, properties_of
-from tfx_estimator.pipeline.report.source import log_folders, read_run
+from tfx_estimator.pipeline.report.source import Run, log_folders, read_run
 from tfx_estimator.pipeline.runners.listener import NodeRun
 from tfx_estimator.pipeline.user_source import parts
 
 FIRST = "first run"
-# Where the sections of the declaration that decide a component's key are not in its properties by their names.
+# Where the section of the declaration that decides a component's key is not in its properties by its names.
 _SECTIONS = {"TfdsExampleGen": "data", "Transform": "transform", "Evaluator": "evaluator", "Pusher": "pusher"}
 _DECLARED, _SOURCE, _DATA, _WHEEL = "declaration", "source", "fingerprint", "module_path"
 _DONE = (metadata_store_pb2.Execution.COMPLETE, metadata_store_pb2.Execution.CACHED)
@@ -50,44 +54,47 @@ class Why:
         executions = {each.id: each for each in store.get_executions_by_context(context.id)} if context else {}
         if (now := executions.get(run.execution_id or 0)) is None:
             return ""
-        done = [each for each in executions.values() if each.id < now.id and each.last_known_state in _DONE]
+        done = [each.id for each in executions.values() if each.id < now.id and each.last_known_state in _DONE]
         if not done:
             return FIRST
-        last = max(done, key=lambda each: each.id)
+        last, told = self._last(run.node, done)
         # Of one that was cached, ML Metadata has what the component was given, not what its driver made of that.
-        before = executions[_writer(store, last.id)]
+        before = executions[_writer(store, last)]
         changed = _differences(before, now)
-        reasons = self._changed(run.node, last.id, changed) or _new_inputs(store, before.id, now.id)
-        return _listed(reasons or _raw(changed)) or self._gone(store, before.id)
+        reasons = [*self._changed(run.node, told, changed), *_new_inputs(store, before.id, now.id)]
+        reasons = reasons or _raw(changed) or _damage(store, before.id) or self._declared("beam", told)
+        return "; ".join([*reasons[:_MOST], *([f"{len(reasons) - _MOST} more"] if len(reasons) > _MOST else [])])
 
-    def _changed(self, node: str, last: int, changed: Changes) -> list[str]:
-        """What of the declaration, of source, of data."""
-        declared = {
-            ".".join(path[path.index(_DECLARED) + 1 :]): values for path, values in changed.items() if _DECLARED in path
-        }
-        source = [values for path, values in changed.items() if path[-1] == _SOURCE]
-        if changed and not declared and not source and node in _SECTIONS:
-            declared = self._declared(node, last)
-        told = [f"{name} {_shown(one)} → {_shown(other)}" for name, (one, other) in sorted(declared.items())]
-        told += [text for values in source for text in self._source(*values)]
-        if not told and any(path[-1] == _DATA for path in changed):
-            return ["the files of the data set"]
-        return told
-
-    def _declared(self, node: str, execution: int) -> dict[str, tuple[Any, Any]]:
-        """What is declared otherwise than in the run of an execution, whose log folder may have been deleted."""
-        section = _SECTIONS[node]
-        deciding = {(section, *path) for path, _ in leaves(getattr(self._declaration, section).split()[0])}
-        now = {".".join(path): value for path, value in leaves(_plain(self._declaration.dict())) if path in deciding}
+    def _last(self, node: str, done: list[int]) -> tuple[int, Optional[Run]]:
+        """The last execution that a run has logged, and that run: `compare` trains in the same database."""
         for logs in reversed(log_folders(self._folders.logs)):
-            try:
+            with contextlib.suppress(OSError, ValueError):
                 run = read_run(logs)
-            except (OSError, ValueError):
-                continue
-            if execution in (each.get("execution_id") for each in run.summary.get("components", ())):
-                before = {name: _plain(run.values.get(name)) for name in now}
-                return {name: (before[name], now[name]) for name in now if before[name] != now[name]}
-        return {}
+                for each in run.summary.get("components", ()):
+                    if each["node"] == node and each.get("execution_id") in done:
+                        return each["execution_id"], run
+        return max(done), None
+
+    def _changed(self, node: str, before: Optional[Run], changed: Changes) -> list[str]:
+        """What of the declaration, of source, of data."""
+        declared = {path[path.index(_DECLARED) + 1 :]: both for path, both in changed.items() if _DECLARED in path}
+        declared |= {("tune", *path[1:]): both for path, both in changed.items() if path[0] == TUNE_KEY}
+        source = [both for path, both in changed.items() if path[-1] == _SOURCE and _DECLARED not in path]
+        found = [_change(".".join(path), *both) for path, both in sorted(declared.items())]
+        found += [text for both in source for text in self._source(*both)]
+        if changed and not found and node in _SECTIONS:
+            found = self._declared(_SECTIONS[node], before)
+        if not found and changed and all(path[-1] == _DATA for path in changed):
+            return ["the files of the data set"]
+        return found
+
+    def _declared(self, name: str, before: Optional[Run]) -> list[str]:
+        """What a section declares otherwise than the run before, whose log folder may have been deleted."""
+        section: Section = getattr(self._declaration, name)
+        deciding = {(name, *path) for path, _ in leaves(section.split()[0])}
+        now = {".".join(path): value for path, value in leaves(_plain(self._declaration.dict())) if path in deciding}
+        then = {each: _plain(before.values.get(each)) for each in now} if before else now
+        return [_change(each, then[each], now[each]) for each in now if then[each] != now[each]]
 
     def _source(self, old: Optional[str], new: Optional[str]) -> Iterator[str]:
         """Which files are others, and which functions in them."""
@@ -98,25 +105,19 @@ class Why:
             return
         before, now = parts.read(self._sources, one), parts.read(self._sources, other)
         # A run of an earlier release has kept none.
-        yield from parts.tell(before, now) if before and now else ["your code"]
-
-    def _gone(self, store: Any, execution: int) -> str:
-        """Tells whether TFX would have taken what the execution before wrote, and did not find it."""
-        database = self._folders.metadata
-        moved = {} if is_address(self._folders.home) else uris_here(database, self._folders.home)
-        events = store.get_events_by_execution_ids([execution])
-        written = [each.artifact_id for each in events if each.type == metadata_store_pb2.Event.OUTPUT]
-        uris = [moved.get(each.uri, each.uri) for each in store.get_artifacts_by_id(written)]
-        gone = [uri for uri in uris if not is_address(uri) and not os.path.exists(uri)]
-        return "what it had written is gone" if gone else ""
+        found = list(parts.tell(before, now)) if before and now else ["source code, yours or of tfx-estimator"]
+        yield from found or ["another version of tfx-estimator"]
 
 
 def _writer(store: Any, execution: int) -> int:
     """The execution that wrote what this one wrote, or found in the cache."""
-    events = store.get_events_by_execution_ids([execution])
-    written = [each.artifact_id for each in events if each.type == metadata_store_pb2.Event.OUTPUT]
-    wrote = [each.execution_id for each in store.get_events_by_artifact_ids(written) if each.type == each.OUTPUT]
+    wrote = [each.execution_id for each in store.get_events_by_artifact_ids(_written(store, execution))]
     return min([execution, *wrote])
+
+
+def _written(store: Any, execution: int) -> list[int]:
+    events = store.get_events_by_execution_ids([execution])
+    return [each.artifact_id for each in events if each.type == metadata_store_pb2.Event.OUTPUT]
 
 
 def _differences(before: metadata_store_pb2.Execution, now: metadata_store_pb2.Execution) -> Changes:
@@ -138,17 +139,25 @@ def _new_inputs(store: Any, before: int, now: int) -> list[str]:
 def _raw(changed: Changes) -> list[str]:
     """Properties that stand for nothing declared, by their names."""
     found = []
-    for path, (one, other) in changed.items():
+    for path, both in changed.items():
         # A wheel of all modules in a folder, of which TFX has the name.
-        if path[-1] == _WHEEL:
-            found.append(f"a module beside {str(other).partition('@')[0]}.py")
-        else:
-            found.append(f"{'.'.join(path)} {_shown(one)} → {_shown(other)}")
+        beside = f"a module beside {str(both[1]).partition('@')[0]}.py"
+        found.append(beside if path[-1] == _WHEEL else _change(".".join(path), *both))
     return found
 
 
-def _listed(reasons: list[str]) -> str:
-    return ", ".join([*reasons[:_MOST], *([f"{len(reasons) - _MOST} more"] if len(reasons) > _MOST else [])])
+def _damage(store: Any, execution: int) -> list[str]:
+    """What it had written and TFX would have taken, if it were whole."""
+    made = store.get_artifacts_by_id(_written(store, execution))
+    kinds = {each.id: each for each in store.get_artifact_types()}
+    for each in made:
+        artifact = artifact_utils.deserialize_artifact(kinds[each.type_id], each)
+        if not fileio.exists(artifact.uri):
+            return ["what it had written is gone"]
+        path, what = inventory.damage(artifact)
+        if path:
+            return [f"{os.path.basename(path)}: {what}"]
+    return []
 
 
 def _plain(value: Any) -> Any:
@@ -157,18 +166,21 @@ def _plain(value: Any) -> Any:
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """All values of properties, those in texts that are JSON as well."""
+    """All values of properties, those in texts that are JSON as well; a list is one."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         with contextlib.suppress(ValueError):
             value = json.loads(value)
-    items: Mapping[Any, Any] = dict(enumerate(value)) if isinstance(value, list) else value
-    if isinstance(value, (dict, list)) and value:
-        for name, each in items.items():
+    if isinstance(value, dict):
+        for name, each in value.items():
             yield from _leaves(each, (*path, str(name)))
     elif path:
         yield path, value
 
 
+def _change(name: str, old: Any, new: Any) -> str:
+    return f"{name} {_shown(old)} → {_shown(new)}"
+
+
 def _shown(value: Any) -> str:
     text = one_line("none" if value is None else value if isinstance(value, str) else json.dumps(value))
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _LONGEST else f"{text[:20]}…{text[20 - _LONGEST :]}"

@@ -7,11 +7,10 @@ import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.user_source import parts
-from tfx_estimator.pipeline.user_source.imports import Import, imports, parse
+from tfx_estimator.pipeline.user_source.imports import Import, imports, parse, text_of
 from tfx_estimator.pipeline.user_source.modules import (
     PROJECT,
     Module,
@@ -151,27 +150,13 @@ def _meaning(data: bytes) -> bytes:
             node
         ):
             del node.body[0]
-    return _text(tree).encode()
-
-
-def _text(node: Any) -> str:
-    """`ast.dump` as Python 3.10 has it: 3.12 knows more fields, and 3.13 leaves out the empty ones."""
-    if isinstance(node, list):
-        return f"[{', '.join(map(_text, node))}]"
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    fields = [
-        f"{name}={_text(value)}"
-        for name, value in ast.iter_fields(node)
-        if name != "type_params" and (value is not None or getattr(type(node), name, ...) is not None)
-    ]
-    return f"{type(node).__name__}({', '.join(fields)})"
+    return text_of(tree).encode()
 
 
 def _with_parents(name: str) -> Iterator[str]:
-    parts = name.split(".") if name else []
-    for length in range(1, len(parts) + 1):
-        yield ".".join(parts[:length])
+    names = name.split(".") if name else []
+    for length in range(1, len(names) + 1):
+        yield ".".join(names[:length])
 
 
 def find_parents(name: str, search_paths: Sequence[str]) -> list[Module]:

@@ -6,6 +6,7 @@ import ast
 import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from tfx_estimator.pipeline.user_source.modules import Module
 
@@ -37,6 +38,20 @@ def parse(data: bytes) -> ast.Module | None:
         return ast.parse(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def text_of(node: Any) -> str:
+    """`ast.dump` as Python 3.10 has it: 3.12 knows more fields, and 3.13 leaves out the empty ones."""
+    if isinstance(node, list):
+        return f"[{', '.join(map(text_of, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = [
+        f"{name}={text_of(value)}"
+        for name, value in ast.iter_fields(node)
+        if name != "type_params" and (value is not None or getattr(type(node), name, ...) is not None)
+    ]
+    return f"{type(node).__name__}({', '.join(fields)})"
 
 
 def imports(tree: ast.Module, module: Module) -> Iterator[Import]:

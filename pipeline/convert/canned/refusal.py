@@ -9,6 +9,6 @@ def refused(what: str, todo: str = "") -> UserCodeError:
     """Returns the error of something that cannot be written yet."""
     return UserCodeError(
         f"{what} cannot be written as a Keras model yet",
-        expected="DNN, Linear or DNNLinearCombined, with the columns, heads and optimizers of docs/way-out-canned.md",
-        todo=todo or "write this part by hand, and convert the rest without it; or keep its graph, by --keep-graph",
+        expected="DNN, Linear or DNNLinearCombined, with what docs/way-out-canned.md names",
+        todo=todo or "write this part by hand, and convert the rest without it",
     )
