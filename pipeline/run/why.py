@@ -82,6 +82,9 @@ class Why:
         source = [both for path, both in changed.items() if path[-1] == _SOURCE and _DECLARED not in path]
         found = [_change(".".join(path), *both) for path, both in sorted(declared.items())]
         found += [text for both in source for text in self._source(*both)]
+        if source and not found:
+            # Another release of this project has other modules.
+            return ["another version of tfx-estimator"]
         if changed and not found and node in _SECTIONS:
             found = self._declared(_SECTIONS[node], before)
         if not found and changed and all(path[-1] == _DATA for path in changed):
@@ -105,8 +108,7 @@ class Why:
             return
         before, now = parts.read(self._sources, one), parts.read(self._sources, other)
         # A run of an earlier release has kept none.
-        found = list(parts.tell(before, now)) if before and now else ["source code, yours or of tfx-estimator"]
-        yield from found or ["another version of tfx-estimator"]
+        yield from parts.tell(before, now) if before and now else ["source code, yours or of tfx-estimator"]
 
 
 def _writer(store: Any, execution: int) -> int:

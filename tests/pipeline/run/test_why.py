@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.pipeline.run.writes import Writes
+from tests.pipeline.run.writes import Writes, WritesByBeam
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.yaml_text import render
 from tfx_estimator.pipeline.folders import PipelineFolders
@@ -80,8 +80,18 @@ def run(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
     from tfx_estimator.pipeline.run.why import Why
     from tfx_estimator.pipeline.runners.local import LocalRunner, prepare
 
-    spec = executable_spec_pb2.PythonClassExecutableSpec(class_path=f"{Writes.__module__}.{Writes.__name__}")
-    monkeypatch.setattr(runner_utils, "extract_executor_spec", lambda *_: spec)
+    def writes(deployment: Any, node: str) -> Any:
+        """An executor's key is made of its specification, with the options of Beam in it."""
+        spec = extract(deployment, node)
+        by_beam = isinstance(spec, executable_spec_pb2.BeamExecutableSpec)
+        plain = spec.python_executor_spec if by_beam else spec
+        if plain is not None:
+            chosen = WritesByBeam if by_beam else Writes
+            plain.class_path = f"{chosen.__module__}.{chosen.__name__}"
+        return spec
+
+    extract = runner_utils.extract_executor_spec
+    monkeypatch.setattr(runner_utils, "extract_executor_spec", writes)
     folder = tmp_path / "project"
     shutil.copytree(home, folder)
     monkeypatch.chdir(folder)
@@ -124,7 +134,8 @@ def write_other() -> None:
 
 
 PREPARED = "prepare.py changed: preprocessing_fn()"
-MIRRORED = "trainer.distribution.train.devices.cpu none → 2, trainer.distribution.train.strategy one_device → mirrored"
+PORTABLE = "beam.runner direct → portable; beam.environment_type none → LOOPBACK"
+MIRRORED = "trainer.distribution.train.devices.cpu none → 2; trainer.distribution.train.strategy one_device → mirrored"
 # One after another, each on top of those before: what is changed, and the component that says why it ran.
 CHANGES: list[tuple[str | Callable[[], None], str, str]] = [
     ("trainer.optimizer.learning_rate=0.002", "Trainer", "trainer.optimizer.learning_rate 0.001 → 0.002"),
@@ -135,7 +146,7 @@ CHANGES: list[tuple[str | Callable[[], None], str, str]] = [
     ("trainer.seed=3", "Trainer", "trainer.seed 42 → 3"),
     ("trainer.params={width: 3}", "Trainer", "trainer.params.width none → 3"),
     ("trainer.log_every_steps=7", "", ""),
-    ("beam.workers=2", "TfdsExampleGen", "beam.workers 1 → 2"),
+    ("beam={runner: portable, environment_type: LOOPBACK}", "TfdsExampleGen", PORTABLE),
     (lambda: replace("networks.py", "Flatten()", "Flatten(name='f')"), "Trainer", "networks.py changed: small()"),
     (lambda: replace("networks.py", "RATE = 0.1", "RATE = 0.2"), "Trainer", "networks.py changed: RATE"),
     (lambda: replace("networks.py", "= 0.2", "= 0.2  # slow"), "Trainer", "networks.py changed: comments or order"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tfx.dsl.components.base import base_executor
+from tfx.dsl.components.base import base_beam_executor, base_executor
 
 
 class Writes(base_executor.BaseExecutor):
@@ -19,3 +19,9 @@ class Writes(base_executor.BaseExecutor):
                     file.write(name)
                 if name == "blessing":
                     artifact.set_int_custom_property("blessed", 1)
+
+
+class WritesByBeam(base_beam_executor.BaseBeamExecutor):
+    """The same for a component whose key has the options of Beam."""
+
+    Do = Writes.Do
