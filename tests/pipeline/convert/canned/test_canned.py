@@ -525,6 +525,40 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
     assert any(not row for row in expected["job"])
 
 
+def written_of(estimator: Any, features: dict[str, Any], folder: Path) -> Any:
+    """Returns the module that is written of an Estimator that has not trained."""
+    from tfx_estimator.pipeline.convert.canned import reading, writing
+    from tfx_estimator.pipeline.convert.canned.trial import load
+
+    (folder / "network.py").write_text(writing.write(reading.read(estimator), features, {}).text)
+    return load(str(folder))
+
+
+def test_a_long_expression_is_broken_into_one_of_the_same_value(tmp_path: Path) -> None:
+    given = np.random.RandomState(5).rand(9, 12).astype(np.float32)
+    numbers = column.numeric_column("many", (12,), normalizer_fn=lambda value: (value - np.arange(12) * 0.1234) / 2.5)
+    module = written_of(tf.estimator.DNNRegressor([2], [numbers]), {"many": given}, tmp_path)
+    found = module.normalize_many(tf.constant(given))
+    np.testing.assert_allclose(found, (given - np.arange(12) * 0.1234) / 2.5, rtol=1e-5, atol=1e-6)
+
+
+def test_embeddings_that_are_trained_anew_begin_as_those_of_the_estimator(tmp_path: Path) -> None:
+    many = column.categorical_column_with_hash_bucket("job", 2000)
+    constant = tf.compat.v1.constant_initializer(0.25)
+    with tf.Graph().as_default():
+        both = column.shared_embeddings([words("job"), words("tags")], 2, initializer=constant)
+    unknown = column.embedding_column(hashed(), 2, initializer=lambda shape, **_: tf.ones(shape))
+    columns = [column.embedding_column(many, 4), *both, unknown]
+    model = written_of(tf.estimator.DNNRegressor([2], columns), FEATURES, tmp_path).network()
+    rows = {each.name: each.get_weights()[0] for each in model.layers if type(each).__name__ == "Bag"}
+    drawn = rows["deep_job_embedding"]
+    # Cut off at two deviations, each 1 / sqrt(4).
+    assert 0.95 < np.abs(drawn).max() <= 1.0
+    assert drawn.std() == pytest.approx(0.88 * 0.5, abs=0.02)
+    np.testing.assert_array_equal(rows[f"deep_{both[0].shared_embedding_column_creator._name}"], np.full([4, 2], 0.25))
+    np.testing.assert_array_equal(rows["deep_tags_embedding"], np.zeros([7, 2]))
+
+
 @pytest.mark.parametrize(
     "value",
     [
