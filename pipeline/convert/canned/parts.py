@@ -244,7 +244,7 @@ def words_of(file, kind=str):
 
 @tf.keras.utils.register_keras_serializable("network")
 class CannedModel(tf.keras.Model):
-    """Trains as the Estimator did: by `loss` and `optimizers` of this module, which compile() takes none of."""
+    """Trains as the Estimator did: by `loss` and `optimizers` of this module; compile() takes no others."""
 
     def compile(self, **kwargs):
         # What `restore` gave its values stays, whatever compile() is called for later.
@@ -252,10 +252,13 @@ class CannedModel(tf.keras.Model):
             self.by_part = optimizers()
             self.mean_loss = tf.keras.metrics.Mean(name="loss")
         # Keras knows of one. XLA, which Keras 3 takes where it can, has no operation for what is sparse.
-        super().compile(**{"jit_compile": False, **kwargs, "optimizer": next(iter(self.by_part.values()))})
+        first = next(iter(self.by_part.values()))
+        super().compile(optimizer=first, loss=None, **{"jit_compile": False, **kwargs})
 
     def trained(self):
         """Each optimizer, and the variables that it trains: the linear model's are in layers named linear_…."""
+        if len(self.by_part) == 1:
+            return [(optimizer, self.trainable_variables) for optimizer in self.by_part.values()]
 
         def variables(is_linear):
             layers = [each for each in self.layers if each.name.startswith("linear_") == is_linear]

@@ -175,6 +175,8 @@ def make(name: str, folder: str) -> Any:
             folder,
             optimizer=legacy.RMSprop(0.01, momentum=0.5, centered=True),
         ),
+        "rmsprop": lambda: v2.LinearRegressor(wide(), folder, optimizer="RMSProp"),
+        "centered": lambda: v2.DNNRegressor([4], deep(), folder, optimizer=legacy.RMSprop(0.01, centered=True)),
         "sgd": lambda: v2.LinearEstimator(
             v2.RegressionHead(), wide(), folder, optimizer=legacy.SGD(1e-5, momentum=0.9, nesterov=True)
         ),
@@ -300,6 +302,13 @@ network.restore(model)
 saved = tf.keras.models.load_model(sys.argv[1] + "/model.keras")
 inputs = network.prepare({name: tf.constant(each) for name, each in given.items()})
 print(float(tf.reduce_max(tf.abs(saved(inputs) - model(inputs)))), 3 if hasattr(tf.keras, "ops") else 2)
+for given_of_own in ({"optimizer": "adam"}, {"loss": "mse"}):
+    try:
+        model.compile(**given_of_own)
+    except TypeError as error:
+        assert "multiple values" in str(error), error
+    else:
+        raise AssertionError(given_of_own)
 model.compile(metrics=[tf.keras.metrics.BinaryAccuracy(threshold=0.0)])
 values = dict(np.load(sys.argv[1] + "/weights.npz"))
 steps = [int(each.iterations) for each in model.by_part.values()]
@@ -320,6 +329,13 @@ begun = np.concatenate([each.numpy().ravel() for each in model.trainable_variabl
 print(np.abs(on[0] - on[1]).max(), np.abs(on[1] - begun).max())
 losses = model.fit(batches, epochs=12, verbose=0).history
 print(losses["loss"][0], losses["loss"][-1], losses["binary_accuracy"][-1])
+kept = tf.train.Checkpoint(model=model, **model.by_part).save(sys.argv[2] + ".kept")
+other = network.network()
+network.restore(other)
+tf.train.Checkpoint(model=other, **other.by_part).restore(kept).assert_existing_objects_matched()
+theirs = network.places(other)
+assert all(np.array_equal(each, theirs[place]) for place, each in network.places(model).items())
+assert [int(each.iterations) for each in other.by_part.values()] == [int(model.optimizer.iterations)] * 2
 assert not [name for name in sys.modules if name.startswith("tfx")]
 """
     environment = {**os.environ, "PYTHONPATH": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -345,7 +361,18 @@ assert not [name for name in sys.modules if name.startswith("tfx")]
 @pytest.mark.long
 @pytest.mark.parametrize(
     "name",
-    ["dnn_adam", "linear", "regressor", "dnn_of_v1", "cosine_of_v1", "labels", "rmsprop_of_v1", "sgd"],
+    [
+        "dnn_adam",
+        "linear",
+        "regressor",
+        "dnn_of_v1",
+        "cosine_of_v1",
+        "labels",
+        "rmsprop_of_v1",
+        "rmsprop",
+        "centered",
+        "sgd",
+    ],
 )
 def test_keras_3_takes_the_next_step_as_the_estimator(case: Any, tmp_path: Path, name: str) -> None:
     trained = case(name)
