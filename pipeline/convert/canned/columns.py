@@ -19,6 +19,8 @@ from tfx_estimator.pipeline.convert.canned.tracing import lines_of
 # A vocabulary of more words is a file of its own.
 _FEW_WORDS = 20
 _KERAS = "tf.keras.layers"
+# Above each function that layers call.
+REGISTERED = '@tf.keras.utils.register_keras_serializable("network")'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,8 +129,7 @@ class Columns:
             lines.insert(0, f"value = {call('tf.reshape', Source('value'), [-1, *shape[1:]])}")
         if value.dtype != np.float32:
             lines.insert(0, f"value = tf.cast(value, tf.{tf.as_dtype(value.dtype).name})")
-        register = '@tf.keras.utils.register_keras_serializable("network")'
-        self.functions.append(f"{register}\ndef {name}(value):\n{indented(lines)}\n")
+        self.functions.append(f"{REGISTERED}\ndef {name}(value):\n{indented(lines)}\n")
         return name
 
     def _hot(self, column: Any, name: str) -> str:

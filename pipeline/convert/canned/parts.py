@@ -13,7 +13,6 @@ import tensorflow as tf
 HERE = os.path.dirname(os.path.abspath(__file__))
 # The id of a value that is not there; -1 is that of a word which no vocabulary knows.
 ABSENT = -2
-LOSS_IS_MEAN = True
 # What the inputs of categories have there.
 NO_WORD, NO_NUMBER = "\0", tf.int64.min
 
@@ -222,6 +221,13 @@ class Total(tf.keras.layers.Layer):
         return tf.add_n(inputs) + self.bias
 
 
+def dense_numbers(value, dtype, width):
+    """Returns a feature as [batch, values]."""
+    value = tf.cast(value, dtype)
+    value = tf.sparse.to_dense(value) if isinstance(value, tf.SparseTensor) else value
+    return tf.reshape(value, [tf.shape(value)[0], -1 if width is None else width])
+
+
 def dense(value, dtype, width):
     """Returns a feature as [batch, values]; a category that is not there is NO_WORD or NO_NUMBER."""
     value = value if dtype == "string" else tf.cast(value, dtype)
@@ -271,8 +277,8 @@ class CannedModel(tf.keras.Model):
         with tf.GradientTape() as tape:
             logits = self(features, training=True)
             value = loss(labels, logits, weights)
-            # An optimizer adds up what the replicas of a strategy bring, each of its part of the batch.
-            part = value / tf.distribute.get_strategy().num_replicas_in_sync if LOSS_IS_MEAN else value
+            # Under a strategy each replica's part is divided by their number.
+            part = value / tf.distribute.get_strategy().num_replicas_in_sync
         trained = self.trained()
         gradients = tape.gradient(part, [variables for _, variables in trained])
         for (optimizer, variables), found in zip(trained, gradients):

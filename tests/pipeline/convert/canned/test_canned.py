@@ -174,6 +174,7 @@ def make(name: str, folder: str) -> Any:
             [*normalized(), numeric("weight"), column.embedding_column(hashed(), 3)],
             folder,
             optimizer=legacy.RMSprop(0.01, momentum=0.5, centered=True),
+            activation_fn=lambda each: tf.nn.leaky_relu(each, 0.3) * tf.nn.relu6(each + 1.0),
         ),
         "rmsprop": lambda: v2.LinearRegressor(wide(), folder, optimizer="RMSProp"),
         "centered": lambda: v2.DNNRegressor([4], deep(), folder, optimizer=legacy.RMSprop(0.01, centered=True)),
@@ -696,7 +697,10 @@ def decayed(before: int = 0) -> Any:
             lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(decayed(5))),
             "the learning rate of SGD, which is 0.0[0-9]+ at step 0 where ExponentialDecay has 0.1",
         ),
-        (lambda: tf.estimator.DNNClassifier([3], [numeric()], activation_fn=tf.nn.relu6), "activation_fn 'relu6'"),
+        (
+            lambda: tf.estimator.DNNClassifier([3], [numeric()], activation_fn=lambda each: tf.nn.dropout(each, 0.5)),
+            "the activation_fn, which makes the operation RandomUniform",
+        ),
         (
             lambda: tf.estimator.LinearEstimator(
                 tf.estimator.MultiHead(
