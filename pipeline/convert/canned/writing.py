@@ -38,7 +38,7 @@ It needs TensorFlow alone, {keras}.
     network.restore(model)  # the Estimator's weights, slots and step, of weights.npz beside this file
     model.fit(dataset.map(network.prepare))  # dataset: what the Estimator's input_fn returned
 
-The model answers with logits, {logits}.
+The model answers with logits, {logits}. To train anew, call model.compile() in place of restore.
 """
 
 import os
