@@ -330,12 +330,12 @@ def restore(model, file="weights.npz"):
     """Gives a model the Estimator's weights, slots and step, from which it goes on; compiles it if it is not yet."""
     if getattr(model, "by_part", None) is None:
         model.compile()
-    with tf.io.gfile.GFile(os.path.join(HERE, file), "rb") as stored:
-        values = dict(np.load(stored))
-    step, found = values.pop("global_step"), places(model)
-    if set(found) != set(values):
-        raise ValueError(f"{file} is another model's: {sorted(set(found) ^ set(values))}")
-    for place, variable in found.items():
-        variable.assign(values[place])
-    for optimizer, _ in model.trained():
-        optimizer.iterations.assign(step)
+    found = places(model)
+    # One at a time: together they may be too large.
+    with tf.io.gfile.GFile(os.path.join(HERE, file), "rb") as stored, np.load(stored) as values:
+        if wrong := {*found, "global_step"} ^ set(values):
+            raise ValueError(f"{file} is another model's: {sorted(wrong)}")
+        for place, variable in found.items():
+            variable.assign(values[place])
+        for optimizer, _ in model.trained():
+            optimizer.iterations.assign(values["global_step"])

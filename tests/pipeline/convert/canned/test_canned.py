@@ -439,6 +439,23 @@ def test_batches_of_an_evaluation_are_asked_for_one_by_one(case: Any) -> None:
     assert not np.array_equal(two[0][1], two[1][1])
 
 
+@pytest.mark.parametrize(
+    ("head", "old", "new", "count"),
+    [
+        ("classes", [[1.0, 1.000001], [0.0, 2.0]], [[1.000001, 1.0], [2.0, 0.0]], 1),
+        ("labels", [[1e-7, 1.0], [0.5, 1.0]], [[-1e-7, 1.0], [-0.5, -1.0]], 1),
+        ("binary", [[1e-7], [0.5], [-0.5]], [[-1e-7], [0.5], [0.5]], 1),
+        ("regression", [[1e-7], [0.5]], [[-1.0], [0.5]], 0),
+    ],
+)
+def test_a_class_is_another_where_rounding_alone_cannot_make_it_so(
+    head: str, old: list[Any], new: list[Any], count: int
+) -> None:
+    from tfx_estimator.pipeline.convert.canned import trial
+
+    assert trial._others(head, np.array(old, np.float32), np.array(new, np.float32)) == count
+
+
 def test_another_rate_is_found_out(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tfx_estimator.pipeline.convert.canned import writing
 
