@@ -9,6 +9,8 @@ import numpy as np
 
 # What float32 rounds off of a weight's size in a step, by a thousandth of which the step itself may differ.
 _ROUNDED = 2.4e-4
+# Of logits, weights and slots.
+MOST = 1e-5
 # Of a step, as a part of it.
 MOST_OF_STEP = 1e-3
 

@@ -17,14 +17,12 @@ from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.model_fn.user_models.keras_model import LOGITS, PROBABILITIES
 from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
-from tfx_estimator.pipeline.convert.differences import MOST_OF_STEP, Step, difference
+from tfx_estimator.pipeline.convert.differences import MOST, MOST_OF_STEP, Step, difference
 from tfx_estimator.pipeline.convert.placing import Placed
 from tfx_estimator.pipeline.convert.tensors import SLOT, STEP
 from tfx_estimator.pipeline.convert.training_graph import Training, draws, look
 
 Features = dict[str, np.ndarray]
-# Of logits, weights and slots.
-MOST = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)

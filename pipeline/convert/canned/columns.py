@@ -19,6 +19,8 @@ from tfx_estimator.pipeline.convert.canned.tracing import lines_of
 # A vocabulary of more words is a file of its own.
 _FEW_WORDS = 20
 _KERAS = "tf.keras.layers"
+# Above each function that layers call.
+REGISTERED = '@tf.keras.utils.register_keras_serializable("network")'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,9 +97,10 @@ class Columns:
             self._check_lookup(column)
             name = self.layer(name)
             self.weights[f"{scope}/{_clean(column.name)}/embedding_weights"] = f"{name}/rows"
-            options = {} if column.trainable else {"trainable": False}
+            options: dict[str, Any] = {} if column.trainable else {"trainable": False}
             inner = column.categorical_column
-            return self._bag(inner, inner.num_buckets, column.dimension, name, **_options(column), **options)
+            options |= self._options(column, column.initializer, name)
+            return self._bag(inner, inner.num_buckets, column.dimension, name, **options)
         if kind == "SharedEmbeddingColumn":
             return self._share(column)
         raise refused(f"the column {column.name!r}, a {kind},")
@@ -126,8 +129,7 @@ class Columns:
             lines.insert(0, f"value = {call('tf.reshape', Source('value'), [-1, *shape[1:]])}")
         if value.dtype != np.float32:
             lines.insert(0, f"value = tf.cast(value, tf.{tf.as_dtype(value.dtype).name})")
-        register = '@tf.keras.utils.register_keras_serializable("network")'
-        self.functions.append(f"{register}\ndef {name}(value):\n{indented(lines)}\n")
+        self.functions.append(f"{REGISTERED}\ndef {name}(value):\n{indented(lines)}\n")
         return name
 
     def _hot(self, column: Any, name: str) -> str:
@@ -145,16 +147,29 @@ class Columns:
         if creator._name not in self._shared:
             layer = self._shared[creator._name] = self._variable(f"{creator._name}_rows")
             self.parts.add("Bag")
-            options = _options(column)
+            name = self.layer(f"deep_{_clean(creator._name)}")
+            options = self._options(column, creator._initializer, name)
             if self._canned.is_v2:
                 self.lines.append("# The Estimator never trained it: it told its optimizer of nothing that is shared.")
             frozen = {"trainable": False} if self._canned.is_v2 or not creator._trainable else {}
             scope = "" if self._canned.is_v2 else "dnn/input_from_feature_columns/"
-            name = self.layer(f"deep_{_clean(creator._name)}")
             self.weights[f"{scope}{creator._name}"] = f"{name}/rows"
             made = call("Bag", creator._num_buckets, creator.dimension, **options, **frozen, name=name)
             self.lines.append(f"{layer} = {made}")
         return f"{self._shared[creator._name]}({self._weighted(column.categorical_column)})"
+
+    def _options(self, column: Any, initializer: Any, name: str) -> dict[str, Any]:
+        """The lookup of an embedding, and what its rows begin with where the network is trained anew."""
+        options = {"combiner": column.combiner}
+        if column.max_norm is not None:
+            options["max_norm"] = float(column.max_norm)
+        kind = getattr(tf.keras.initializers, type(initializer).__name__, None)
+        config = {} if kind is None else initializer.get_config()
+        given = {key: value for key, value in config.items() if key != "dtype" and value is not None}
+        if kind is not None and all(isinstance(value, (bool, int, float, str)) for value in given.values()):
+            return {**options, "initializer": Source(call(f"tf.keras.initializers.{kind.__name__}", **given))}
+        self.lines.append(f"# The rows of {name} begin with zeros: give it an initializer to train them anew.")
+        return options
 
     def _check_lookup(self, column: Any) -> None:
         if not column.use_safe_embedding_lookup:
@@ -300,12 +315,6 @@ class Columns:
         if found.width != width:
             raise refused(f"the feature {key!r}, whose columns have other shapes,")
         return f"inputs[{literal(key)}]"
-
-
-def _options(column: Any) -> dict[str, Any]:
-    """The lookup of an embedding."""
-    options = {"combiner": column.combiner}
-    return options if column.max_norm is None else {**options, "max_norm": float(column.max_norm)}
 
 
 def _leaves(cross: Any) -> list[Any]:

@@ -138,10 +138,9 @@ def in_keras_3(optimizer: Optimizer) -> Optimizer:
     if kind == "SGD" and "momentum" in options:
         kind = "KerasMomentum"
     if kind == "RMSprop":
-        kind = "CenteredRMSprop" if options.pop("centered", False) else kind
-        if "momentum" not in options:
-            raise refused("RMSprop without momentum in Keras 3", _TO_KERAS_2)
-        options["momentum"] = 0.0 if options["momentum"] == ALWAYS_WITH_SLOT else options["momentum"]
+        kind = f"{'Centered' if options.pop('centered', False) else ''}{'' if 'momentum' in options else 'Plain'}{kind}"
+        if options.get("momentum") == ALWAYS_WITH_SLOT:
+            options["momentum"] = 0.0
     if wrong := _NOT_IN_KERAS_3.intersection(options):
         raise refused(f"{', '.join(sorted(wrong))} of the optimizer {kind} in Keras 3", _TO_KERAS_2)
     return dataclasses.replace(optimizer, kind=kind, options=options)

@@ -13,7 +13,6 @@ import tensorflow as tf
 HERE = os.path.dirname(os.path.abspath(__file__))
 # The id of a value that is not there; -1 is that of a word which no vocabulary knows.
 ABSENT = -2
-LOSS_IS_MEAN = True
 # What the inputs of categories have there.
 NO_WORD, NO_NUMBER = "\0", tf.int64.min
 
@@ -222,6 +221,13 @@ class Total(tf.keras.layers.Layer):
         return tf.add_n(inputs) + self.bias
 
 
+def dense_numbers(value, dtype, width):
+    """Returns a feature as [batch, values]."""
+    value = tf.cast(value, dtype)
+    value = tf.sparse.to_dense(value) if isinstance(value, tf.SparseTensor) else value
+    return tf.reshape(value, [tf.shape(value)[0], -1 if width is None else width])
+
+
 def dense(value, dtype, width):
     """Returns a feature as [batch, values]; a category that is not there is NO_WORD or NO_NUMBER."""
     value = value if dtype == "string" else tf.cast(value, dtype)
@@ -244,7 +250,7 @@ def words_of(file, kind=str):
 
 @tf.keras.utils.register_keras_serializable("network")
 class CannedModel(tf.keras.Model):
-    """Trains as the Estimator did: by `loss` and `optimizers` of this module, which compile() takes none of."""
+    """Trains as the Estimator did: by `loss` and `optimizers` of this module; compile() takes no others."""
 
     def compile(self, **kwargs):
         # What `restore` gave its values stays, whatever compile() is called for later.
@@ -252,10 +258,13 @@ class CannedModel(tf.keras.Model):
             self.by_part = optimizers()
             self.mean_loss = tf.keras.metrics.Mean(name="loss")
         # Keras knows of one. XLA, which Keras 3 takes where it can, has no operation for what is sparse.
-        super().compile(**{"jit_compile": False, **kwargs, "optimizer": next(iter(self.by_part.values()))})
+        first = next(iter(self.by_part.values()))
+        super().compile(optimizer=first, loss=None, **{"jit_compile": False, **kwargs})
 
     def trained(self):
         """Each optimizer, and the variables that it trains: the linear model's are in layers named linear_…."""
+        if len(self.by_part) == 1:
+            return [(optimizer, self.trainable_variables) for optimizer in self.by_part.values()]
 
         def variables(is_linear):
             layers = [each for each in self.layers if each.name.startswith("linear_") == is_linear]
@@ -268,8 +277,8 @@ class CannedModel(tf.keras.Model):
         with tf.GradientTape() as tape:
             logits = self(features, training=True)
             value = loss(labels, logits, weights)
-            # An optimizer adds up what the replicas of a strategy bring, each of its part of the batch.
-            part = value / tf.distribute.get_strategy().num_replicas_in_sync if LOSS_IS_MEAN else value
+            # Under a strategy each replica's part is divided by their number.
+            part = value / tf.distribute.get_strategy().num_replicas_in_sync
         trained = self.trained()
         gradients = tape.gradient(part, [variables for _, variables in trained])
         for (optimizer, variables), found in zip(trained, gradients):
@@ -321,12 +330,12 @@ def restore(model, file="weights.npz"):
     """Gives a model the Estimator's weights, slots and step, from which it goes on; compiles it if it is not yet."""
     if getattr(model, "by_part", None) is None:
         model.compile()
-    with tf.io.gfile.GFile(os.path.join(HERE, file), "rb") as stored:
-        values = dict(np.load(stored))
-    step, found = values.pop("global_step"), places(model)
-    if set(found) != set(values):
-        raise ValueError(f"{file} is another model's: {sorted(set(found) ^ set(values))}")
-    for place, variable in found.items():
-        variable.assign(values[place])
-    for optimizer, _ in model.trained():
-        optimizer.iterations.assign(step)
+    found = places(model)
+    # One at a time: together they may be too large.
+    with tf.io.gfile.GFile(os.path.join(HERE, file), "rb") as stored, np.load(stored) as values:
+        if wrong := {*found, "global_step"} ^ set(values):
+            raise ValueError(f"{file} is another model's: {sorted(wrong)}")
+        for place, variable in found.items():
+            variable.assign(values[place])
+        for optimizer, _ in model.trained():
+            optimizer.iterations.assign(values["global_step"])

@@ -29,12 +29,12 @@ class Steps(tf.keras.optimizers.Optimizer):
     def build(self, variables):
         if not self.built:
             super().build(variables)
-            self.slots = {
-                name: self.add_optimizer_variables(
-                    variables, name, tf.keras.initializers.Constant(self.options.get(begin, begin))
-                )
-                for name, begin in self.kept.values()
-            }
+            self.slots = {}
+            for name, begin in self.kept.values():
+                first = tf.keras.initializers.Constant(self.options.get(begin, begin))
+                self.slots[name] = [
+                    self.add_variable_from_reference(each, name=name, initializer=first) for each in variables
+                ]
 
     def arguments(self, rate):
         """Returns what the operation takes beside the slots and the gradient."""
@@ -131,6 +131,27 @@ class CenteredRMSprop(RMSprop):
     """Takes the mean gradient off."""
 
     operation, kept = "CenteredRMSProp", {"mg": ("mg", 0.0), **RMSprop.kept}
+
+
+class PlainRMSprop(Steps):
+    """That of Keras 2 without momentum, whose epsilon is outside of the root."""
+
+    kept = {"ms": ("rms", 0.0)}
+
+    def update_step(self, gradient, variable, learning_rate):
+        gradient, rho = tf.convert_to_tensor(gradient), self.options["rho"]
+        slots = {name: each[self._get_variable_index(variable)] for name, each in self.slots.items()}
+        for name, value in {"rms": tf.square(gradient), "mg": gradient}.items():
+            if name in slots:
+                slots[name].assign(rho * slots[name].value + (1.0 - rho) * value)
+        variance = slots["rms"].value - tf.square(slots["mg"].value) if "mg" in slots else slots["rms"].value
+        variable.assign_sub(learning_rate * gradient / (tf.sqrt(variance) + self.options["epsilon"]))
+
+
+class CenteredPlainRMSprop(PlainRMSprop):
+    """Takes the mean gradient off."""
+
+    kept = {"mg": ("mg", 0.0), **PlainRMSprop.kept}
 
 
 def places(model):

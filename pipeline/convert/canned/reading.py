@@ -54,6 +54,7 @@ class Canned:
         is_v2: Trains with the optimizers of Keras, or else with those of `tf.compat.v1.train`.
         deep: Feature columns of its network, in the order of its input; empty if it has none.
         linear: Feature columns of its linear model.
+        activation: Its name in Keras, or the function itself; None is none.
         combiner: Of several values of a linear model's column.
         optimizers: By `deep` and `linear`.
     """
@@ -63,7 +64,7 @@ class Canned:
     head: Head
     deep: tuple[Any, ...]
     hidden_units: tuple[int, ...]
-    activation: Optional[str]
+    activation: Any
     dropout: Optional[float]
     batch_norm: bool
     linear: tuple[Any, ...]
@@ -144,12 +145,13 @@ def _head(head: Any) -> Head:
     return Head(_HEADS[name], head.logits_dimension, _REDUCTIONS[reduction], weight, words, loss)
 
 
-def _activation(function: Any) -> Optional[str]:
+def _activation(function: Any) -> Any:
     name = function if isinstance(function, str) or function is None else getattr(function, "__name__", "")
     known = [getattr(place, str(name), None) for place in (tf.nn, tf.keras.activations)]
     if name is None or (name in _ACTIVATIONS and (function == name or function in known)):
         return name
-    raise refused(f"activation_fn {name or function!r}", f"one of {', '.join(_ACTIVATIONS)}; or write it by hand")
+    # An Estimator takes names of Keras's activations.
+    return tf.keras.activations.get(function)
 
 
 def _optimizers(found: Mapping[str, Any], is_v2: bool, deep: tuple, linear: tuple) -> dict[str, Any]:

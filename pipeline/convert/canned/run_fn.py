@@ -26,7 +26,8 @@ _HEADER = '''\
     Trainer(module_file="{folder}/{name}.py", ...)
 
 It begins with the Estimator's weights, slots and step, of weights.npz; reads the batches of its input_fns; and exports
-its signatures. This file is yours to change. Like network.py it needs Keras 2.
+its signatures. To train anew, leave out `network.restore(model)`. This file is yours to change. Like network.py it
+needs Keras 2.
 """
 
 import inspect
@@ -134,15 +135,13 @@ def write(
         exporters: Of the EvalSpec.
     """
     is_dataset, signatures = _asked(estimator, train)
-    known = canned.head.kind in _METRICS and all(
-        answer in _KNOWN[canned.head.kind] for _, outputs in signatures.values() for answer in outputs.values()
-    )
+    answered = {answer for _, outputs in signatures.values() for answer in outputs.values()}
     reasons = {
         "TFX trains with Keras 2": is_keras_3,
         "its input_fn returns the tensors of a graph, and no tf.data.Dataset": not is_dataset,
         "its eval_spec has no exporter, which knows what is served": not exporters,
         "beside its module lies a network.py, as the one that is written is called": "network.py" in function.files,
-        "this head has other signatures than those of classes and numbers": not known,
+        "this head has other signatures than those of classes and numbers": not answered <= _KNOWN[canned.head.kind],
     }
     if why := next((why for why, holds in reasons.items() if holds), ""):
         return Written(why=why)

@@ -50,6 +50,8 @@ def run_fn(fn_args):
         folder = os.path.join(fn_args.model_run_dir, "backup")
         backup = tf.keras.callbacks.BackupAndRestore(folder, SAVE_STEPS, delete_checkpoint=False)
         model.fit(batches(training.input_fn, "train"), steps_per_epoch=steps, callbacks=[backup], verbose=2)
+    else:
+        print(f"trains nothing: the Estimator had made {begun} steps, and max_steps is {training.max_steps}")
     model.evaluate(batches(evaluation.input_fn, "eval"), steps=evaluation.steps, verbose=2)
     export(model, receiver_fn(evaluation.exporters), fn_args.serving_model_dir)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 WIDTH = 110
@@ -66,7 +67,10 @@ def _broken(line: str, margin: str) -> list[str]:
         body = [inner + each for each in body]
     else:
         body = [row for each in items for row in _broken(each, inner)]
-        body[-1] += "," if not body[-1].endswith(",") else ""
+        # Within parentheses alone a comma makes a tuple.
+        is_group = line[begin] == "(" and not re.search(r"[\w\])]$", line[:begin])
+        if not body[-1].endswith(",") and (len(items) > 1 or not is_group):
+            body[-1] += ","
     return [own + line[: begin + 1], *body, own + line[end:]]
 
 

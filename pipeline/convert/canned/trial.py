@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfx_estimator.pipeline.convert.canned.asking import Batch
 from tfx_estimator.pipeline.convert.canned.head import CLASSES, REGRESSION
-from tfx_estimator.pipeline.convert.differences import Step, difference
+from tfx_estimator.pipeline.convert.differences import MOST, Step, difference
 from tfx_estimator.pipeline.convert.tensors import SLOT, STEP
 from tfx_estimator.pipeline.convert.written import load
 
@@ -60,16 +60,12 @@ def compare(asked: Asked, answers: Iterable[tuple[Batch, np.ndarray]], moved: It
     module = load(asked.folder)
     model = module.network()
     module.restore(model)
-    # Without the optimizers, which Keras's file has no place for.
-    bare = module.network()
-    for empty, layer in zip(bare.layers, model.layers):
-        empty.set_weights(layer.get_weights())
-    bare.save(os.path.join(asked.folder, "model.keras"))
+    _save(module, model, os.path.join(asked.folder, "model.keras"))
     worst, classes, examples = 0.0, 0, 0
     for batch, old in answers:
         new = np.asarray(model(module.prepare(batch.tensors()), training=False))
         worst = max(worst, difference(old, new))
-        classes += int(np.any(_classes(asked.head, old) != _classes(asked.head, new), axis=1).sum())
+        classes += _others(asked.head, old, new)
         examples += len(old)
     told: dict[str, Any] = {"examples": examples, "logits": worst, "classes": classes}
     told |= {"next_step": {}, "parts": {}, "chance": []}
@@ -91,8 +87,21 @@ def compare(asked: Asked, answers: Iterable[tuple[Batch, np.ndarray]], moved: It
     return {**told, "next_step": dict(step.largest), "parts": parts}
 
 
-def _classes(head: str, logits: np.ndarray) -> np.ndarray:
-    """What is predicted of each example; nothing of a number."""
+def _save(module: ModuleType, model: Any, file: str) -> None:
+    """Saves the model without its optimizers, which Keras's file has no place for."""
+    bare = module.network()
+    for empty, layer in zip(bare.layers, model.layers):
+        empty.set_weights(layer.get_weights())
+    bare.save(file)
+
+
+def _others(head: str, old: np.ndarray, new: np.ndarray) -> int:
+    """How many examples are of another class, where it is not rounding that makes it another."""
     if head == REGRESSION:
-        return np.zeros([len(logits), 1])
-    return logits.argmax(axis=1)[:, np.newaxis] if head == CLASSES else logits > 0
+        return 0
+    near = MOST * max(1.0, float(np.abs(old).max(initial=0.0)))
+    if head != CLASSES:
+        return int(np.any(((old > 0) != (new > 0)) & (np.abs(old - new) > near), axis=1).sum())
+    rows = np.arange(len(old))
+    apart = old[rows, old.argmax(axis=1)] - old[rows, new.argmax(axis=1)]
+    return int((apart > 2 * near).sum())

@@ -12,9 +12,8 @@ import tensorflow as tf
 
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.convert.canned.optimizers import Optimizer, slot_of
-from tfx_estimator.pipeline.convert.tensors import SLOT, STEP, WEIGHT, Tensor
+from tfx_estimator.pipeline.convert.tensors import HYPERPARAMETER, SLOT, STEP, WEIGHT, Tensor
 
-HYPERPARAMETER = "hyperparameter"
 _OF_COLUMN, _OF_WEIGHT = "name of the column or layer", "slot of the weight"
 _BY_RATE = "slot of the weight, times -learning_rate"
 _SET, _COUNTED = "set in network.py", "follows from the step"

@@ -11,16 +11,15 @@ from typing import Any
 import tensorflow as tf
 
 from tfx_estimator.pipeline.convert.canned import parts, parts_keras3
-from tfx_estimator.pipeline.convert.canned.columns import Columns, Input
+from tfx_estimator.pipeline.convert.canned.columns import REGISTERED, Columns, Input
 from tfx_estimator.pipeline.convert.canned.head import BINARY, CLASSES, LABELS, REGRESSION, WEIGHTED_MEAN, Head
 from tfx_estimator.pipeline.convert.canned.optimizers import ALWAYS_WITH_SLOT, MOMENTUM, Optimizer
 from tfx_estimator.pipeline.convert.canned.reading import Canned
-from tfx_estimator.pipeline.convert.canned.text import call, indented, literal
+from tfx_estimator.pipeline.convert.canned.text import Source, call, indented, literal
 from tfx_estimator.pipeline.convert.canned.tracing import lines_of
 
 _KERAS = "tf.keras.layers"
-# What each network.py has; and what of the parts another one needs.
-_ALWAYS = ("dense", "CannedModel", "places", "restore")
+# What of the parts another one needs.
 _NEEDS = {
     "HashBucket": ("is_absent",),
     "Identity": ("is_absent",),
@@ -39,7 +38,7 @@ It needs TensorFlow alone, {keras}.
     network.restore(model)  # the Estimator's weights, slots and step, of weights.npz beside this file
     model.fit(dataset.map(network.prepare))  # dataset: what the Estimator's input_fn returned
 
-The model answers with logits, {logits}.
+The model answers with logits, {logits}. To train anew, call model.compile() in place of restore.
 """
 
 import os
@@ -48,15 +47,17 @@ import numpy as np
 import tensorflow as tf
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+{absent}# Of each feature: its type, and the values of an example; None is any number of them.
+INPUTS = {inputs}
+'''
+# Parts that know of values that are not there; and what they know.
+_OF_CATEGORIES = ("HashBucket", "WordIds", "Identity", "Crossed")
+_ABSENT = """\
 # The id of a value that is not there; -1 is that of a word which no vocabulary knows.
 ABSENT = -2
 # What the inputs of categories have there.
 NO_WORD, NO_NUMBER = "\\0", tf.int64.min
-# Of each feature: its type, and the values of an example; None is any number of them.
-INPUTS = {inputs}
-'''
-
-
+"""
 _KERAS_2 = "with Keras 2: from TensorFlow 2.16 on, tf_keras and TF_USE_LEGACY_KERAS=1 in the environment"
 _KERAS_3 = "from 2.16 on, with its Keras 3"
 
@@ -120,7 +121,7 @@ def write(
     if not is_keras_3 and any(each.kind == MOMENTUM for each in optimizers.values()):
         columns.parts.add(MOMENTUM)
     body = [
-        _header(canned, columns.inputs, _KERAS_3 if is_keras_3 else _KERAS_2),
+        _header(canned, columns, _KERAS_3 if is_keras_3 else _KERAS_2),
         *_parts(columns.parts),
         *columns.functions,
         f'def network():\n    """Returns the model, with weights to begin with."""\n{indented(lines)}\n',
@@ -128,12 +129,29 @@ def write(
         _loss(canned.head),
         *(inspect.getsource(kind) for kind in vars(parts_keras3).values() if _is_of(own, kind)),
         _optimizers(optimizers, "" if is_keras_3 else "tf.keras.optimizers.legacy."),
-        *(
-            inspect.getsource(getattr(parts_keras3 if is_keras_3 and name == "places" else parts, name))
-            for name in _ALWAYS
-        ),
+        _dense(columns.inputs),
+        _model(canned.head, is_keras_3),
+        inspect.getsource((parts_keras3 if is_keras_3 else parts).places),
+        inspect.getsource(parts.restore),
     ]
     return Written("\n\n".join(body), columns.files, columns.weights, columns.inputs)
+
+
+def _dense(inputs: Mapping[str, Input]) -> str:
+    """The source that makes a feature an input."""
+    if any(each.dtype != "float32" for each in inputs.values()):
+        return inspect.getsource(parts.dense)
+    return inspect.getsource(parts.dense_numbers).replace("dense_numbers", "dense")
+
+
+def _model(head: Head, is_keras_3: bool) -> str:
+    """The source of the model, whose loss has a part for each replica where it is a mean: Keras 3 has but one."""
+    source = inspect.getsource(parts.CannedModel)
+    if is_keras_3 or head.is_sum:
+        source = re.sub(r" *# Under a strategy.*\n *part = .*\n", "", source).replace(
+            "gradient(part,", "gradient(value,"
+        )
+    return source
 
 
 def _is_of(names: set[str], kind: Any) -> bool:
@@ -141,15 +159,20 @@ def _is_of(names: set[str], kind: Any) -> bool:
     return isinstance(kind, type) and any(issubclass(getattr(parts_keras3, name), kind) for name in names)
 
 
-def _header(canned: Canned, inputs: Mapping[str, Input], keras: str) -> str:
-    shapes = {name: (each.dtype, each.width) for name, each in sorted(inputs.items())}
+def _header(canned: Canned, columns: Columns, keras: str) -> str:
+    shapes = {name: (each.dtype, each.width) for name, each in sorted(columns.inputs.items())}
     made = [f"a network of {' and '.join(map(str, canned.hidden_units))} units"] if canned.deep else []
     made += ["a linear model"] if canned.linear else []
     title = f"{' beside '.join(made)}, in Keras."
     logits = f"[batch, {canned.head.units}]"
     return (
         _HEADER.format(
-            title=title[0].upper() + title[1:], name=canned.name, keras=keras, logits=logits, inputs=_table(shapes)
+            title=title[0].upper() + title[1:],
+            name=canned.name,
+            keras=keras,
+            logits=logits,
+            absent=_ABSENT if columns.parts.intersection(_OF_CATEGORIES) else "",
+            inputs=_table(shapes),
         ).rstrip("\n")
         + "\n"
     )
@@ -169,13 +192,17 @@ def _parts(names: set[str]) -> list[str]:
 def _deep(canned: Canned, columns: Columns) -> list[str]:
     """The lines of the network, and the places of its weights."""
     joined = [columns.deep(column) for column in canned.deep]
-    lines = [f"deep = {joined[0]}"]
+    lines, activation = [f"deep = {joined[0]}"], canned.activation
+    if callable(activation):
+        body = lines_of("the activation_fn", activation, {"value": tf.TensorSpec([None, None])})
+        columns.functions.append(f"{REGISTERED}\ndef activation(value):\n{indented(body)}\n")
+        activation = Source("activation")
     if len(joined) > 1:
         lines = [f"deep = {call(f'{_KERAS}.Concatenate', name=columns.layer('deep_input'))}(", *_listed(joined), ")"]
     for index, units in enumerate(canned.hidden_units):
         name = f"hiddenlayer_{index}"
         own = columns.layer(f"deep_{name}")
-        lines.append(f"deep = {call(f'{_KERAS}.Dense', units, canned.activation, name=own)}(deep)")
+        lines.append(f"deep = {call(f'{_KERAS}.Dense', units, activation, name=own)}(deep)")
         columns.weights |= {f"dnn/{name}/{each}": f"{own}/{each}" for each in ("kernel", "bias")}
         if canned.dropout is not None:
             own = columns.layer(f"deep_dropout_{index}")
@@ -262,7 +289,7 @@ def _loss(head: Head) -> str:
         lines += ["if weights is not None:", f"    losses *= {weights}"]
     lines.append(f"return tf.reduce_{'sum' if head.is_sum else 'mean'}(losses)")
     return (
-        f"LOSS_IS_MEAN = {not head.is_sum}\n\n\n{before}def loss(labels, logits, weights=None):\n"
+        f"{before}def loss(labels, logits, weights=None):\n"
         f'    """Returns the {head.reduction} of the examples\' losses, as the Estimator did."""\n{indented(lines)}\n'
     )
 

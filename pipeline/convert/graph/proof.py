@@ -14,10 +14,9 @@ import tensorflow as tf
 
 from tfx_estimator.pipeline.base.errors import DataError, NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.text import first_line
-from tfx_estimator.pipeline.convert.differences import difference
+from tfx_estimator.pipeline.convert.differences import MOST, difference
 from tfx_estimator.pipeline.convert.graph import batches
 from tfx_estimator.pipeline.convert.graph.exported import SERVE, Exported
-from tfx_estimator.pipeline.convert.proof import MOST
 
 Batch = dict[str, np.ndarray]
 

@@ -174,7 +174,10 @@ def make(name: str, folder: str) -> Any:
             [*normalized(), numeric("weight"), column.embedding_column(hashed(), 3)],
             folder,
             optimizer=legacy.RMSprop(0.01, momentum=0.5, centered=True),
+            activation_fn=lambda each: tf.nn.leaky_relu(each, 0.3) * tf.nn.relu6(each + 1.0),
         ),
+        "rmsprop": lambda: v2.LinearRegressor(wide(), folder, optimizer="RMSProp"),
+        "centered": lambda: v2.DNNRegressor([4], deep(), folder, optimizer=legacy.RMSprop(0.01, centered=True)),
         "sgd": lambda: v2.LinearEstimator(
             v2.RegressionHead(), wide(), folder, optimizer=legacy.SGD(1e-5, momentum=0.9, nesterov=True)
         ),
@@ -300,6 +303,13 @@ network.restore(model)
 saved = tf.keras.models.load_model(sys.argv[1] + "/model.keras")
 inputs = network.prepare({name: tf.constant(each) for name, each in given.items()})
 print(float(tf.reduce_max(tf.abs(saved(inputs) - model(inputs)))), 3 if hasattr(tf.keras, "ops") else 2)
+for given_of_own in ({"optimizer": "adam"}, {"loss": "mse"}):
+    try:
+        model.compile(**given_of_own)
+    except TypeError as error:
+        assert "multiple values" in str(error), error
+    else:
+        raise AssertionError(given_of_own)
 model.compile(metrics=[tf.keras.metrics.BinaryAccuracy(threshold=0.0)])
 values = dict(np.load(sys.argv[1] + "/weights.npz"))
 steps = [int(each.iterations) for each in model.by_part.values()]
@@ -320,6 +330,13 @@ begun = np.concatenate([each.numpy().ravel() for each in model.trainable_variabl
 print(np.abs(on[0] - on[1]).max(), np.abs(on[1] - begun).max())
 losses = model.fit(batches, epochs=12, verbose=0).history
 print(losses["loss"][0], losses["loss"][-1], losses["binary_accuracy"][-1])
+kept = tf.train.Checkpoint(model=model, **model.by_part).save(sys.argv[2] + ".kept")
+other = network.network()
+network.restore(other)
+tf.train.Checkpoint(model=other, **other.by_part).restore(kept).assert_existing_objects_matched()
+theirs = network.places(other)
+assert all(np.array_equal(each, theirs[place]) for place, each in network.places(model).items())
+assert [int(each.iterations) for each in other.by_part.values()] == [int(model.optimizer.iterations)] * 2
 assert not [name for name in sys.modules if name.startswith("tfx")]
 """
     environment = {**os.environ, "PYTHONPATH": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -345,7 +362,18 @@ assert not [name for name in sys.modules if name.startswith("tfx")]
 @pytest.mark.long
 @pytest.mark.parametrize(
     "name",
-    ["dnn_adam", "linear", "regressor", "dnn_of_v1", "cosine_of_v1", "labels", "rmsprop_of_v1", "sgd"],
+    [
+        "dnn_adam",
+        "linear",
+        "regressor",
+        "dnn_of_v1",
+        "cosine_of_v1",
+        "labels",
+        "rmsprop_of_v1",
+        "rmsprop",
+        "centered",
+        "sgd",
+    ],
 )
 def test_keras_3_takes_the_next_step_as_the_estimator(case: Any, tmp_path: Path, name: str) -> None:
     trained = case(name)
@@ -409,6 +437,23 @@ def test_batches_of_an_evaluation_are_asked_for_one_by_one(case: Any) -> None:
     assert [list(batch.features) for batch, _ in two] == [["age"]] * 2
     np.testing.assert_array_equal(two[1][0].features["age"], FEATURES["age"][16:32])
     assert not np.array_equal(two[0][1], two[1][1])
+
+
+@pytest.mark.parametrize(
+    ("head", "old", "new", "count"),
+    [
+        ("classes", [[1.0, 1.000001], [0.0, 2.0]], [[1.000001, 1.0], [2.0, 0.0]], 1),
+        ("labels", [[1e-7, 1.0], [0.5, 1.0]], [[-1e-7, 1.0], [-0.5, -1.0]], 1),
+        ("binary", [[1e-7], [0.5], [-0.5]], [[-1e-7], [0.5], [0.5]], 1),
+        ("regression", [[1e-7], [0.5]], [[-1.0], [0.5]], 0),
+    ],
+)
+def test_a_class_is_another_where_rounding_alone_cannot_make_it_so(
+    head: str, old: list[Any], new: list[Any], count: int
+) -> None:
+    from tfx_estimator.pipeline.convert.canned import trial
+
+    assert trial._others(head, np.array(old, np.float32), np.array(new, np.float32)) == count
 
 
 def test_another_rate_is_found_out(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -525,6 +570,40 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
     assert any(not row for row in expected["job"])
 
 
+def written_of(estimator: Any, features: dict[str, Any], folder: Path) -> Any:
+    """Returns the module that is written of an Estimator that has not trained."""
+    from tfx_estimator.pipeline.convert.canned import reading, writing
+    from tfx_estimator.pipeline.convert.canned.trial import load
+
+    (folder / "network.py").write_text(writing.write(reading.read(estimator), features, {}).text)
+    return load(str(folder))
+
+
+def test_a_long_expression_is_broken_into_one_of_the_same_value(tmp_path: Path) -> None:
+    given = np.random.RandomState(5).rand(9, 12).astype(np.float32)
+    numbers = column.numeric_column("many", (12,), normalizer_fn=lambda value: (value - np.arange(12) * 0.1234) / 2.5)
+    module = written_of(tf.estimator.DNNRegressor([2], [numbers]), {"many": given}, tmp_path)
+    found = module.normalize_many(tf.constant(given))
+    np.testing.assert_allclose(found, (given - np.arange(12) * 0.1234) / 2.5, rtol=1e-5, atol=1e-6)
+
+
+def test_embeddings_that_are_trained_anew_begin_as_those_of_the_estimator(tmp_path: Path) -> None:
+    many = column.categorical_column_with_hash_bucket("job", 2000)
+    constant = tf.compat.v1.constant_initializer(0.25)
+    with tf.Graph().as_default():
+        both = column.shared_embeddings([words("job"), words("tags")], 2, initializer=constant)
+    unknown = column.embedding_column(hashed(), 2, initializer=lambda shape, **_: tf.ones(shape))
+    columns = [column.embedding_column(many, 4), *both, unknown]
+    model = written_of(tf.estimator.DNNRegressor([2], columns), FEATURES, tmp_path).network()
+    rows = {each.name: each.get_weights()[0] for each in model.layers if type(each).__name__ == "Bag"}
+    drawn = rows["deep_job_embedding"]
+    # Cut off at two deviations, each 1 / sqrt(4).
+    assert 0.95 < np.abs(drawn).max() <= 1.0
+    assert drawn.std() == pytest.approx(0.88 * 0.5, abs=0.02)
+    np.testing.assert_array_equal(rows[f"deep_{both[0].shared_embedding_column_creator._name}"], np.full([4, 2], 0.25))
+    np.testing.assert_array_equal(rows["deep_tags_embedding"], np.zeros([7, 2]))
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -635,7 +714,10 @@ def decayed(before: int = 0) -> Any:
             lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.SGD(decayed(5))),
             "the learning rate of SGD, which is 0.0[0-9]+ at step 0 where ExponentialDecay has 0.1",
         ),
-        (lambda: tf.estimator.DNNClassifier([3], [numeric()], activation_fn=tf.nn.relu6), "activation_fn 'relu6'"),
+        (
+            lambda: tf.estimator.DNNClassifier([3], [numeric()], activation_fn=lambda each: tf.nn.dropout(each, 0.5)),
+            "the activation_fn, which makes the operation RandomUniform",
+        ),
         (
             lambda: tf.estimator.LinearEstimator(
                 tf.estimator.MultiHead(
