@@ -573,7 +573,7 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
 def written_of(estimator: Any, features: dict[str, Any], folder: Path) -> Any:
     """Returns the module that is written of an Estimator that has not trained."""
     from tfx_estimator.pipeline.convert.canned import reading, writing
-    from tfx_estimator.pipeline.convert.canned.trial import load
+    from tfx_estimator.pipeline.convert.written import load
 
     (folder / "network.py").write_text(writing.write(reading.read(estimator), features, {}).text)
     return load(str(folder))
