@@ -89,6 +89,8 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.run.terminal import quiet
     from tfx_estimator.pipeline.user_source import loader
 
+    # Otherwise what one model after another has taken is not given back.
+    os.environ.setdefault("TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "1")
     if args.keep_graph:
         return _keep_graph(args)
     _refuse_others(args, "it is of --keep-graph", "answer")

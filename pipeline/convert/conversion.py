@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
-import numpy as np
+import tensorflow as tf
 from tfx.components.trainer.fn_args_utils import FnArgs
 
 from tfx_estimator.components.trainer.declared_input import declared_input
@@ -22,10 +22,12 @@ from tfx_estimator.components.trainer.keras.saving import Saver, restore_weights
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 from tfx_estimator.components.trainer.settings import KERAS, SETTINGS_KEY
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
-from tfx_estimator.model_fn.step.precision import use
+from tfx_estimator.model_fn.step.precision import FLOAT32, use
+from tfx_estimator.model_fn.user_models.warm_start import finalize
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.config.warm_start import PROOF
 from tfx_estimator.pipeline.convert import new_declaration, tensors
+from tfx_estimator.pipeline.convert.arrays import write_arrays
 from tfx_estimator.pipeline.convert.examples import check
 from tfx_estimator.pipeline.convert.guide import Guide
 from tfx_estimator.pipeline.convert.keras3.handing import refuse, to_keras3
@@ -115,7 +117,7 @@ def convert(
         draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
         try:
             checkpoint = _write(draft, model, placed, beside, source)
-            proof = compare_answers(answers, _evaluated(maker, checkpoint), declared, source.model)
+            proof = compare_answers(answers, _evaluated(maker, model, checkpoint), declared, source.model)
             gc.collect()
             use(maker.section.precision, trains=True)
             proof = compare_step(proof, answers, model, placed, reader)
@@ -141,10 +143,16 @@ def convert(
     return Converted(placed, proof)
 
 
-def _evaluated(maker: ModelMaker, checkpoint: str) -> KerasClassifier:
-    """The model in float32, as evaluations and what is served."""
-    model = dataclasses.replace(maker, trains=False).make()
-    restore_weights(model, checkpoint)
+def _evaluated(maker: ModelMaker, model: KerasClassifier, checkpoint: str) -> KerasClassifier:
+    """The model in float32, as evaluations and what is served, with what the checkpoint holds."""
+    if maker.section.precision != FLOAT32:
+        model = dataclasses.replace(maker, trains=False).make()
+        restore_weights(model, checkpoint)
+        return model
+    # Of a large one there is room for no second, nor for all slots once more.
+    weights = tf.train.Checkpoint(model=tf.train.Checkpoint(network=model.network))
+    weights.restore(checkpoint).expect_partial().assert_existing_objects_matched()
+    finalize(model)
     return model
 
 
@@ -153,7 +161,7 @@ def _write(
 ) -> str:
     """Writes the files, and returns the checkpoint."""
     model.network.save(os.path.join(folder, "model.keras"))
-    np.savez(os.path.join(folder, "weights.npz"), **{each.place: each.variable.numpy() for each in placed})
+    write_arrays(os.path.join(folder, "weights.npz"), ((each.place, each.variable.numpy()) for each in placed))
     _write_mapping(folder, placed, beside, source, {})
     Saver(model, os.path.join(folder, CHECKPOINTS), 1, TaskSpec(CHIEF, 0, 1)).save(source.step)
     return os.path.join(folder, CHECKPOINTS, f"model.ckpt-{source.step}")

@@ -20,8 +20,12 @@ def difference(old: np.ndarray, new: np.ndarray) -> float:
 
     It is infinite where one is no number.
     """
-    apart = np.abs(np.subtract(new, old, dtype=np.float64)).max(initial=0.0)
-    found = float(apart / max(1.0, np.abs(old).max(initial=0.0)))
+    # Of large tensors there is room for few copies.
+    old = np.asarray(old)
+    with np.errstate(invalid="ignore"):
+        apart = np.atleast_1d(np.subtract(new, old, dtype=np.float64))
+    np.abs(apart, out=apart)
+    found = float(apart.max(initial=0.0) / max(1.0, old.max(initial=0.0), -old.min(initial=0.0)))
     return found if math.isfinite(found) else math.inf
 
 
@@ -50,8 +54,8 @@ class Step:
         self.largest[kind] = max(self.largest[kind], difference(old, new))
         sums = self._sums[kind, group]
         for index, (one, other) in enumerate(((new, old), (old, before), (before, np.zeros(1)))):
-            # In order, as a large one is held once more in float64.
-            sums[index] += np.square(np.subtract(one, other, dtype=np.float64)).sum()
+            apart = np.subtract(one, other, dtype=np.float64).ravel()
+            sums[index] += apart @ apart
 
     @property
     def parts(self) -> dict[str, float]:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Optional
 
-import numpy as np
 import tensorflow as tf
 
 from tfx_estimator.pipeline.base.files import write_json
+from tfx_estimator.pipeline.convert.arrays import write_arrays
 from tfx_estimator.pipeline.convert.canned import asking, optimizers, reading, run_fn, trial, weights, writing
 from tfx_estimator.pipeline.convert.canned.asking import InputFn, Step
 from tfx_estimator.pipeline.convert.canned.keras3 import hand_over
@@ -108,7 +108,7 @@ def _write(folder: str, written: writing.Written, placed: list[Placed], reader: 
     for name, text in {f"{NETWORK}.py": written.text, **_vocabularies(written)}.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write(text)
-    np.savez(os.path.join(folder, WEIGHTS), **weights.values(reader, placed))
+    write_arrays(os.path.join(folder, WEIGHTS), weights.values(reader, placed))
 
 
 def _vocabularies(written: writing.Written) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Optional
 
 import numpy as np
@@ -79,9 +79,11 @@ def place(
     return [each for each in found.values() if each is not None]
 
 
-def values(reader: tf.train.CheckpointReader, placed: list[Placed]) -> dict[str, np.ndarray]:
-    """Returns what weights.npz holds."""
-    return {each.place: reader.get_tensor(each.tensor.name) * each.factor for each in placed if each.place}
+def values(reader: tf.train.CheckpointReader, placed: list[Placed]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields what weights.npz holds."""
+    for each in placed:
+        if each.place:
+            yield each.place, reader.get_tensor(each.tensor.name) * each.factor
 
 
 def _find(

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.stack.stacks import KERAS
 from tfx_estimator.pipeline.config.augment import Operation
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.convert.arrays import write_arrays
 from tfx_estimator.pipeline.convert.keras3.optimizers import STEP_PLACE, refuse_unknown
 from tfx_estimator.pipeline.convert.new_declaration import bring_modules
 from tfx_estimator.pipeline.convert.placing import Placed
@@ -80,7 +80,7 @@ def to_keras3(
     """
     places = [each.place for each in placed if each.tensor.kind != STEP]
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
-        _write_arrays(os.path.join(scratch, _ARRAYS), placed, answers)
+        write_arrays(os.path.join(scratch, _ARRAYS), _arrays(placed, answers))
         asked = _asked(folder, model, answers, settings, step)
         write_json(os.path.join(scratch, _ASKED), {**asked, "places": places, "trains": bool(proof.next_step)})
         told = start(scratch)
@@ -188,14 +188,6 @@ def _normalises_parts(model: KerasClassifier) -> bool:
     """Is each part of a batch normalised by itself."""
     layers = [each for each in model.network._flatten_layers() if isinstance(each, tf.keras.layers.BatchNormalization)]
     return any(not getattr(each, "synchronized", False) for each in layers)
-
-
-def _write_arrays(file: str, placed: Sequence[Placed], answers: Answers) -> None:
-    """Writes what `np.savez` would, of which no more than a batch, or a tensor, is in memory."""
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, array in _arrays(placed, answers):
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
 
 
 def _arrays(placed: Sequence[Placed], answers: Answers) -> Iterator[tuple[str, np.ndarray]]:

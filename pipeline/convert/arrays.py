@@ -1,0 +1,16 @@
+"""Writes arrays as NumPy's `savez` does, one after another: together they may be larger than memory."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable
+
+import numpy as np
+
+
+def write_arrays(file: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
+    """Writes a file that `np.load` reads, of arrays by their names."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays:
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
