@@ -122,9 +122,8 @@ def test_real_mnist_ends_in_keras_as_in_the_estimator(forks, tmp_path, real_data
     assert stayed["training"]["first_step"] == 100
     before = read_weights(stayed["model_run"])
     if HERE.has_keras_3:
-        print(f"{optimizer} in Keras 3: {(apart := _ends_apart(keras3, before)):.1e} apart")
-        # The slots of the others make more of rounding in 100 steps; `convert` has compared their next one.
-        assert apart <= 1e-5 or optimizer != "sgd"
+        apart_there = _ends_apart(keras3, before)
+        print(f"{optimizer} in Keras 3: {apart_there:.1e} apart")
     begins = f"{{checkpoint: {converted}/checkpoints, resume: true}}"
     run("--set", "trainer.path=keras", "--set", f"trainer.warm_start={begins}", *_steps(200))
     moved = workdir.summary("mnist")
@@ -140,6 +139,10 @@ def test_real_mnist_ends_in_keras_as_in_the_estimator(forks, tmp_path, real_data
     assert moved["accuracy"] == pytest.approx(stayed["accuracy"], abs=1e-4)
     assert moved["blessed"]
     assert moved["metrics"]["sparse_categorical_accuracy_diff"] == pytest.approx(0, abs=1e-4)
+    if HERE.has_keras_3:
+        if optimizer in ("momentum", "adam") and apart_there > 1e-5:
+            pytest.xfail(f"in Keras 3 it ends {apart_there:.1e} apart, for a reason that is not known yet")
+        assert apart_there <= 1e-5
 
 
 MODEL_FNS = {
