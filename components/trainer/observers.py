@@ -81,7 +81,7 @@ class Reporter(Observer):
         """See Observer."""
         self._reported = step
         self._progress.at(step)
-        self._progress.write(Event.STEP, step=step, **({} if self._total is None else {"total": self._total}))
+        self._progress.write(Event.STEP, step=step, total=self._total)
 
     def after_step(self, step: int, values: Mapping[str, float]) -> None:
         """See Observer."""

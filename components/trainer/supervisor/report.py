@@ -144,7 +144,7 @@ class Report:
 
     def _step(self, event: dict[str, Any]) -> None:
         step = event["step"]
-        self._total = event.get("total", self._total)
+        self._total = event.get("total") or self._total
         self._skipped = event.get("skipped_steps", self._skipped)
         self._repeated = event.get("extra_steps", self._repeated)
         if self._first is None:
@@ -185,7 +185,7 @@ class Report:
 
 @dataclasses.dataclass
 class _Task:
-    """What one task reported; `reports` are those of steps since it did something else."""
+    """What one task reported; `reports` counts steps' reports since a session began, evaluations left out."""
 
     reports: int = 0
     before: Optional[dict[str, Any]] = None
@@ -211,8 +211,11 @@ class Cost:
             return
         task = self._tasks.setdefault(task_spec.name, _Task())
         if event["event"] is not Event.STEP or "cpu" not in event:
-            task.reports = 0
+            # A session goes on after its evaluations: its first step is done.
+            task.reports = 0 if event["event"] is Event.STARTED else min(task.reports, 1)
             return
+        if "total" in event:
+            task.reports = 0  # a session begins
         before, task.before = task.before, event
         task.reports += 1
         task.peak_rss = max(task.peak_rss, event["peak_rss"])

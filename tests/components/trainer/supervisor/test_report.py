@@ -117,7 +117,7 @@ def test_the_first_step_and_evaluations_do_not_count():
         step(21, 54, 56),
         {"event": Event.EVALUATING},
         {"event": Event.EVALUATED},
-        step(21, 90, 90),  # a new session
+        {**step(21, 90, 90), "total": 40},  # a new session
         step(22, 95, 95),
         step(32, 97, 98, peak_rss=300),
     ]
@@ -128,6 +128,14 @@ def test_the_first_step_and_evaluations_do_not_count():
         "cpu_micros_per_example": pytest.approx(1e6 * 9 / (30 * BATCH)),
         "peak_rss": 300,
     }
+
+
+def test_steps_between_two_evaluations_count():
+    evaluation = ({"event": Event.EVALUATING}, {"event": Event.EVALUATED})
+    events = [step(0, 0, 0), step(1, 50, 50), *evaluation, step(11, 52, 53), step(21, 54, 56), *evaluation]
+    found = hear(Cost(), task(), {"event": Event.STARTED}, *events, step(30, 99, 99)).properties(BATCH)
+    assert found["steady_seconds"] == 2.0
+    assert found["cpu_micros_per_example"] == pytest.approx(1e6 * 3 / (10 * BATCH))
 
 
 def test_workers_add_up_and_a_restart_begins_anew():
