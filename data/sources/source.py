@@ -72,6 +72,13 @@ class ImageSource(abc.ABC):
     def is_prepared(self) -> bool:
         """Whether the examples are readable now."""
 
+    def check(self) -> None:
+        """Looks, within seconds, whether `prepare` can begin and the splits are there; opening a source looks for files.
+
+        Raises:
+            DataError: The data set, or a split of it, cannot be had.
+        """
+
     @abc.abstractmethod
     def prepare(self) -> None:
         """Makes the examples readable: downloads and converts where that is needed."""

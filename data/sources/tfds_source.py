@@ -46,6 +46,15 @@ class TfdsSource(ImageSource):
         """See ImageSource."""
         return is_prepared(self._builder.data_path)
 
+    def check(self) -> None:
+        """See ImageSource."""
+        if self.is_prepared:
+            self.resolve_disjoint()
+            return
+        from tfx_estimator.data.sources.tfds_prepare import check_builder
+
+        check_builder(self._builder, self.section)
+
     def prepare(self) -> None:
         """Downloads and prepares the data set where it is not."""
         if self.is_prepared:

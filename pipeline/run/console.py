@@ -85,8 +85,10 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, 
     with dry_run.beside(loaded, folders, logs, tries) as wait:
         with view.waiting("starting TensorFlow and TFX"), uncollected():
             from tfx_estimator.pipeline.run.why import Why
-            from tfx_estimator.pipeline.runners.local import LocalRunner, prepare
+            from tfx_estimator.pipeline.runners.local import LocalRunner, check_data, prepare
 
+        with view.waiting("looking for the data"):
+            check_data(loaded)
         view.current = "dry run"
         with view.waiting("trying your code on made-up examples"):
             tried = wait()
