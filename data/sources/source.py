@@ -73,11 +73,12 @@ class ImageSource(abc.ABC):
         """Whether the examples are readable now."""
 
     def check(self) -> None:
-        """Looks, within seconds, whether `prepare` can begin and the splits are there; opening a source looks for files.
+        """Looks, within seconds, whether the data set is there, or `prepare` can begin.
 
         Raises:
-            DataError: The data set, or a split of it, cannot be had.
+            DataError: It cannot be had, or a split of it.
         """
+        _ = self.info
 
     @abc.abstractmethod
     def prepare(self) -> None:
