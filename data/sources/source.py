@@ -72,7 +72,7 @@ class ImageSource(abc.ABC):
     def is_prepared(self) -> bool:
         """Whether the examples are readable now."""
 
-    def check(self) -> None:
+    def check_available(self) -> None:
         """Looks, within seconds, whether the data set is there, or `prepare` can begin.
 
         Raises:

@@ -46,7 +46,7 @@ class TfdsSource(ImageSource):
         """See ImageSource."""
         return is_prepared(self._builder.data_path)
 
-    def check(self) -> None:
+    def check_available(self) -> None:
         """See ImageSource."""
         if self.is_prepared:
             self.resolve_disjoint()

@@ -116,7 +116,7 @@ def check_data(loaded: Loaded) -> None:
         DataError: It cannot.
     """
     loaded.make_importable()
-    open_source(loaded.declaration.data).check()
+    open_source(loaded.declaration.data).check_available()
 
 
 def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:

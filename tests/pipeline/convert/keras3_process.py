@@ -33,6 +33,7 @@ def train(folder: str, batches: str, by: str) -> None:
     training: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(training)
     model, optimizer = training.load()
+    paths = [each.path for each in (*model.weights, *optimizer.variables)]
     stored = np.load(batches)
     images, labels = stored["images"], stored["labels"]
     if by == "float64":
@@ -45,7 +46,7 @@ def train(folder: str, batches: str, by: str) -> None:
             type(optimizer).apply = type(optimizer).__mro__[1].apply
         for batch in zip(images, labels):
             training.train_step(model, optimizer, *batch)
-    values = {each.path: np.asarray(each) for each in (*model.weights, *optimizer.variables)}
+    values = dict(zip(paths, map(np.asarray, (*model.weights, *optimizer.variables))))
     np.savez(Path(folder) / f"{by}.npz", **values)
 
 
