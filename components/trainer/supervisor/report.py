@@ -55,10 +55,10 @@ class Report:
         self._last: Optional[int] = None
         self._skipped: Optional[int] = None
         self._repeated = 0
-        # The present attempt: where its steps began, its last reports, only some of them as it may last for days, and where
-        # its first step was built.
+        # The present attempt: where its steps began, its last reports, only some of them as it may last for days.
         self._began: Optional[tuple[float, int]] = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT)
+        # After its first step, which was built.
         self._built = (0.0, 0)
         self._rates: list[tuple[float, float]] = []
         self._metrics: dict[str, float] = {}
