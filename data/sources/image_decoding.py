@@ -6,6 +6,7 @@ Pillow decodes, and sees what TensorFlow's decoder passes over: orientation, tra
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Optional
@@ -58,9 +59,9 @@ def read_image(path: Any, channels: int, size: Optional[tuple[int, int]]) -> np.
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             image.load()
             flat = _flatten(image, "L" if channels == 1 else "RGB")
-        if size is not None:
-            flat = flat.resize((size[1], size[0]), Image.Resampling.BILINEAR)
-        return np.asarray(flat).reshape(flat.height, flat.width, channels)
+        pixels = np.asarray(flat).reshape(flat.height, flat.width, channels)
+    # By the function that a served model has in its graph as well: so both see the same pixels.
+    return pixels if size in (None, pixels.shape[:2]) else _resizer(size, channels)(pixels).numpy()
 
 
 def _flatten(image: Image.Image, mode: str) -> Image.Image:
@@ -86,6 +87,15 @@ def _naming(path: Any) -> Iterator[None]:
     except Exception as error:
         # zlib's, struct's, Pillow's own: damages have many names.
         raise damaged(path, f"it cannot be decoded: {error}", "a whole PNG or JPEG file") from None
+
+
+@functools.lru_cache(maxsize=8)
+def _resizer(size: tuple[int, int], channels: int) -> Any:
+    """A traced `resize_uint8`, which costs a small image a third of what one operation after the other does."""
+    import tensorflow as tf
+
+    spec = tf.TensorSpec([None, None, channels], tf.uint8)
+    return tf.function(functools.partial(resize_uint8, size=size), input_signature=[spec])
 
 
 def resize_uint8(images: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
