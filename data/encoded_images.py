@@ -2,8 +2,8 @@
 
 An Estimator's graph is one of TensorFlow 1, where `==` of tensors is no operation.
 
-Sizes are changed by the one function that ingestion has as well. TensorFlow decodes as Pillow does, bit for bit, and what
-it passes over is done here: orientation and transparency.
+Sizes are changed by the one function that ingestion has as well. TensorFlow decodes as Pillow does, bit for bit; what
+it passes over, orientation and transparency, is done here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from tfx_estimator.data.sources.image_decoding import resize_uint8
+from tfx_estimator.data.resizing import resize_uint8
 
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 # Of a PNG: where its header says the bits of a sample, and then what samples are: grey without and with alpha.
@@ -103,7 +103,9 @@ def _decode(data: tf.Tensor, channels: int) -> tuple[tf.Tensor, tf.Tensor]:
             return tf.zeros([1, 1, channels], tf.uint8), tf.constant(0)
 
     kinds = ((_PNG, png), (_JPEG, jpeg))
-    image, found = tf.case([(tf.equal(tf.strings.substr(data, 0, len(each)), each), read) for each, read in kinds], other)
+    image, found = tf.case(
+        [(tf.equal(tf.strings.substr(data, 0, len(each)), each), read) for each, read in kinds], other
+    )
     return tf.ensure_shape(image, [None, None, channels]), found
 
 

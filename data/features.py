@@ -1,4 +1,4 @@
-"""The features of a tf.Example, by name, and what a served model is asked with: these, or images as pixels or as files."""
+"""The features of a tf.Example, by name, and what a served model is asked with: these, or pixels, or files."""
 
 from __future__ import annotations
 

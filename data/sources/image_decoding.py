@@ -6,19 +6,16 @@ Pillow decodes, and sees what TensorFlow's decoder passes over: orientation, tra
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 import numpy as np
 from PIL import Image, ImageOps
 
+from tfx_estimator.data.resizing import resizer
 from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 _FORMATS = ("PNG", "JPEG")
 # Of a PNG: where its header says what its samples are, and grey without and with alpha.
@@ -60,8 +57,7 @@ def read_image(path: Any, channels: int, size: Optional[tuple[int, int]]) -> np.
             image.load()
             flat = _flatten(image, "L" if channels == 1 else "RGB")
         pixels = np.asarray(flat).reshape(flat.height, flat.width, channels)
-    # By the function that a served model has in its graph as well: so both see the same pixels.
-    return pixels if size in (None, pixels.shape[:2]) else _resizer(size, channels)(pixels).numpy()
+    return pixels if size in (None, pixels.shape[:2]) else resizer(size, channels)(pixels).numpy()
 
 
 def _flatten(image: Image.Image, mode: str) -> Image.Image:
@@ -87,20 +83,3 @@ def _naming(path: Any) -> Iterator[None]:
     except Exception as error:
         # zlib's, struct's, Pillow's own: damages have many names.
         raise damaged(path, f"it cannot be decoded: {error}", "a whole PNG or JPEG file") from None
-
-
-@functools.lru_cache(maxsize=8)
-def _resizer(size: tuple[int, int], channels: int) -> Any:
-    """A traced `resize_uint8`, which costs a small image a third of what one operation after the other does."""
-    import tensorflow as tf
-
-    spec = tf.TensorSpec([None, None, channels], tf.uint8)
-    return tf.function(functools.partial(resize_uint8, size=size), input_signature=[spec])
-
-
-def resize_uint8(images: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
-    """Resizes (H, W, C) or (batch, H, W, C), uint8, with antialiased bilinear filtering, and rounds back to uint8."""
-    import tensorflow as tf
-
-    resized = tf.image.resize(images, size, method="bilinear", antialias=True)
-    return tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)

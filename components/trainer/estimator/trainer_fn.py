@@ -177,7 +177,9 @@ def _serving_receiver_fn(
         images = tf.identity(pixels, name=IMAGES)
         encoded = tf.reshape(encode_images(images), [-1, *feature_spec[IMAGE].shape])
         features = transform({IMAGE: encoded})
-        return tf.estimator.export.ServingInputReceiver(features, {EXAMPLES: examples}, {IMAGES: {IMAGES: images}, **others})
+        return tf.estimator.export.ServingInputReceiver(
+            features, {EXAMPLES: examples}, {IMAGES: {IMAGES: images}, **others}
+        )
 
     return serving_input_receiver_fn
 
