@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tfx_estimator.data.resizing import resize_uint8
 from tfx_estimator.data.sources.files import fingerprint_files
-from tfx_estimator.data.sources.image_decoding import resize_uint8
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.data.sources.tfds_lookup import FoundBuilder, is_prepared, open_prepared

@@ -22,6 +22,12 @@ class PusherSection(Section):
     destination: Optional[str] = Field(None, "a folder; null is `serving` in the work folder")
 
 
+class ServingSection(Section):
+    """What a trained model is asked with, beside examples and pixels."""
+
+    encoded: bool = Field(True, "PNG and JPEG files, in a signature of this name")
+
+
 class Declaration(Section):
     """What to ingest, what to train, how to distribute it and where to run it."""
 
@@ -35,6 +41,7 @@ class Declaration(Section):
         None, "trials of declared values, of which the best train the model; null is none"
     )
     evaluator: EvaluatorSection = inner()
+    serving: ServingSection = inner()
     pusher: PusherSection = inner()
     beam: BeamSection = inner()
     deploy: Optional[DeploySection] = None

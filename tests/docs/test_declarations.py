@@ -21,7 +21,7 @@ from tfx_estimator.pipeline.config.strategies import TRAITS
 
 pytestmark = pytest.mark.unit
 
-KEY = re.compile(r"(?:data|transform|trainer|evaluator|pusher|beam)\.[a-z_.]+")
+KEY = re.compile(r"(?:data|transform|trainer|evaluator|serving|pusher|beam)\.[a-z_.]+")
 # With each its value that is not the default.
 OPTIONS = {
     "cross_device_ops": "hierarchical_copy",
