@@ -8,14 +8,19 @@ from dataclasses import dataclass, field
 from typing import Optional, Union
 
 import numpy as np
+import tensorflow as tf
 
+from tfx_estimator.data.sources.files import damaged
 from tfx_estimator.pipeline.base.cpus import available_cpus
 from tfx_estimator.pipeline.base.errors import DamagedDataError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, Unread
 from tfx_estimator.pipeline.predict.model import Chosen, Model
 from tfx_estimator.pipeline.predict.output import Writer
-from tfx_estimator.pipeline.predict.reading import batches
+from tfx_estimator.pipeline.predict.reading import Batch, batches
+
+# How TensorFlow begins the lines that say where in a graph an error was.
+_WHERE = ("Graph execution error", "Detected at node", "<stack traces")
 
 
 @dataclass(frozen=True)
@@ -61,10 +66,43 @@ def answer(model: Model, found: Iterable[Found], batch_size: int) -> Iterator[Un
     for each in batches(_refusing(found, chosen), channels, resized, batch_size, available_cpus()):
         if isinstance(each, Unread):
             yield each
-        elif isinstance(each.values, np.ndarray):
-            yield Answer(each.names, model.predict_images(each.values))
-        else:
-            yield Answer(each.names, model.predict_examples(each.values))
+            continue
+        try:
+            yield _ask(model, each)
+        except tf.errors.InvalidArgumentError as error:
+            yield from _one_by_one(model, each, error)
+
+
+def _ask(model: Model, batch: Batch) -> Answer:
+    predict = model.predict_images if isinstance(batch.values, np.ndarray) else model.predict_examples
+    return Answer(batch.names, predict(batch.values))  # type: ignore[arg-type]
+
+
+def _one_by_one(model: Model, batch: Batch, error: tf.errors.OpError) -> Iterator[Union[Answer, Unread]]:
+    """Finds the examples that a model does not take, such as one that lacks a feature; it must take some."""
+    count = len(batch.names)
+    taken = 0
+    refused: list[Unread] = []
+    for number, name in enumerate(batch.names):
+        try:
+            yield _ask(model, Batch([name], batch.values[number : number + 1]))
+            taken += 1
+        except tf.errors.InvalidArgumentError as wrong:
+            told = damaged(name, f"the model does not take it: {_said(wrong)}", "an example of the model's kind")
+            refused.append(Unread(name, told))
+    if not taken and count > 1:
+        raise DamagedDataError(
+            one_line(f"the model takes none of {count:,} examples from {batch.names[0]} on: {_said(error)}"),
+            expected="examples as those that it was trained on",
+            todo="name others, or another signature by --signature; nothing was written",
+        )
+    yield from refused
+
+
+def _said(error: tf.errors.OpError) -> str:
+    """What was wrong, without where in the graph."""
+    lines = [line.strip() for line in error.message.splitlines()]
+    return next((line for line in lines if line and not line.startswith(_WHERE)), type(error).__name__)
 
 
 def write(

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 import numpy as np
 import pyarrow.parquet
@@ -131,7 +131,9 @@ def test_a_folder_its_images_a_table_and_their_names_on_standard_input_are_the_s
     assert "3 predicted" in said
     assert run(model, *images)[0] == whole
     assert run(model, "-", lines="\n".join(images) + "\n")[0] == whole
-    (folder / "table.csv").write_text("label,file\n" + "".join(f"x,{Path(each).relative_to(folder)}\n" for each in images))
+    (folder / "table.csv").write_text(
+        "label,file\n" + "".join(f"x,{Path(each).relative_to(folder)}\n" for each in images)
+    )
     assert run(model, folder / "table.csv")[0] == whole
     assert run(model, folder, "--batch-size", 1)[0].split(",")[1] == whole.split(",")[1]
     # The table, of whose images the folder has all.
@@ -197,17 +199,31 @@ def test_the_best_classes_alone(run, model, images, tmp_path, top):
         assert [float(each) for each in row[2::2]] == pytest.approx(scores[best], abs=1e-6)
     run(model, *images, "--top", top, "--output", tmp_path / "top.jsonl")
     for line, row in zip((tmp_path / "top.jsonl").read_text().splitlines(), rows[1:]):
-        assert list(json.loads(line)["scores"].items()) == [(name, float(row[2 * n + 2])) for n, name in enumerate(row[1::2])]
+        assert list(json.loads(line)["scores"].items()) == [
+            (name, float(row[2 * n + 2])) for n, name in enumerate(row[1::2])
+        ]
 
 
 def test_a_file_is_there_whole_or_as_it_was(run, model, images, tmp_path):
     output = tmp_path / "out.csv"
     output.write_text("before")
-    other = write_records(tmp_path / "other", [example(other=1)])
+    other = write_records(tmp_path / "other", [example(other=1)] * 2)
     # The model fails at it after a batch was written.
-    run(model, *images, other, "--output", output, "--batch-size", 1, code=4)
+    said = run(model, *images, other, "--output", output, "--batch-size", 2, code=3)[1]
+    assert f"takes none of 2 examples from {other}:0 on: " in said
+    assert "Feature: image (data type: string) is required but could not be found." in said
     assert output.read_text() == "before"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["images", "other", "out.csv"]
+
+
+def test_an_example_that_the_model_does_not_take_is_named(run, model, tmp_path):
+    records = write_records(
+        tmp_path / "records", [example(image=bytes(16)), example(other=1), example(image=bytes(16))]
+    )
+    found, said = run(model, records, code=3)
+    dark = np.zeros((SIDE, SIDE, 1), np.uint8)
+    check(found, {f"{records}:0": dark, f"{records}:2": dark})
+    assert f"damaged file {records}:1: the model does not take it: " in said
 
 
 def test_a_model_of_floats_and_of_any_size_needs_the_range_of_its_pixels(run, images, tmp_path):
