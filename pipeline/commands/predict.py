@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
+    from tfx_estimator.pipeline.config.beam import BeamSection
     from tfx_estimator.pipeline.predict.inputs import Unread
     from tfx_estimator.pipeline.predict.model import Found
     from tfx_estimator.pipeline.predict.session import Progress
@@ -70,6 +71,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LOW,HIGH",
         help="of a model that takes images as floats: what 0 and 255 become, such as 0,1",
     )
+    parser.add_argument(
+        "--beam",
+        metavar="DECLARATION",
+        help="predict on the engine of the section `beam` of a preset or a YAML file (default: in this process); needs "
+        "--output",
+    )
     parser.epilog = EPILOG
 
 
@@ -88,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
     kind = writer_for(args.output)
     if args.output is not None:
         check_file(args.output, force=True)
+    section = _read_section(args.beam, args.output)
     # On one terminal, a line that moves would run through what is written.
     moves = args.output is not None or not os.isatty(1)
     # Hides what TensorFlow prints.
@@ -102,7 +110,13 @@ def run(args: argparse.Namespace) -> int:
             chosen = models.choose(found, args.signature)
             models.check_pixels(chosen, pixels)
             inputs = Inputs(args.inputs, sys.stdin)
-            answers = session.answer(models.Model(chosen, pixels), inputs, args.batch_size)
+            if section is None:
+                answers = session.answer(models.Model(chosen, pixels), inputs, args.batch_size)
+            else:
+                from tfx_estimator.pipeline.predict.on_beam import Call, answer_on_beam
+
+                call = Call(found, args.signature, pixels, args.batch_size)
+                answers = answer_on_beam(call, session.refusing(inputs, chosen), section, _parts(args.output, section))
             progress = session.write(
                 answers,
                 lambda classes: kind(file, chosen.labels or [str(label) for label in range(classes)], args.top),
@@ -148,6 +162,27 @@ def _opened(output: Optional[str]) -> Iterator[IO[bytes]]:
         return
     with writing(output), drafting(os.path.expanduser(output), named=True) as draft, open(draft, "wb") as file:
         yield file
+
+
+def _read_section(declaration: Optional[str], output: Optional[str]) -> Optional[BeamSection]:
+    if declaration is None:
+        return None
+    from tfx_estimator.pipeline.config import load
+
+    if output is None:
+        raise DeclarationError(
+            "--beam needs --output",
+            expected="a file: beside it, workers leave what they have predicted until all is done",
+            todo="add --output FILE",
+        )
+    return load(declaration).declaration.beam
+
+
+def _parts(output: str, section: BeamSection) -> str:
+    """A folder that workers see, too."""
+    name = f".{os.path.basename(output)}.{os.urandom(4).hex()}"
+    beside = os.path.dirname(os.path.abspath(os.path.expanduser(output)))
+    return os.path.join(section.dataflow.temp_location if section.dataflow else beside, name)
 
 
 def _read_pixels(text: Optional[str]) -> Optional[tuple[float, float]]:

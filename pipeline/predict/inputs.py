@@ -43,6 +43,7 @@ class RecordFile(NamedTuple):
     """A file of serialized tf.Examples."""
 
     name: str
+    path: str
     compression: str
 
 
@@ -142,10 +143,10 @@ def _look_into(path: Any) -> Any:
     if head.startswith(_GZIP):
         try:
             with path.open("rb") as file, gzip.open(file) as content:
-                return RecordFile(name, "GZIP") if _is_record(content.read(_HEAD.size)) else None
+                return RecordFile(name, name, "GZIP") if _is_record(content.read(_HEAD.size)) else None
         except (OSError, EOFError):
             return None
-    return RecordFile(name, "") if _is_record(head) else None
+    return RecordFile(name, name, "") if _is_record(head) else None
 
 
 def _is_record(head: bytes) -> bool:

@@ -17,6 +17,7 @@ from tfx_estimator.components.served_outputs import Scores, choose_scores, read_
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, UserCodeError
 from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.page import LeftOutError
 from tfx_estimator.pipeline.report.predictions import to_probabilities
@@ -56,7 +57,7 @@ def find(named: str) -> Found:
         DeclarationError: It is none of these.
         PipelineError: The run has left no model.
     """
-    path = os.path.expanduser(named)
+    path = named if is_address(named) else os.path.abspath(os.path.expanduser(named))
     if folder := _saved_model(path):
         return Found(folder)
     try:

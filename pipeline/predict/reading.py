@@ -111,7 +111,7 @@ def _read_image(file: ImageFile, channels: int, size: Optional[tuple[int, int]])
 
 def _read_records(file: RecordFile) -> Iterator[Union[_Read, Unread]]:
     """Yields the records of a file, as far as it is whole; they are named by their numbers."""
-    records = tf.data.TFRecordDataset(file.name, file.compression).prefetch(_CHUNK).as_numpy_iterator()
+    records = tf.data.TFRecordDataset(file.path, file.compression).prefetch(_CHUNK).as_numpy_iterator()
     for number in itertools.count():
         try:
             yield _Read(f"{file.name}:{number}", next(records))

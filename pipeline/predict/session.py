@@ -63,7 +63,7 @@ def answer(model: Model, found: Iterable[Found], batch_size: int) -> Iterator[Un
     chosen = model.chosen
     height, width, channels = chosen.image_shape or (None, None, 3)
     resized = (height, width) if height and width else None
-    for each in batches(_refusing(found, chosen), channels, resized, batch_size, available_cpus()):
+    for each in batches(refusing(found, chosen), channels, resized, batch_size, available_cpus()):
         if isinstance(each, Unread):
             yield each
             continue
@@ -131,7 +131,7 @@ def write(
     return progress
 
 
-def _refusing(found: Iterable[Found], chosen: Chosen) -> Iterator[Found]:
+def refusing(found: Iterable[Found], chosen: Chosen) -> Iterator[Found]:
     """Refuses what the model has no signature for, before it is read."""
     for each in found:
         if isinstance(each, ImageFile) and chosen.image_shape is None:

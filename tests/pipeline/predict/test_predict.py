@@ -18,6 +18,7 @@ from PIL import Image
 from tests.artifacts import example, write_records
 from tfx_estimator.__main__ import main
 from tfx_estimator.data.sources.image_decoding import read_image
+from tfx_estimator.pipeline.predict import on_beam
 
 pytestmark = pytest.mark.unit
 
@@ -214,6 +215,26 @@ def test_a_file_is_there_whole_or_as_it_was(run, model, images, tmp_path):
     assert "Feature: image (data type: string) is required but could not be found." in said
     assert output.read_text() == "before"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["images", "other", "out.csv"]
+
+
+def test_on_an_engine_of_beam_the_same_is_written(run, model, images, tmp_path, monkeypatch):
+    # Two images a part.
+    monkeypatch.setattr(on_beam, "_IMAGES", 2)
+    records = write_records(tmp_path / "records", [example(image=bytes([level] * 16)) for level in (0, 200)])
+    (tmp_path / "images" / "a.broken.png").write_bytes(b"no image")
+    here, there = tmp_path / "here.csv", tmp_path / "there.csv"
+    words = (model, tmp_path / "images", records, "--batch-size", 2)
+    said = run(*words, "--output", here, code=3)[1]
+    assert run(*words, "--output", there, "--beam", "digits", code=3)[1].splitlines()[0] == said.splitlines()[0]
+    assert there.read_text() == here.read_text()
+    assert len(here.read_text().splitlines()) == 6
+    before = sorted(each.name for each in tmp_path.iterdir())
+    other = write_records(tmp_path / "images" / "other", [example(other=1)] * 2)
+    # An error of a worker comes back as what it is.
+    assert f"takes none of 2 examples from {other}:0" in run(*words, "--output", there, "--beam", "digits", code=3)[1]
+    assert there.read_text() == here.read_text()
+    assert sorted(each.name for each in tmp_path.iterdir()) == before
+    assert "--beam needs --output" in run(*words, "--beam", "digits", code=2)[1]
 
 
 def test_an_example_that_the_model_does_not_take_is_named(run, model, tmp_path):
