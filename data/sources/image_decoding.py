@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tfx_estimator.data.resizing import resizer
 from tfx_estimator.data.sources.files import damaged, reading
@@ -80,6 +80,9 @@ def _naming(path: Any) -> Iterator[None]:
         yield
     except TfxEstimatorError:
         raise
+    except UnidentifiedImageError:
+        # Of which Pillow tells what object holds its bytes.
+        raise damaged(path, "it is neither a PNG nor a JPEG file", "a whole PNG or JPEG file") from None
     except Exception as error:
         # zlib's, struct's, Pillow's own: damages have many names.
         raise damaged(path, f"it cannot be decoded: {error}", "a whole PNG or JPEG file") from None

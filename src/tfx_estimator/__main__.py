@@ -20,6 +20,7 @@ PROG = "tfx-estimator"
 # In the order of the help; each is a module of pipeline.commands.
 VERBS = (
     "run",
+    "predict",
     "report",
     "convert",
     "compare",
@@ -39,7 +40,7 @@ VERBS = (
 # They work for long, and are watched by a process of their own.
 _LONG = ("run", "compare", "bench", "execute")
 # They may open the data or load a model, of which TensorFlow and TFDS leave temporary folders; validate, with --deep.
-_OPENING = ("compile", "submit", "estimate", "report", "convert")
+_OPENING = ("compile", "submit", "estimate", "report", "convert", "predict")
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 
