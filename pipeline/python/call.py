@@ -7,6 +7,7 @@ edited meanwhile are read anew. A process whose caller dies is killed by the ker
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import os
@@ -103,6 +104,7 @@ class _Verb:
     def __init__(self, process: subprocess.Popen, reader: int, output: IO, line: Optional[Line], copies: bool) -> None:
         self._process, self._reader, self._output, self._line = process, reader, output, line
         self._copies, self._copied, self._rest = copies, 0, b""
+        self._text = codecs.getincrementaldecoder("utf-8")("replace")
         self._said: dict[str, Any] = {}
 
     def wait(self) -> str:
@@ -142,11 +144,8 @@ class _Verb:
         elif self._copies:
             with open(self._output.name, "rb") as file:
                 file.seek(self._copied)
-                *lines, _ = (
-                    file.read().splitlines(keepends=True) if self._process.poll() is None else [file.read(), b""]
-                )
-            self._copied += sum(map(len, lines))
-            sys.stderr.write(b"".join(lines).decode(errors="replace"))
+                sys.stderr.write(self._text.decode(piece := file.read()))
+            self._copied += len(piece)
 
     def _failure(self) -> errors.TfxEstimatorError:
         """Why it ended."""

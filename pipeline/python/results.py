@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 REPORT = "report.html"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunResult:
     """What a run came to.
 
@@ -78,34 +78,22 @@ class RunResult:
         """Returns what training measured: `metric`, `of` (`train`, or an evaluation), `step`, and `value`."""
         import pandas as pd
 
-        # The reader of events imports TensorFlow, which is not to speak here.
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-        from tfx_estimator.pipeline.base.errors import DataNotFoundError
-        from tfx_estimator.pipeline.report.page import LeftOutError
-        from tfx_estimator.pipeline.report.training import read_training
+        from tfx_estimator.pipeline.python.curves import read
 
-        try:
-            read = read_training(self.summary.get("model_run") or "").curves
-        except LeftOutError as reason:
-            raise DataNotFoundError(
-                f"{self.logs or self.name}: {reason}",
-                expected="the events that training writes for TensorBoard",
-                todo="see whether its folder, summary['model_run'], was deleted; run it again then",
-            ) from reason
-        rows = [
-            (metric, of, step, value)
-            for metric, curves in read.items()
-            for of, series in curves.items()
-            for step, value in zip(series.steps, series.values)
-        ]
-        return pd.DataFrame(rows, columns=["metric", "of", "step", "value"])
+        points = read(self.summary.get("model_run") or "")
+        return pd.DataFrame(points, columns=["metric", "of", "step", "value"])
+
+    def __repr__(self) -> str:
+        return f"RunResult({self._told()})"
+
+    def _told(self) -> str:
+        blessed = {True: "blessed", False: "not blessed", None: "not evaluated"}[self.blessed]
+        metrics = [f"{name} {value:.4f}" for name, value in self.metrics.items()]
+        return ", ".join([f"{self.name}: {blessed}", *metrics, f"in {duration(self.summary.get('seconds', 0))}"])
 
     def _repr_html_(self) -> str:
-        blessed = {True: "blessed", False: "not blessed", None: "not evaluated"}[self.blessed]
-        metrics = ", ".join(f"{name} {value:.4f}" for name, value in self.metrics.items())
         facts = [
-            f"{self.name}: {blessed}, in {duration(self.summary.get('seconds', 0))}",
-            metrics,
+            self._told(),
             *(str(each["text"]) for each in self.summary.get("warnings", ())),
             f"model: {self.model_uri}",
             f"report: {self.report}",
@@ -116,7 +104,7 @@ class RunResult:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CompareResult:
     """What a comparison found.
 
@@ -156,6 +144,9 @@ class CompareResult:
         ]
         return pd.DataFrame(rows)
 
+    def __repr__(self) -> str:
+        return "CompareResult(" + " ".join(self.conclusions) + ")"
+
     def _repr_html_(self) -> str:
         found = self.found["candidates"]
         rows = [
@@ -165,7 +156,7 @@ class CompareResult:
         return table(("candidate", "accuracy", "loss"), rows) + told
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BenchResult:
     """What a bench of strategies found.
 
