@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Optional
 
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.commands.shared import add_declaration
@@ -35,16 +36,17 @@ def run(args: argparse.Namespace) -> int:
     """Checks each source; returns the exit code of the last problem."""
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError
     from tfx_estimator.pipeline.commands.shared import say
-    from tfx_estimator.pipeline.config import load
 
     code = 0
     for source in args.source:
         try:
-            loaded = load(source, args.overrides, args.target)
-            tried = None
-            if args.deep:
-                say(one_line(f"trying the code of {source} on made-up examples ..."), to_stderr=True)
-                tried = _try(loaded)
+            loaded, tried = check(
+                source,
+                args.overrides,
+                args.target,
+                args.deep,
+                lambda text: say(text, to_stderr=True),
+            )
             say(one_line(f"ok: {source}: {summarise(loaded.declaration)}"))
             for remark in loaded.remarks:
                 say(f"    {remark}")
@@ -58,11 +60,20 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def _try(loaded: Loaded) -> Tried:
+def check(
+    source: str, overrides: Sequence[str], target: str, deep: bool, tell: Callable[[str], None] = lambda _: None
+) -> tuple[Loaded, Optional[Tried]]:
+    """Checks a declaration, and tries its code if it is to; raises what is wrong. `tell` is told what takes time."""
+    from tfx_estimator.pipeline.config import load
+
+    loaded = load(source, overrides, target)
+    if not deep:
+        return loaded, None
     from tfx_estimator.pipeline.run import dry_run
 
+    tell(one_line(f"trying the code of {source} on made-up examples ..."))
     with dry_run.begin(loaded) as trial:
-        return trial.wait()
+        return loaded, trial.wait()
 
 
 def summarise(declaration: Declaration) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Union
 
 from rich.console import Console
 
+from tfx_estimator.pipeline.base import caller
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.files import make_dated, write_json, write_whole
 from tfx_estimator.pipeline.base.text import one_line
@@ -52,6 +53,7 @@ class Session:
                 write_json(path, content, indent=2, allow_nan=False)
             else:
                 write_whole(path, content)
+        caller.tell(**{caller.FOLDER: self.output})
         show(self.console)
         self.console.print()
         for path in paths:

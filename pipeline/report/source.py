@@ -24,7 +24,7 @@ from tfx_estimator.pipeline.folders import former_home, rebased
 
 DECLARATION, SUMMARY = "declaration.yaml", "summary.json"
 # Entries that hold a place in the pipeline's folder; by the first it is known where that was then.
-_PLACES = ("model_run", "pushed")
+_PLACES = ("model_run", "model", "pushed")
 _MODEL_RUN = "artifacts/Trainer/model_run/[0-9]+"
 _PACKAGES = (
     "tfx-estimator",

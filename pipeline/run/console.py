@@ -10,6 +10,7 @@ from typing import Any, Optional
 
 from rich.console import Console
 
+from tfx_estimator.pipeline.base import caller
 from tfx_estimator.pipeline.base.ending import shared_status
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.base.installed import uncollected
@@ -51,6 +52,7 @@ def run_declaration(
     folders = PipelineFolders(workdir, loaded.declaration.name)
     with in_order(folders), contextlib.nullcontext() if cluster is None else Rendezvous(folders, cluster).led():
         logs = _make_logs(loaded, folders)
+        caller.tell(**{caller.FOLDER: logs})
         with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:
             view = View(console := make_console(terminal))
             page = reported(results, view, logs) if report else contextlib.nullcontext()

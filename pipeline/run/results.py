@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tfx.dsl.io import fileio
+from tfx.utils import path_utils
 
 from tfx_estimator.components.baseline_resolver import DROPPED
 from tfx_estimator.components.tfds_example_gen.properties import DATASET, LABEL_NAMES, VERSION, num_examples
@@ -55,6 +56,8 @@ def add_outputs(results: Summary, outputs: Outputs) -> None:
         results.tuning = read_tuning(tuned.uri)
     if model_run := outputs.get(("Trainer", "model_run")):
         _read_training(results, model_run)
+    if model := outputs.get(("Trainer", "model")):
+        results.model = path_utils.serving_model_dir(model.uri)
     if evaluation := outputs.get(("Evaluator", "evaluation")):
         results.baseline_dropped = evaluation.properties.get(DROPPED) or None
         _read_evaluation(results, evaluation.uri)

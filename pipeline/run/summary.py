@@ -73,6 +73,7 @@ class Summary:
     reasons: list[str] = field(default_factory=list)  # why not blessed
     # Why the latest blessed model was not compared with, where a service found one that cannot be.
     baseline_dropped: Optional[str] = None
+    model: Optional[str] = None  # folder of the trained SavedModel
     pushed: Optional[str] = None  # folder of the pushed model
     model_run: Optional[str] = None  # folder of checkpoints, TensorBoard events and logs of the training
     training: dict[str, float] = field(default_factory=dict)  # facts of it: steps, seconds, rate

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from tfx_estimator.pipeline.base import log
+from tfx_estimator.pipeline.base import caller, log
 from tfx_estimator.pipeline.base.ending import shared_status
 from tfx_estimator.pipeline.base.ending.signals import SignalledError, received
 from tfx_estimator.pipeline.base.errors import StoppedError
@@ -114,6 +114,7 @@ class View:
 
     def progress(self, text: str) -> None:
         """Shows progress inside a component."""
+        caller.tell(**{caller.MOVING: f"{self._title}: {one_line(text)}"})
         if self._live:
             self._moving.say(f"{self._title}: {text}")
         elif time.monotonic() - self._printed >= _PROGRESS_SECONDS:
@@ -137,6 +138,7 @@ class View:
         self._logger.removeHandler(self._handler)
 
     def _show(self, text: str) -> None:
+        caller.tell(**{caller.MOVING: one_line(text)})
         if self._console.is_terminal:
             self._moving = _Moving(text)
             # rich must not redirect stdout and stderr: what libraries print belongs into the log.

@@ -14,6 +14,17 @@ A declaration, and the pipeline that it becomes:
     PipelineFolders     Where a pipeline keeps what it makes.
     create_pipeline     Makes the pipeline, for any runner of TFX.
 
+Verbs of the command line as functions, for a script or a notebook:
+
+    run                 Runs a declared pipeline on this machine.
+    RunResult           What it came to: metrics, the model, how each component went and why.
+    compare             Trains declarations on the same examples, or takes finished runs, and compares them.
+    CompareResult       What it found.
+    bench               Measures which distribution strategy pays.
+    BenchResult         What it found.
+    validate            Checks a declaration; with its code, if it is to.
+    Checked             What it returns: the declaration, and what there is to remark.
+
 Components, for a pipeline of anybody's:
 
     TfdsExampleGen      Writes the examples of a data set of labelled images.
@@ -83,10 +94,15 @@ if TYPE_CHECKING:
     from tfx_estimator.pipeline.config.data import DataSection
     from tfx_estimator.pipeline.config.load import load as load_declaration
     from tfx_estimator.pipeline.folders import PipelineFolders
+    from tfx_estimator.pipeline.python.functions import bench, compare, run, validate
+    from tfx_estimator.pipeline.python.results import BenchResult, Checked, CompareResult, RunResult
 
 __version__ = "0.2.0"
 
 __all__ = [
+    "BenchResult",
+    "Checked",
+    "CompareResult",
     "DamagedDataError",
     "DataError",
     "DataNotFoundError",
@@ -101,6 +117,7 @@ __all__ = [
     "PipelineError",
     "PipelineFolders",
     "Pusher",
+    "RunResult",
     "Settings",
     "StoppedError",
     "TaskFailedError",
@@ -112,9 +129,13 @@ __all__ = [
     "Tuner",
     "UserCodeError",
     "__version__",
+    "bench",
     "bring_back_estimator",
+    "compare",
     "create_pipeline",
     "load_declaration",
+    "run",
+    "validate",
 ]
 
 # Public name -> where it is, and what it is called there.
@@ -131,6 +152,8 @@ _PLACES = {
     "bring_back_estimator": ("pipeline.base.stack.estimator", "bring_back_estimator"),
     "create_pipeline": ("pipeline.build", "create_pipeline"),
     "load_declaration": ("pipeline.config", "load"),
+    **{name: ("pipeline.python.functions", name) for name in ("bench", "compare", "run", "validate")},
+    **{name: ("pipeline.python.results", name) for name in ("BenchResult", "Checked", "CompareResult", "RunResult")},
     **{name: ("pipeline.base.errors", name) for name in __all__ if name.endswith("Error")},
 }
 

@@ -13,8 +13,12 @@ import contextlib
 import importlib
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tfx_estimator import __version__
+
+if TYPE_CHECKING:
+    from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 
 PROG = "tfx-estimator"
 # In the order of the help; each is a module of pipeline.commands.
@@ -78,8 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0, or that of the error's class in pipeline.base.errors.
     """
+    from tfx_estimator.pipeline.base import caller
     from tfx_estimator.pipeline.base.ending import shared_status, signals
+    from tfx_estimator.pipeline.base.errors import StoppedError
 
+    caller.take()
     arguments = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         # A terminal without UTF-8 must not turn a message into a traceback.
@@ -89,8 +96,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with signals.handled():
             code = _run(arguments, alone=argv is None)
     except signals.SignalledError as end:
-        _say(f"{PROG}: {end}")
         code = end.exit_code
+        _tell(StoppedError(str(end), exit_code=code))
     _drop_what_nobody_reads()
     shared_status.end(code)
     return code
@@ -112,7 +119,7 @@ def _run(arguments: list[str], alone: bool) -> int:
         code = _dispatch(arguments, alone)
         sys.stdout.flush()
     except TfxEstimatorError as error:
-        _say(f"{PROG}: {error}")
+        _tell(error)
         code = exit_code_of(error)
     except KeyboardInterrupt:
         _say(f"{PROG}: interrupted")
@@ -121,9 +128,18 @@ def _run(arguments: list[str], alone: bool) -> int:
         # The reader, `head` for example, has gone.
         code = _BROKEN_PIPE
     except OSError as error:  # a full disk, or an output that cannot be written
-        _say(f"{PROG}: {error}")
+        _tell(TfxEstimatorError(str(error)))
         code = TfxEstimatorError.exit_code
     return code
+
+
+def _tell(error: TfxEstimatorError) -> None:
+    """Has whoever called the verb know how it ended: a program of Python raises it, others read it."""
+    from tfx_estimator.pipeline.base import caller
+    from tfx_estimator.pipeline.base.errors import to_json
+
+    if not caller.tell(**{caller.ERROR: to_json(error)}):
+        _say(f"{PROG}: {error}")
 
 
 def _say(text: str) -> None:

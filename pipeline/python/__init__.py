@@ -1,0 +1,1 @@
+"""Verbs of the command line as functions of Python."""

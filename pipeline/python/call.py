@@ -1,0 +1,159 @@
+"""Calls a verb as a function: in a process of its own, by the very code of the command line.
+
+So a run means the same as `tfx-estimator run`. What a notebook has loaded or changed before does not reach it, and what
+it loads, or a crash, does not reach the notebook: TensorFlow gives its memory and the GPUs back, and modules that were
+edited meanwhile are read anew. A process whose caller dies is killed by the kernel.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any, Optional
+
+from tfx_estimator.pipeline.base import caller, errors
+from tfx_estimator.pipeline.base.ending import keeper
+from tfx_estimator.pipeline.base.files import read_tail
+from tfx_estimator.pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.python.progress import Line, in_notebook
+from tfx_estimator.pipeline.user_source.modules import package_parent
+
+_TICK_SECONDS = 0.5
+_PIECE = 1 << 16
+_LOG_LINES = 20
+_MAIN = (
+    "import sys; sys.path[0] = {package!a}; import tfx_estimator; sys.path[:] = {path!a}; "
+    "from tfx_estimator.__main__ import main; sys.exit(main())"
+)
+
+
+def call(words: Sequence[str], progress: bool) -> str:
+    """Runs a verb of the command line; returns the folder where it has left its results, empty if there is none.
+
+    Args:
+        words: The verb and its arguments.
+        progress: Whether it is shown: in a notebook one line that changes, elsewhere on stderr.
+
+    Raises:
+        TfxEstimatorError: What the verb ended with.
+        KeyboardInterrupt: Ctrl-C, or a notebook's button, ended it; it has ended in order then.
+    """
+    with contextlib.ExitStack() as stack:
+        line = stack.enter_context(Line(words[0])) if progress and in_notebook() else None
+        output = stack.enter_context(_output(shows=progress and line is None))
+        reader, writer = os.pipe()
+        stack.callback(os.close, reader)
+        try:
+            process = _start(words, output, writer)
+        finally:
+            os.close(writer)
+        verb = _Verb(process, reader, output, line, copies=progress and line is None and output is not sys.stderr)
+        try:
+            return verb.wait()
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(verb.interrupt()) from None
+        finally:
+            process.kill()
+            process.wait()
+
+
+def set_words(overrides: Optional[Mapping[str, Any]], option: str = "--set") -> list[str]:
+    """Returns the arguments that set values, by their dotted paths."""
+    return [word for key, value in (overrides or {}).items() for word in (option, f"{key}={inline(value)}")]
+
+
+def _start(words: Sequence[str], output: IO, writer: int) -> subprocess.Popen:
+    # Modules of the current folder are found as by the command line: they hide no others.
+    path = [each for each in sys.path if isinstance(each, str) and each not in ("", os.getcwd())]
+    command = [sys.executable, "-c", _MAIN.format(package=str(package_parent()), path=path), *words]
+    return subprocess.Popen(
+        keeper.dying_with_this(command),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, caller.VARIABLE: str(writer)},
+        pass_fds=[writer],
+        # Ctrl-C is for this process, which hands it on.
+        start_new_session=True,
+    )
+
+
+@contextlib.contextmanager
+def _output(shows: bool) -> Iterator[IO]:
+    """Where the verb prints: stderr; a file where nobody sees that, or where something else stands for it."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        if shows and sys.stderr.fileno() >= 0:
+            sys.stderr.flush()
+            yield sys.stderr
+            return
+    with tempfile.NamedTemporaryFile() as file:
+        yield file
+
+
+class _Verb:
+    """A verb at work."""
+
+    def __init__(self, process: subprocess.Popen, reader: int, output: IO, line: Optional[Line], copies: bool) -> None:
+        self._process, self._reader, self._output, self._line = process, reader, output, line
+        self._copies, self._copied, self._rest = copies, 0, b""
+        self._text = codecs.getincrementaldecoder("utf-8")("replace")
+        self._said: dict[str, Any] = {}
+
+    def wait(self) -> str:
+        """Waits for its end."""
+        while (ended := self._process.poll()) is None or self._hears(0):
+            self._hears(0 if ended is not None else _TICK_SECONDS)
+            self._show()
+        self._show()
+        if self._process.returncode:
+            raise self._failure()
+        return self._said.get(caller.FOLDER, "")
+
+    def interrupt(self) -> str:
+        """Has it end in order, which a second Ctrl-C cuts short; returns what it says then."""
+        for _ in range(2):
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self.wait()
+            except KeyboardInterrupt:
+                continue
+            except errors.TfxEstimatorError as error:
+                return str(error)
+            break
+        return "interrupted"
+
+    def _hears(self, seconds: float) -> bool:
+        """Reads what it has told, if anything has come in time."""
+        piece = os.read(self._reader, _PIECE) if select.select([self._reader], [], [], seconds)[0] else b""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for each in map(json.loads, lines):
+            self._said.update(each)
+        return bool(piece)
+
+    def _show(self) -> None:
+        if self._line:
+            self._line.show(self._said.get(caller.MOVING, ""))
+        elif self._copies:
+            with open(self._output.name, "rb") as file:
+                file.seek(self._copied)
+                sys.stderr.write(self._text.decode(piece := file.read()))
+            self._copied += len(piece)
+
+    def _failure(self) -> errors.TfxEstimatorError:
+        """Why it ended."""
+        if (said := self._said.get(caller.ERROR)) and (error := errors.from_json(said)):
+            return error
+        tail = "" if self._output is sys.stderr else "\n".join(read_tail(self._output.name, _LOG_LINES))
+        return errors.PipelineError(
+            f"the process of the call ended, with exit code {self._process.returncode}\n{tail}".rstrip(),
+            expected="one that ends by itself",
+            todo="run the same on the command line; what was done before comes from the cache",
+        )

@@ -1,0 +1,217 @@
+"""What verbs that were called as functions came to, as objects."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Optional
+
+from tfx_estimator.pipeline.base.text import duration
+from tfx_estimator.pipeline.runners.listener import NodeRun
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tfx_estimator.pipeline.config import Declaration
+
+REPORT = "report.html"
+
+
+@dataclass(frozen=True, repr=False)
+class RunResult:
+    """What a run came to.
+
+    A notebook shows it as a table. It is read from the run's folder of logs, which `compare` and the verbs `report` and
+    `compare` take as well.
+
+    Args:
+        logs: Folder of the run's logs, with its `summary.json` and its report.
+        summary: What `summary.json` says, as docs/report.md has it.
+    """
+
+    logs: str
+    summary: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self.summary.get("name", "")
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """All metrics of the evaluation that are numbers, and `accuracy` and `loss`, where the model has them."""
+        told = {name: self.summary.get(name) for name in ("accuracy", "loss")}
+        return {**{name: value for name, value in told.items() if value is not None}, **self.summary.get("metrics", {})}
+
+    @property
+    def blessed(self) -> Optional[bool]:
+        """Whether the model was blessed; None without an evaluation."""
+        return self.summary.get("blessed")
+
+    @property
+    def model_uri(self) -> Optional[str]:
+        """Folder of the SavedModel: as it was pushed, or else as it was trained."""
+        return self.summary.get("pushed") or self.summary.get("model")
+
+    @property
+    def components(self) -> list[NodeRun]:
+        """What became of each component: `node`, `state` (`ran`, `cached`), `seconds`, and the `reason` why it ran."""
+        told = self.summary.get("components", ())
+        return [NodeRun(**{**each, "upstream": tuple(each["upstream"])}) for each in told]
+
+    @property
+    def report(self) -> Optional[str]:
+        """File of the report; None where none was made."""
+        path = os.path.join(self.logs, REPORT)
+        return path if self.logs and os.path.exists(path) else None
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Returns a table with one row, of what was run and its metrics: `pd.concat` puts those of several together."""
+        import pandas as pd
+
+        facts = {name: self.summary.get(name) for name in ("name", "started", "seconds", "blessed")}
+        return pd.DataFrame([{**facts, **self.metrics}])
+
+    def curves(self) -> pd.DataFrame:
+        """Returns what training measured: `metric`, `of` (`train`, or an evaluation), `step`, and `value`."""
+        import pandas as pd
+
+        from tfx_estimator.pipeline.python.curves import read
+
+        points = read(self.summary.get("model_run") or "")
+        return pd.DataFrame(points, columns=["metric", "of", "step", "value"])
+
+    def __repr__(self) -> str:
+        return f"RunResult({self._told()})"
+
+    def _told(self) -> str:
+        blessed = {True: "blessed", False: "not blessed", None: "not evaluated"}[self.blessed]
+        metrics = [f"{name} {value:.4f}" for name, value in self.metrics.items()]
+        return ", ".join([f"{self.name}: {blessed}", *metrics, f"in {duration(self.summary.get('seconds', 0))}"])
+
+    def _repr_html_(self) -> str:
+        facts = [
+            self._told(),
+            *(str(each["text"]) for each in self.summary.get("warnings", ())),
+            f"model: {self.model_uri}",
+            f"report: {self.report}",
+        ]
+        rows = [(each.node, each.state, f"{each.seconds:.1f} s", each.reason) for each in self.components]
+        return "".join(f"<div>{html.escape(each)}</div>" for each in facts) + table(
+            ("component", "state", "time", "why"), rows
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class CompareResult:
+    """What a comparison found.
+
+    Args:
+        folder: Where compare.json and compare.html are.
+        found: What compare.json says, as docs/compare.md has it.
+    """
+
+    folder: str
+    found: Mapping[str, Any]
+
+    @property
+    def conclusions(self) -> list[str]:
+        """A sentence for each candidate beside the first, and what is not known."""
+        return self.found["conclusions"]
+
+    @property
+    def spread(self) -> float:
+        """Between the highest and the lowest accuracy, in points of 100."""
+        return self.found["spread_points"]
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Returns a table with a row for each candidate, the first of which the others are compared with."""
+        import pandas as pd
+
+        rows = [
+            {
+                "name": name,
+                "accuracy": each["accuracy"]["value"],
+                "loss": each["loss"]["value"],
+                "difference": self.found["pairs"].get(name, {}).get("accuracy", {}).get("value"),
+                "p": self.found["pairs"].get(name, {}).get("p"),
+                **each["metrics"],
+                **each["training"],
+            }
+            for name, each in self.found["candidates"].items()
+        ]
+        return pd.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        return "CompareResult(" + " ".join(self.conclusions) + ")"
+
+    def _repr_html_(self) -> str:
+        found = self.found["candidates"]
+        rows = [
+            (name, f"{each['accuracy']['value']:.4f}", f"{each['loss']['value']:.4f}") for name, each in found.items()
+        ]
+        told = "".join(f"<div>{html.escape(each)}</div>" for each in (*self.conclusions, self.folder))
+        return table(("candidate", "accuracy", "loss"), rows) + told
+
+
+@dataclass(frozen=True, repr=False)
+class BenchResult:
+    """What a bench of strategies found.
+
+    Args:
+        folder: Where strategies.json, .png and .html are.
+        found: What strategies.json says, as docs/bench.md has it.
+    """
+
+    folder: str
+    found: Mapping[str, Any]
+
+    @property
+    def answer(self) -> str:
+        """Which strategy pays, in one line."""
+        return self.found["answer"]
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Returns a table with a row for each strategy."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.found["strategies"].values()))
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                name,
+                f"{each['examples_per_second']:,.0f}",
+                f"{each['speedup']:.2f}",
+                f"{each['cpu_micros_per_example']:,.1f}",
+            )
+            for name, each in self.found["strategies"].items()
+        ]
+        told = "".join(f"<div>{html.escape(each)}</div>" for each in (self.answer, *self.found["doubts"], self.folder))
+        return table(("strategy", "examples/s", "speedup", "CPU µs/example"), rows) + told
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A declaration in which nothing is wrong.
+
+    Args:
+        source: As it was named.
+        declaration: Its values.
+        remarks: Warnings and notes, a line each.
+        tried: What of the code was tried, in one line; empty without `deep`.
+    """
+
+    source: str
+    declaration: Declaration
+    remarks: tuple[str, ...]
+    tried: str = ""
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table of HTML."""
+    lines = [("th", titles), *(("td", row) for row in rows)]
+    cells = ("".join(f"<{kind}>{html.escape(str(each))}</{kind}>" for each in row) for kind, row in lines)
+    return "<table>" + "".join(f"<tr>{row}</tr>" for row in cells) + "</table>"

@@ -1,0 +1,122 @@
+"""Verbs as functions of Python: what they are given, what they raise, and what is left when they are interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+import tfx_estimator
+from tests.root import run_python, start_python
+from tfx_estimator.pipeline.config.put_values import parse_variations
+from tfx_estimator.pipeline.config.yaml_text import read_yaml
+from tfx_estimator.pipeline.python import functions
+from tfx_estimator.pipeline.python.call import set_words
+
+pytestmark = pytest.mark.unit
+
+RUN = """
+import tfx_estimator
+try:
+    tfx_estimator.run("digits")
+except KeyboardInterrupt as end:
+    print("ended:", end)
+"""
+
+
+@pytest.mark.parametrize("value", [1e-5, 0.25, 7, True, None, "text", "1e-5", "a: b, c", [1, "x"], {"a": [1.5]}])
+def test_an_override_has_the_value_that_it_has_in_python(value) -> None:
+    option, word = set_words({"trainer.params.given": value})
+    assert (option, word.partition("=")[0]) == ("--set", "trainer.params.given")
+    assert read_yaml(word.partition("=")[2], "").value == value
+
+
+def test_values_are_varied_as_they_are_in_python() -> None:
+    words = functions._vary({"trainer.seed": range(2), "optimizer.name": ("adam", "momentum")})
+    assert words[::2] == ["--vary", "--vary"]
+    found = [each.values for each in parse_variations(words[1::2])]
+    assert [each["trainer.seed"] for each in found] == ["0", "0", "1", "1"]
+    assert [each["trainer.optimizer.name"] for each in found] == ["adam", "momentum"] * 2
+
+
+def test_validate_gives_the_declaration() -> None:
+    found = tfx_estimator.validate(Path("digits"), {"trainer.train_steps": 7})
+    assert (found.source, found.declaration.trainer.train_steps, found.tried) == ("digits", 7, "")
+    with pytest.raises(tfx_estimator.DeclarationError, match=r"trainer\.train_steps: 0"):
+        tfx_estimator.validate("digits", {"trainer.train_steps": 0})
+
+
+def test_a_wrong_declaration_is_raised_and_not_printed_whatever_stands_for_stderr(tmp_path) -> None:
+    async def cell() -> None:
+        """As in a notebook, whose loop runs while a cell does."""
+        with pytest.raises(tfx_estimator.DeclarationError) as raised:
+            tfx_estimator.run("digits", tmp_path / "runs", {"trainer.train_steps": 0})
+        assert "trainer.train_steps: 0" in raised.value.what
+        assert raised.value.exit_code == 2
+
+    with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(said):
+        asyncio.run(cell())
+    assert said.getvalue() == ""
+    assert not (tmp_path / "runs").exists()
+
+
+def test_several_threads_may_call() -> None:
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    def wrong(key: str) -> str:
+        with pytest.raises(tfx_estimator.DeclarationError) as raised:
+            tfx_estimator.compare("digits", vary={key: [1, 2]}, progress=False)
+        return raised.value.what
+
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(wrong, ["trainer.sed", "trainer.stepz"])
+    assert "trainer.sed" in one
+    assert "trainer.stepz" in other
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+def _begun(folder: Path) -> None:
+    """Waits until a run has its folder."""
+    deadline = time.monotonic() + 20
+    while not list(folder.glob("runs/digits/logs/*/declaration.yaml")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_an_interrupted_run_ends_in_order_and_the_next_can_begin(tmp_path) -> None:
+    with start_python("-c", RUN, cwd=tmp_path) as process:
+        _begun(tmp_path)
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "ended: interrupted" in said
+    assert below
+    assert not any(each.is_running() for each in below)
+    (summary,) = tmp_path.glob("runs/digits/logs/*/summary.json")
+    assert '"state": "interrupted"' in summary.read_text()
+
+
+def test_nothing_outlives_a_killed_caller(tmp_path) -> None:
+    with start_python("-c", RUN, cwd=tmp_path) as process:
+        _begun(tmp_path)
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        assert below
+        assert psutil.wait_procs(below, timeout=10)[1] == []
+
+
+def test_a_module_of_the_current_folder_hides_none(tmp_path) -> None:
+    (tmp_path / "yaml.py").write_text("raise SystemExit('hidden')")
+    code = "import sys; sys.path.remove(''); import tfx_estimator.pipeline.python.functions; sys.path.insert(0, ''); "
+    code += "tfx_estimator.compare('digits')"
+    done = run_python("-c", code, cwd=tmp_path)
+    assert "DeclarationError" in done.stderr
+    assert "hidden" not in done.stderr
