@@ -46,6 +46,8 @@ _LONG = ("run", "compare", "bench", "execute")
 # They may open the data or load a model, of which TensorFlow and TFDS leave temporary folders; validate, with --deep.
 _OPENING = ("compile", "submit", "estimate", "report", "convert", "predict")
 _INTERRUPTED = 130
+# What a shell offers for a value: a declaration, a run, a folder are all files.
+_COMPLETED = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 _BROKEN_PIPE = 141
 
 
@@ -69,6 +71,10 @@ def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         module.add_arguments(verb)
+        for action in verb._actions:
+            if action.nargs != 0 and not action.choices:
+                # Of shtab: see docs/install.md.
+                action.complete = _COMPLETED  # type: ignore[attr-defined]
         verb.set_defaults(run=module.run)
     return parser
 
