@@ -99,7 +99,8 @@ def store(root: Path):
 
         exists = classmethod(lambda cls, path: os.path.exists(located(path)))
         stat = classmethod(lambda cls, path: os.stat(located(path)))
-        glob = isdir = mkdir = rename = None
+        isdir = classmethod(lambda cls, path: os.path.isdir(located(path)))
+        glob = mkdir = rename = None
 
     return Store
 
