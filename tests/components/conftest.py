@@ -99,8 +99,7 @@ def store(root: Path):
 
         exists = classmethod(lambda cls, path: os.path.exists(located(path)))
         stat = classmethod(lambda cls, path: os.stat(located(path)))
-        isdir = classmethod(lambda cls, path: os.path.isdir(located(path)))
-        glob = mkdir = rename = None
+        glob = isdir = mkdir = rename = None
 
     return Store
 

@@ -10,7 +10,10 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from tests.artifacts import example, write_records
+from tests.components.conftest import until_it_lives
 from tests.components.pusher.executions import execute
+from tfx_estimator.components.pusher.object_store import push
+from tfx_estimator.components.pusher.versions import LocalTree
 from tfx_estimator.components.pusher.warm_up import FILE
 from tfx_estimator.data.encoded_images import decode_encoded
 from tfx_estimator.data.preprocessing import decode_images
@@ -18,6 +21,7 @@ from tfx_estimator.pipeline.base import errors
 
 pytestmark = pytest.mark.unit
 
+ADDRESS = "store://bucket/serving"
 SHAPE = (2, 3, 1)
 IMAGES = np.random.default_rng(1).integers(0, 256, (10, *SHAPE), np.uint8)
 
@@ -58,12 +62,16 @@ def examples(tmp_path):
     return str(tmp_path / "examples")
 
 
-@pytest.mark.parametrize("place", ["a folder", "a store"])
-def test_a_version_comes_with_requests_that_its_signatures_answer(model, examples, bucket, tmp_path, place):
-    base = "store://bucket/serving" if place == "a store" else str(tmp_path / "serving")
+@pytest.fixture
+def pushed(model, examples, tmp_path):
+    execute(model, str(tmp_path / "serving"), str(tmp_path / "output"), examples=examples)
+    return str(tmp_path / "output")
+
+
+def test_a_version_comes_with_requests_that_its_signatures_answer(model, examples, tmp_path):
+    base = str(tmp_path / "serving")
     pushed = execute(model, base, str(tmp_path / "output"), examples=examples)
-    address = pushed.get_string_custom_property("pushed_destination")
-    version = address.replace("store:/", str(tmp_path))
+    version = pushed.get_string_custom_property("pushed_destination")
     signatures = tf.saved_model.load(version).signatures
     answered = []
     for record in tf.data.TFRecordDataset(f"{version}/{FILE}").as_numpy_iterator():
@@ -74,7 +82,16 @@ def test_a_version_comes_with_requests_that_its_signatures_answer(model, example
         answered.append((request.model_spec.signature_name, len(sums)))
     assert answered == [(name, size) for name in ("encoded", "images", "serving_default") for size in (1, 8)]
     again = execute(model, base, str(tmp_path / "again"), examples=examples)
-    assert again.get_string_custom_property("pushed_destination") == address
+    assert again.get_string_custom_property("pushed_destination") == version
+
+
+def test_in_a_store_they_are_there_before_the_file_without_which_nothing_loads(pushed, bucket):
+    seen = []
+    for _ in until_it_lives(bucket, lambda: push(LocalTree(pushed), ADDRESS), lambda: None):
+        for version in filter(str.isdigit, os.listdir(bucket.folder) if bucket.folder.exists() else []):
+            seen.append([(bucket.folder / version / name).exists() for name in (FILE, "saved_model.pb")])
+    assert [True, True] in seen
+    assert [False, True] not in seen
 
 
 def test_examples_that_cannot_be_read_push_nothing(model, examples, tmp_path):
