@@ -140,6 +140,8 @@ def create_pipeline(
         model=trained.outputs["model"],
         model_blessing=evaluator.outputs["blessing"],
         push_destination=_destination(declaration.pusher.destination or folders.serving, target),
+        # The signatures of a module file are its own.
+        examples=examples if declaration.serving.warm_up and not trainer.module_file else None,
     )
 
     return Pipeline(

@@ -23,9 +23,10 @@ class PusherSection(Section):
 
 
 class ServingSection(Section):
-    """What a trained model is asked with, beside examples and pixels."""
+    """How a trained model is served."""
 
     encoded: bool = Field(True, "PNG and JPEG files, in a signature of this name")
+    warm_up: bool = Field(True, "requests are pushed with it that TensorFlow Serving answers before clients ask")
 
 
 class Declaration(Section):
