@@ -110,6 +110,8 @@ def run(args: argparse.Namespace) -> int:
             chosen = models.choose(found, args.signature)
             models.check_pixels(chosen, pixels)
             inputs = Inputs(args.inputs, sys.stdin)
+            if status is not None:
+                status.update("loading the model" if section is None else "predicting on Beam's engine")
             if section is None:
                 answers = session.answer(models.Model(chosen, pixels), inputs, args.batch_size)
             else:

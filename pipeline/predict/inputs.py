@@ -87,11 +87,11 @@ class Inputs:
                 if is_table(name):
                     for text, image in image_paths(path):
                         yield ImageFile(text, image)
-                elif path.is_dir():
-                    yield from self._walk(path, (os.path.realpath(path),))
                 elif path.name.lower().endswith(SUFFIXES):
                     # Whether it is there shows when it is read.
                     yield ImageFile(name, path)
+                elif path.is_dir():
+                    yield from self._walk(path, (os.path.realpath(path),))
                 elif found := _look_into(path):
                     yield found
                 else:

@@ -16,7 +16,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from tfx_estimator.components.served_outputs import Scores, choose_scores, read_labels, read_outputs
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, UserCodeError
-from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.base.text import first_line, one_line
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.page import LeftOutError
@@ -115,6 +115,7 @@ class Signature:
         argument: Its only input.
         image_shape: Of the images that it takes, None is any; None altogether where it takes tf.Examples.
         dtype: Of the input.
+        batch: The only size of batches that it takes; None is any.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Signature:
     dtype: tf.DType
     image_shape: Optional[tuple[Optional[int], Optional[int], int]]
     scores: Scores
+    batch: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,11 @@ class Chosen:
         if self.images:
             return self.images.image_shape
         return self.found.image_shape if self.examples else None
+
+    @property
+    def batch_size(self) -> Optional[int]:
+        """The only size of batches that the model takes; None is any."""
+        return next((each.batch for each in (self.images, self.examples) if each and each.batch), None)
 
     def refuse_examples(self) -> DeclarationError:
         """Returns the error of TFRecord files for a model of images."""
@@ -190,7 +197,9 @@ def choose(found: Found, named: str = "") -> Chosen:
             return None
         ((argument, info),) = signatures[name].inputs.items()
         scores = _scores(found.folder, name, key or found.scores, len(labels))
-        return Signature(name, argument, tf.as_dtype(info.dtype), _image_shape(signatures[name]), scores)
+        batch = info.tensor_shape.dim[0].size if info.tensor_shape.dim else -1
+        shape = _image_shape(signatures[name])
+        return Signature(name, argument, tf.as_dtype(info.dtype), shape, scores, batch if batch > 0 else None)
 
     return Chosen(found, labels, make(images), make(examples), there)
 
@@ -288,8 +297,15 @@ class Model:
     def __init__(self, chosen: Chosen, pixels: Optional[tuple[float, float]] = None) -> None:
         self.chosen = chosen
         self._pixels = pixels or (0.0, 255.0)
-        # Its signatures do not keep its variables alive.
-        self._loaded = tf.saved_model.load(chosen.found.folder)
+        try:
+            # Its signatures do not keep its variables alive.
+            self._loaded = tf.saved_model.load(chosen.found.folder)
+        except Exception as error:  # which is TensorFlow's: of files that lack, or operations that nobody knows
+            raise PipelineError(
+                f"{one_line(chosen.found.folder)} cannot be loaded: {first_line(error)}",
+                expected="a whole SavedModel, of operations that this TensorFlow has",
+                todo="copy it again; or export it anew",
+            ) from error
 
     def predict_images(self, images: np.ndarray) -> np.ndarray:
         """Returns probabilities, float32 [batch, classes], of images, uint8 [batch, height, width, channels]."""
@@ -308,8 +324,18 @@ class Model:
         return self._call(self.chosen.examples, tf.constant(serialized))
 
     def _call(self, signature: Signature, batch: tf.Tensor) -> np.ndarray:
-        outputs = self._loaded.signatures[signature.name](**{signature.argument: batch})
-        got = outputs[signature.scores.key].numpy()
+        count = len(batch)
+        if signature.batch and count < signature.batch:
+            batch = tf.concat([batch, tf.repeat(batch[-1:], signature.batch - count, axis=0)], 0)
+        try:
+            outputs = self._loaded.signatures[signature.name](**{signature.argument: batch})
+        except tf.errors.InvalidArgumentError:
+            raise  # of the examples
+        except tf.errors.OpError as error:
+            raise UserCodeError(
+                f"the model failed: {first_line(error)}", expected="scores", todo="try a smaller --batch-size"
+            ) from error
+        got = outputs[signature.scores.key].numpy()[:count]
         classes = len(self.chosen.labels) or (2 if signature.scores.of_two else got.shape[-1])
         try:
             return to_probabilities(got, classes, signature.scores)[0]

@@ -87,12 +87,14 @@ class PredictPart(beam.DoFn):
     def __init__(self, call: Call, folder: str) -> None:
         self._call, self._folder = call, folder
         self._shared = Shared()
+        self._model: Optional[Model] = None
 
     def process(self, number: int) -> Iterator[int]:
         """Yields the number of examples."""
         try:
-            model = self._shared.acquire(self._call.load)
-            answers = list(answer(model, _read_names(self._folder, number), self._call.batch_size))
+            # Not in `setup`, whose error would come back as text.
+            self._model = self._model or self._shared.acquire(self._call.load)
+            answers = list(answer(self._model, _read_names(self._folder, number), self._call.batch_size))
         except TfxEstimatorError as error:
             write_error(self._folder, error)
             raise

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfx_estimator.data.sources.files import damaged
 from tfx_estimator.pipeline.base.cpus import available_cpus
-from tfx_estimator.pipeline.base.errors import DamagedDataError
+from tfx_estimator.pipeline.base.errors import DamagedDataError, DataNotFoundError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, Unread
 from tfx_estimator.pipeline.predict.model import Chosen, Model
@@ -63,7 +63,8 @@ def answer(model: Model, found: Iterable[Found], batch_size: int) -> Iterator[Un
     chosen = model.chosen
     height, width, channels = chosen.image_shape or (None, None, 3)
     resized = (height, width) if height and width else None
-    for each in batches(refusing(found, chosen), channels, resized, batch_size, available_cpus()):
+    most = chosen.batch_size or batch_size
+    for each in batches(refusing(found, chosen), channels, resized, most, available_cpus()):
         if isinstance(each, Unread):
             yield each
             continue
@@ -127,6 +128,12 @@ def write(
         writer.write(each.names, each.probabilities)
         progress.examples += len(each.names)
         tell(progress, None)
+    if not progress.examples and not progress.unread:
+        raise DataNotFoundError(
+            "there is nothing to predict",
+            expected="images, or TFRecord files of tf.Examples, among what is named",
+            todo="name others",
+        )
     (writer or make_writer(0)).end()
     return progress
 

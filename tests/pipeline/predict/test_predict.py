@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Optional
@@ -252,6 +253,37 @@ def test_a_model_of_floats_and_of_any_size_needs_the_range_of_its_pixels(run, im
     assert "--pixels LOW,HIGH" in run(model, *images, code=2)[1]
     found = run(model, *images, "--pixels", "0,1")[0]
     check(found, {name: read_image(Path(name), 3, None) for name in images}, labels=None)
+
+
+def test_a_model_that_takes_batches_of_one_size_gets_them(run, images, tmp_path):
+    module = Brightness()
+    pair = tf.TensorSpec([2, SIDE, SIDE, 1], tf.uint8, "images")
+    tf.saved_model.save(
+        module,
+        str(tmp_path / "pairs"),
+        tf.function(lambda images: module.from_images(images)).get_concrete_function(pair),
+    )
+    check(run(tmp_path / "pairs", *images)[0], images)
+
+
+@pytest.mark.parametrize("damage", ["saved_model.pb", "variables/variables.index", "variables"])
+def test_a_model_that_is_not_whole_is_told(run, model, images, tmp_path, damage):
+    copy = tmp_path / "copy"
+    shutil.copytree(f"{model}/10", copy)
+    if damage == "variables":
+        shutil.rmtree(copy / damage)
+    else:
+        (copy / damage).write_bytes(b"\xff" * 50)
+    said = run(copy, *images, "--output", tmp_path / "out.csv", code=6)[1]
+    assert f"{copy}" in said
+    assert "copy it again" in said
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_nothing_to_predict_is_an_error(run, model, tmp_path):
+    (tmp_path / "notes.txt").write_text("nothing")
+    assert "there is nothing to predict" in run(model, tmp_path, "--output", tmp_path / "out.csv", code=3)[1]
+    assert not (tmp_path / "out.csv").exists()
 
 
 def test_a_signature_is_named_and_one_that_takes_no_such_input_is_refused(run, model, images, tmp_path):
