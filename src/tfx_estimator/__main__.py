@@ -25,6 +25,7 @@ PROG = "tfx-estimator"
 VERBS = (
     "run",
     "report",
+    "runs",
     "convert",
     "compare",
     "bench",
@@ -43,7 +44,7 @@ VERBS = (
 # They work for long, and are watched by a process of their own.
 _LONG = ("run", "compare", "bench", "execute")
 # They may open the data or load a model, of which TensorFlow and TFDS leave temporary folders; validate, with --deep.
-_OPENING = ("compile", "submit", "estimate", "report", "convert")
+_OPENING = ("compile", "submit", "estimate", "report", "runs", "convert")
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 
