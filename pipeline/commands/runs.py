@@ -84,8 +84,8 @@ def _remove(named: list[str]) -> int:
 
     from tfx_estimator.pipeline.run.removal import remove
 
-    for _, each in itertools.groupby(logs, lambda path: os.path.dirname(path)):
-        several = list(each)
+    for _, group in itertools.groupby(logs, os.path.dirname):
+        several = list(group)
         freed = remove(several)
         say(f"removed {len(several)} of {os.path.dirname(os.path.dirname(several[0]))}: {size(freed)}")
     return 0

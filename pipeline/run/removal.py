@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.report.artifacts import open_store
 from tfx_estimator.pipeline.report.source import DECLARATION, SUMMARY, Run
 from tfx_estimator.pipeline.run.runs import executions, on_disk, pushed_here, read
 
-# Property of a model: what it can be compared with, as of `components.baseline_resolver`, which takes seconds to import.
+# Property of a model: what it can be compared with, as of `components.baseline_resolver`; that imports TFX.
 COMPARABLE = "comparable"
 # Property of an execution: its run was removed, and needs nothing any more.
 _REMOVED = "removed"
@@ -59,7 +59,7 @@ def _check_unneeded(runs: Sequence[Run], store: Any) -> None:
         raise DeclarationError(
             "\n  ".join(["still needed:", *wrong]),
             expected="runs whose model is neither pushed nor the latest that was blessed",
-            todo="leave these out; or remove the pushed version first. Nothing was removed",
+            todo="leave these out; or remove the pushed version first",
         )
 
 
