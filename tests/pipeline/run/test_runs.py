@@ -1,4 +1,4 @@
-"""The runs of a work folder, listed and removed: what is kept, what the next run takes, and a removal that is killed."""
+"""The runs of a work folder, listed and removed: what is kept, what the next one takes, a removal that is killed."""
 
 from __future__ import annotations
 
