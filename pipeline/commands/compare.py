@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     add_declaration(
         parser,
-        nargs="+",
+        several=True,
         source="a preset's name, a YAML file, or the folder of a finished run, as of `report`",
         overridden="one value of every declaration",
     )

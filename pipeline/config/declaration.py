@@ -32,6 +32,9 @@ class ServingSection(Section):
 class Declaration(Section):
     """What to ingest, what to train, how to distribute it and where to run it."""
 
+    # `draft` takes these out: they hold anchors.
+    SCHEMA = {"patternProperties": {"^x-": {}}}
+
     name: str = Field(
         ..., "the pipeline's name: a to z, then a to z, digits and `-`, at most 63", pattern=r"^[a-z][a-z0-9-]{0,62}\Z"
     )

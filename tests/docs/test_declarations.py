@@ -59,6 +59,8 @@ def load_block(block: Block, folder: Path) -> Declaration:
         if module_file and not (folder / module_file).exists():
             (folder / module_file).write_text(MODULE_FILE)
         path.write_text(yaml.safe_dump(part))
+    elif "data" not in yaml.safe_load(block.text):  # to be laid over another
+        return load(f"mnist+{path}").declaration
     return load(path).declaration
 
 

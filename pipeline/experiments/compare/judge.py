@@ -71,7 +71,7 @@ def judge(
         ]
         notes += [
             f"{name}: its trainings answer alike under every seed; does its code take `trainer.seed`?"
-            for name, each in zip(names, grouped)
+            for name, each in zip(names, grouped_lost)
             if all(np.array_equal(each[0], other) for other in each[1:])
         ]
     comparison = Comparison(results, pairs, len(labels), split, {**facts, "data": data.title}, failures, notes)
