@@ -21,23 +21,32 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 class Decoded(tf.keras.layers.Layer):
     """Stands for a Transform graph: the raw bytes as floats."""
 
+    def __init__(self, shape=(2, 2, 1)):
+        super().__init__()
+        self.shape = shape
+
     def call(self, inputs):
         pixels = tf.io.decode_raw(tf.reshape(inputs["image"], [-1]), tf.uint8)
-        return {"image": tf.cast(tf.reshape(pixels, [-1, 2, 2, 1]), tf.float32)}
+        return {"image": tf.cast(tf.reshape(pixels, [-1, *self.shape]), tf.float32)}
 
 
 SECTION = TrainerSection(model="mnist_cnn", train_steps=1, global_batch_size=2, optimizer={"name": "adam"})
 IMAGES = np.array([10, 20, 30, 40, 7, 10, 20, 10], np.uint8).reshape(2, 2, 2, 1)
 
 
-def export(model, folder):
-    """What the exported model answers."""
+def save(model, folder, shape):
+    """Exports a model of images of a shape."""
     declared = SimpleNamespace(
-        transform_output=SimpleNamespace(transform_features_layer=Decoded),
+        transform_output=SimpleNamespace(transform_features_layer=lambda: Decoded(shape)),
         feature_spec={"image": tf.io.FixedLenFeature([], tf.string)},
     )
-    served = ServedModel(model, declared, Settings(image_shape=(2, 2, 1), label_names=("a", "b", "c")))
+    served = ServedModel(model, declared, Settings(image_shape=shape, label_names=("a", "b", "c")))
     tf.saved_model.save(served, str(folder), signatures=served.signatures())
+
+
+def export(model, folder):
+    """What the exported model answers."""
+    save(model, folder, IMAGES.shape[1:])
     answers = tf.saved_model.load(str(folder)).signatures["images"](images=tf.constant(IMAGES))
     return {name: value.numpy() for name, value in answers.items()}
 

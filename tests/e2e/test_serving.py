@@ -1,0 +1,98 @@
+"""The page on serving, as it is written: its clients ask a pushed model, by REST and gRPC."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+from tests.docs.pages import Page
+from tests.model_server import ModelServer
+from tests.root import ROOT
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+PAGE = Page(ROOT / "docs" / "serving.md")
+
+
+@pytest.fixture(scope="module")
+def server(digits_run) -> Iterator[ModelServer]:
+    with ModelServer(Path(digits_run.versions[0]).parent, "digits") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def files(served_digits, tmp_path_factory) -> list[str]:
+    folder = tmp_path_factory.mktemp("files")
+    names = [str(folder / f"{number}.png") for number in range(4)]
+    for name, image in zip(names, served_digits["images"]):
+        tf.io.write_file(name, tf.io.encode_png(image))
+    return names
+
+
+@pytest.mark.parametrize("client", ["rest.py", "ask.py"])
+def test_the_pages_clients_get_what_the_model_answers(server, files, served_digits, client, monkeypatch, capsys):
+    port = server.rest_port if client == "rest.py" else server.grpc_port
+    monkeypatch.setattr(sys, "argv", [client, f"localhost:{port}", *files])
+    exec(compile(PAGE.files[client], client, "exec"), {"__name__": "__main__"})
+    told = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [file for file, _, _ in told] == files
+    assert [name for _, name, _ in told] == [name.decode() for name in served_digits["classes"][:4]]
+    expected = served_digits["probabilities"][:4].max(axis=1)
+    np.testing.assert_allclose([float(score) for _, _, score in told], expected, rtol=0, atol=1e-6)
+
+
+def test_each_signature_answers_the_same_and_each_protocol_names_the_image_that_is_wrong(server, files, served_digits):
+    encoded = [Path(file).read_bytes() for file in files]
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(grpc.insecure_channel(f"localhost:{server.grpc_port}"))
+
+    def ask(signature: str, name: str, values: object) -> dict[str, np.ndarray]:
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name, request.model_spec.signature_name = "digits", signature
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(values))
+        answers = stub.Predict(request, timeout=60).outputs
+        return {name: tf.make_ndarray(value) for name, value in answers.items()}
+
+    images = served_digits["images"][:4]
+    features = [tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.tobytes()])) for image in images]
+    examples = [
+        tf.train.Example(features=tf.train.Features(feature={"image": each})).SerializeToString() for each in features
+    ]
+    asked = [
+        ask("encoded", "encoded", encoded),
+        ask("images", "images", images),
+        ask("serving_default", "examples", examples),
+    ]
+    for answers in asked:
+        np.testing.assert_array_equal(answers["class_ids"], served_digits["class_ids"][:4])
+        np.testing.assert_allclose(answers["probabilities"], served_digits["probabilities"][:4], rtol=0, atol=1e-6)
+
+    wrong = tf.io.encode_png(np.zeros((30, 28, 1), np.uint8)).numpy()
+    (said,) = (block.text.strip() for block in PAGE.of("text") if "of the batch" in block.text)
+    with pytest.raises(grpc.RpcError, match="image 1 of the batch") as told:
+        ask("encoded", "encoded", [encoded[0], wrong, b""])
+    assert told.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert said in told.value.details()
+    body = {
+        "signature_name": "encoded",
+        "instances": [{"b64": base64.b64encode(each).decode()} for each in (encoded[0], wrong)],
+    }
+    url = f"http://localhost:{server.rest_port}/v1/models/digits/versions/{server.version}:predict"
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(url, json.dumps(body).encode())
+    assert said in json.load(refused.value)["error"]
+    assert refused.value.code == 400
+
+
+def test_a_pushed_version_was_warmed_up_by_each_signature(server):
+    assert server.warmed == 6
