@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, Optional, Union
@@ -111,7 +112,7 @@ def _read_image(file: ImageFile, channels: int, size: Optional[tuple[int, int]])
 
 def _read_records(file: RecordFile) -> Iterator[Union[_Read, Unread]]:
     """Yields the records of a file, as far as it is whole; they are named by their numbers."""
-    records = tf.data.TFRecordDataset(file.path, file.compression).prefetch(_CHUNK).as_numpy_iterator()
+    records = tf.data.TFRecordDataset(os.fsencode(file.path), file.compression).prefetch(_CHUNK).as_numpy_iterator()
     for number in itertools.count():
         try:
             yield _Read(f"{file.name}:{number}", next(records))
