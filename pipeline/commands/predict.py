@@ -109,8 +109,7 @@ def run(args: argparse.Namespace) -> int:
             found = models.find(args.model)
             chosen = models.choose(found, args.signature)
             models.check_pixels(chosen, pixels)
-            # As bytes: names need not be text.
-            inputs = Inputs(args.inputs, map(os.fsdecode, sys.stdin.buffer))
+            inputs = Inputs(args.inputs, _lines())
             if status is not None:
                 status.update("loading the model" if section is None else "predicting on Beam's engine")
             if section is None:
@@ -130,6 +129,12 @@ def run(args: argparse.Namespace) -> int:
             console.print(line)
     progress.check()
     return 0
+
+
+def _lines() -> Iterator[str]:
+    """Yields the lines of standard input, which need be no text, once they are asked for: it may be closed."""
+    if sys.stdin is not None:
+        yield from map(os.fsdecode, sys.stdin.buffer)
 
 
 class _Teller:

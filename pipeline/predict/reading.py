@@ -79,6 +79,8 @@ def _read_all(
     def read_images(files: Sequence[ImageFile]) -> list[Union[_Read, Unread]]:
         return [_read_image(file, channels, size) for file in files]
 
+    # Of photographs as they are, a chunk would take a gigabyte.
+    length = _CHUNK if size else 1
     pending: collections.deque[Union[Future, RecordFile, Unread]] = collections.deque()
 
     def take() -> Iterator[Union[_Read, Unread]]:
@@ -93,7 +95,7 @@ def _read_all(
     with ThreadPoolExecutor(threads) as pool:
         try:
             for is_image, group in itertools.groupby(found, lambda each: isinstance(each, ImageFile)):
-                while chunk := list(itertools.islice(group, _CHUNK)):
+                while chunk := list(itertools.islice(group, length)):
                     pending.extend([pool.submit(read_images, chunk)] if is_image else chunk)  # type: ignore[arg-type, list-item]
                     while len(pending) > _AHEAD * threads:
                         yield from take()
