@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 HELP = "predict the classes of images, or of tf.Examples, by a pushed model, a run, or a SavedModel"
 EPILOG = """\
-  tfx-estimator predict runs/mnist/serving photo.png           the newest version that was pushed
-  tfx-estimator predict runs/mnist photos --output classes.csv     the model of the last run
+  tfx-estimator predict runs/mnist/serving photo.png              the newest version that was pushed
+  tfx-estimator predict runs/mnist photos --output classes.csv    the model of the last run
   find . -name '*.jpg' | tfx-estimator predict runs/mnist -
 """
 _BATCH_SIZE = 128
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
             found = models.find(args.model)
             chosen = models.choose(found, args.signature)
             models.check_pixels(chosen, pixels)
-            inputs = Inputs(args.inputs, sys.stdin)
+            inputs = Inputs(args.inputs, _lines())
             if status is not None:
                 status.update("loading the model" if section is None else "predicting on Beam's engine")
             if section is None:
@@ -129,6 +129,12 @@ def run(args: argparse.Namespace) -> int:
             console.print(line)
     progress.check()
     return 0
+
+
+def _lines() -> Iterator[str]:
+    """Yields the lines of standard input, which need be no text, once they are asked for: it may be closed."""
+    if sys.stdin is not None:
+        yield from map(os.fsdecode, sys.stdin.buffer)
 
 
 class _Teller:

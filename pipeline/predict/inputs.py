@@ -84,6 +84,8 @@ class Inputs:
         path = to_path(name)
         try:
             with reading(path, _TODO):
+                if "\0" in name:
+                    raise damaged(name, "its name holds a null", "a name a line", "leave out -print0, and the like")
                 if is_table(name):
                     for text, image in image_paths(path):
                         yield ImageFile(text, image)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Optional
 
 import numpy as np
@@ -134,7 +134,7 @@ class Chosen:
     labels: Sequence[str]
     images: Optional[Signature]
     examples: Optional[Signature]
-    there: str = field(default="")  # all signatures, for people
+    there: str = ""  # all signatures, for people
 
     @property
     def image_shape(self) -> Optional[tuple[Optional[int], Optional[int], int]]:

@@ -53,6 +53,9 @@ class Writer(ABC):
     def end(self) -> None:  # noqa: B027
         """Writes what is left: nothing, if each batch is written at once."""
 
+    def drop(self) -> None:  # noqa: B027
+        """Leaves the file as it is: nobody gets it."""
+
     def rows(self, names: Sequence[str], probabilities: np.ndarray, order: np.ndarray) -> Any:
         """Yields the values of the columns."""
         for name, scores, best in zip(names, probabilities, order):
@@ -112,6 +115,11 @@ class ParquetWriter(Writer):
         if self._waiting:
             self._flush()
         self._parquet.close()
+
+    def drop(self) -> None:
+        """See Writer."""
+        # Else pyarrow ends the file when this is garbage, by which time it is closed.
+        self._parquet.is_open = False
 
     def _flush(self) -> None:
         import pyarrow as pa

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, Optional, Union
@@ -78,6 +79,8 @@ def _read_all(
     def read_images(files: Sequence[ImageFile]) -> list[Union[_Read, Unread]]:
         return [_read_image(file, channels, size) for file in files]
 
+    # Of photographs as they are, a chunk would take a gigabyte.
+    length = _CHUNK if size else 1
     pending: collections.deque[Union[Future, RecordFile, Unread]] = collections.deque()
 
     def take() -> Iterator[Union[_Read, Unread]]:
@@ -92,7 +95,7 @@ def _read_all(
     with ThreadPoolExecutor(threads) as pool:
         try:
             for is_image, group in itertools.groupby(found, lambda each: isinstance(each, ImageFile)):
-                while chunk := list(itertools.islice(group, _CHUNK)):
+                while chunk := list(itertools.islice(group, length)):
                     pending.extend([pool.submit(read_images, chunk)] if is_image else chunk)  # type: ignore[arg-type, list-item]
                     while len(pending) > _AHEAD * threads:
                         yield from take()
@@ -111,7 +114,7 @@ def _read_image(file: ImageFile, channels: int, size: Optional[tuple[int, int]])
 
 def _read_records(file: RecordFile) -> Iterator[Union[_Read, Unread]]:
     """Yields the records of a file, as far as it is whole; they are named by their numbers."""
-    records = tf.data.TFRecordDataset(file.path, file.compression).prefetch(_CHUNK).as_numpy_iterator()
+    records = tf.data.TFRecordDataset(os.fsencode(file.path), file.compression).prefetch(_CHUNK).as_numpy_iterator()
     for number in itertools.count():
         try:
             yield _Read(f"{file.name}:{number}", next(records))

@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.predict.output import Writer
 from tfx_estimator.pipeline.predict.reading import Batch, batches
 
 # How TensorFlow begins the lines that say where in a graph an error was.
-_WHERE = ("Graph execution error", "Detected at node", "<stack traces")
+_WHERE = ("Graph execution error", "Detected at node", "<stack traces", 'File "', "[[")
 
 
 @dataclass(frozen=True)
@@ -119,15 +119,20 @@ def write(
     """
     progress = Progress()
     writer: Optional[Writer] = None
-    for each in answers:
-        if isinstance(each, Unread):
-            progress.unread.append(each)
-            tell(progress, each)
-            continue
-        writer = writer or make_writer(each.probabilities.shape[1])
-        writer.write(each.names, each.probabilities)
-        progress.examples += len(each.names)
-        tell(progress, None)
+    try:
+        for each in answers:
+            if isinstance(each, Unread):
+                progress.unread.append(each)
+                tell(progress, each)
+                continue
+            writer = writer or make_writer(each.probabilities.shape[1])
+            writer.write(each.names, each.probabilities)
+            progress.examples += len(each.names)
+            tell(progress, None)
+    except BaseException:
+        if writer:
+            writer.drop()
+        raise
     if not progress.examples and not progress.unread:
         raise DataNotFoundError(
             "there is nothing to predict",

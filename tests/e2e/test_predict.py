@@ -30,12 +30,14 @@ def test_a_run_and_what_it_pushed_predict_as_was_evaluated(digits_run, served_di
     scores = np.array([[float(row[f"score_{label}"]) for label in range(10)] for row in rows])
     np.testing.assert_allclose(scores, served_digits["probabilities"], atol=1e-5)
 
+    folder = tmp_path / "images"
+    folder.mkdir()
     for number, image in enumerate(served_digits["images"]):
-        Image.fromarray(image[..., 0]).save(tmp_path / f"{number:03}.png")
+        Image.fromarray(image[..., 0]).save(folder / f"{number:03}.png")
     # Moved, and without its run, it still knows its classes.
     pushed = shutil.copytree(digits_run.versions[0], tmp_path / "model")
     assert read_labels(str(pushed), "images") == digits_run.summary["label_names"]
     for model in (home / "serving", digits_run.logs, pushed):
-        images = predicted(capfd, model, tmp_path)
+        images = predicted(capfd, model, folder)
         assert [row["class"] for row in images] == [row["class"] for row in rows]
         assert [Path(row["file"]).stem for row in images] == [f"{number:03}" for number in range(len(rows))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -101,12 +102,13 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
     """What `predict` writes, and what it says."""
 
     def call(*words: object, code: int = 0, lines: str = "") -> tuple[str, str]:
-        monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(os.fsencode(lines))))
         capfd.readouterr()
         ended = main(["predict", *map(str, words)])
         found = capfd.readouterr()
         assert ended == code, found.err
         assert "Traceback" not in found.err
+        assert "Exception ignored" not in found.err
         return found.out, found.err
 
     return call
@@ -170,6 +172,20 @@ def test_what_cannot_be_read_is_named_and_all_else_is_predicted(run, model, imag
     assert f"tfx-estimator: 5 could not be read, first {folder}/other.gif" in said
 
 
+def test_names_need_not_be_text(run, model, images, tmp_path):
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\n,.png")
+    shutil.copy(next(iter(images)), odd)
+    (row,) = list(csv.reader(io.StringIO(run(model, odd)[0])))[1:]
+    assert row[0] == f"{tmp_path}/\\udcff\n,.png"
+    records = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    os.rename(write_records(tmp_path / "records", [example(image=bytes(16))]), records)
+    for engine in ([], ["--beam", "digits"]):
+        run(model, "-", "--output", tmp_path / "out.csv", *engine, lines=f"{records}\n")
+        assert f"{tmp_path}/\\udcff:0,dark," in (tmp_path / "out.csv").read_text()
+    # As of `find -print0`.
+    assert "its name holds a null" in run(model, "-", lines="\0".join(images), code=3)[1]
+
+
 def test_the_three_forms_hold_the_same(run, model, images, tmp_path):
     table, lines, parquet = (tmp_path / f"out.{ending}" for ending in ("csv", "jsonl", "parquet"))
     for path in (table, lines, parquet):
@@ -206,8 +222,9 @@ def test_the_best_classes_alone(run, model, images, tmp_path, top):
         ]
 
 
-def test_a_file_is_there_whole_or_as_it_was(run, model, images, tmp_path):
-    output = tmp_path / "out.csv"
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_file_is_there_whole_or_as_it_was(run, model, images, tmp_path, ending):
+    output = tmp_path / f"out.{ending}"
     output.write_text("before")
     other = write_records(tmp_path / "other", [example(other=1)] * 2)
     # The model fails at it after a batch was written.
@@ -215,7 +232,7 @@ def test_a_file_is_there_whole_or_as_it_was(run, model, images, tmp_path):
     assert f"takes none of 2 examples from {other}:0 on: " in said
     assert "Feature: image (data type: string) is required but could not be found." in said
     assert output.read_text() == "before"
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["images", "other", "out.csv"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["images", "other", output.name]
 
 
 def test_on_an_engine_of_beam_the_same_is_written(run, model, images, tmp_path, monkeypatch):

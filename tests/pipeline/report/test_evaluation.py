@@ -14,13 +14,13 @@ from tfx_estimator.pipeline.report.artifacts import Output
 from tfx_estimator.pipeline.report.evaluation import calibrate, confusion, evaluate, most_confused, score_classes
 from tfx_estimator.pipeline.report.examples import DataSet, open_data, to_data_uri, to_image
 from tfx_estimator.pipeline.report.page import LeftOutError, Missing, attempt
-from tfx_estimator.pipeline.report.predictions import Predictions, _probabilities
+from tfx_estimator.pipeline.report.predictions import Predictions, to_probabilities
 
 pytestmark = pytest.mark.unit
 
 
 def probabilities(got: list, classes: int, scores: Scores) -> tuple[list, str]:
-    found, note = _probabilities(np.array(got, np.float32), classes, scores)
+    found, note = to_probabilities(np.array(got, np.float32), classes, scores)
     return np.round(found, 4).tolist(), note
 
 
