@@ -150,6 +150,8 @@ setup(
         "tfx1-15-locked": locked("tfx1.15"),
         "tfx1-21-locked": locked("tfx1.21"),
         "estimator": ESTIMATOR_REQUIREMENTS,
+        # For `tracking: {mlflow: URI}`.
+        "mlflow": ["mlflow>=2.9"],
         "dev": DEV_REQUIREMENTS,
     },
     cmdclass={"build_py": CleanBuild},

@@ -30,6 +30,7 @@ def travelling_declaration(declaration: Declaration, target: str) -> dict[str, A
     if not target:
         return values
     deploy = values.pop("deploy")
+    del values["tracking"]
     if BY_NAME[target].trains_in_pods and declaration.deploy is not None and declaration.deploy.trains_elsewhere:
         # The step makes the pods of it that train; no part of the key, as all that is operational.
         values["deploy"] = deploy

@@ -11,6 +11,7 @@ from tfx_estimator.pipeline.config.data import DataSection, TransformSection
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.evaluator import EvaluatorSection
 from tfx_estimator.pipeline.config.section import Field, Section, inner
+from tfx_estimator.pipeline.config.tracking import TrackingSection
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import TuneSection
 from tfx_estimator.pipeline.config.yaml_text import render
@@ -48,6 +49,7 @@ class Declaration(Section):
     serving: ServingSection = inner()
     pusher: PusherSection = inner()
     beam: BeamSection = inner()
+    tracking: TrackingSection = inner()
     deploy: Optional[DeploySection] = None
 
     @property

@@ -19,6 +19,7 @@ PATHS: tuple[Path, ...] = (
     ("trainer", "warm_start", "model"),
     ("transform", "module_file"),
     ("pusher", "destination"),
+    ("tracking", "mlflow"),
 )
 _DATASET: Path = ("data", "dataset")
 # A path of other machines, which is not made absolute.

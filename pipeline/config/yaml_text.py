@@ -27,7 +27,8 @@ _FLOAT = re.compile(
 
 # `$$` is a dollar sign; in braces stands what is asked for.
 _ASKED = re.compile(r"\$\$|\$\{([^}\n]*)(\}?)")
-_VARIABLE = re.compile(r"([A-Za-z_]\w*)(?::-(.*))?", re.ASCII)
+# A default holds no other variable.
+_VARIABLE = re.compile(r"([A-Za-z_]\w*)(?::-((?:(?!\$\{).)*))?", re.ASCII)
 # Between these, while YAML is read, stands the number of such a place: braces would be structure in `{a: ${B}}`, and
 # what the environment holds must never be. They are characters for private use.
 _OPEN, _CLOSE = "\uf6d0", "\uf6d1"
@@ -96,7 +97,7 @@ def read_yaml(text: str, source: str, environment: Mapping[str, str] | None = No
             node.value = _PLACE.sub(
                 lambda place: _replace(asked[int(place[1])], environment or {}, missing), node.value
             )
-            if not node.style and node.tag == _TAG + "str" and node.value:
+            if not node.style and node.tag == _TAG + "str" and node.value not in ("", "<<"):
                 node.tag = loader.resolve(yaml.ScalarNode, node.value, (True, False))
         for what in unset.get(id(node), ()):
             line, is_name = node.start_mark.line + 1, what.startswith("${")

@@ -23,6 +23,7 @@ from tfx_estimator.pipeline.run.join import Rendezvous
 from tfx_estimator.pipeline.run.summary import FILE, INTERRUPTED, Summary, Warned, recorded
 from tfx_estimator.pipeline.run.table import COLUMN, print_table
 from tfx_estimator.pipeline.run.terminal import in_order, make_console, quiet, title
+from tfx_estimator.pipeline.run.tracking import check_client, tracked
 from tfx_estimator.pipeline.run.view import View
 
 REPORT = "report.html"
@@ -50,6 +51,7 @@ def run_declaration(
         terminal_fd: As of `quiet`.
         quietly: Whether warnings alone are shown.
     """
+    check_client(loaded.declaration)
     results = summary or Summary(loaded.source)
     folders = PipelineFolders(workdir, loaded.declaration.name)
     with in_order(folders), contextlib.nullcontext() if cluster is None else Rendezvous(folders, cluster).led():
@@ -59,7 +61,8 @@ def run_declaration(
             view = View(console := make_console(terminal, quietly=quietly))
             page = reported(results, view, logs) if report else contextlib.nullcontext()
             results.name, results.notes = folders.name, loaded.notes
-            with page, recorded(results, view, logs, terminal_fd != 1, lambda: _collect(results, folders)):
+            note = tracked(loaded.declaration.tracking.mlflow, results, view, logs)
+            with note, page, recorded(results, view, logs, terminal_fd != 1, lambda: _collect(results, folders)):
                 title(console, folders.name, loaded.source, folders.home)
                 with view.explaining(os.path.join(logs, "pipeline.log")):
                     _run(loaded, folders, logs, console, view, tries)

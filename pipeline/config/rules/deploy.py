@@ -206,4 +206,8 @@ def note_deployment(case: Case) -> Iterator[str]:
             "beam.runner is dataflow: a run that is cancelled leaves its Dataflow job at work, as "
             f"{case.platform.title} tells the step nothing: cancel it yourself, see docs/dataflow.md"
         )
+    if case.declaration.tracking.mlflow and case.platform.runs_steps:
+        yield f"tracking.mlflow: no effect: the steps of {case.platform.title} write nothing there"
+    elif case.declaration.tracking.mlflow:
+        yield "tracking.mlflow: the chief's pod writes there: its image must have MLflow, and reach the address"
     yield from note_machines(case)

@@ -284,3 +284,13 @@ def test_notes_are_told_beside_the_problems():
     two = "trainer.distribution.train=multi_worker_mirrored:2"
     with pytest.raises(DeclarationError, match=r"  note:     trainer\.distribution: 2 processes in one container"):
         load("digits", (*WHOLE["kubeflow"], two, "deploy.image=null"), "kubeflow")
+
+
+@pytest.mark.parametrize("target", ["", *ALL_TARGETS])
+def test_where_runs_are_written_to_mlflow_is_told(target):
+    loaded = load(
+        "mnist", (*WHOLE[target], "data.data_dir=gs://mine/tfds", "tracking.mlflow=http://mlflow:5000"), target
+    )
+    told = [note for note in loaded.notes if note.startswith("tracking.mlflow: ")]
+    assert len(told) == bool(target)
+    assert ("no effect" in " ".join(told)) == (target in TARGETS)

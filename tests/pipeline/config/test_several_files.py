@@ -165,24 +165,28 @@ def test_variables_are_put_in_with_their_kinds(folder, monkeypatch):
 
 def test_what_is_not_set_is_refused_where_it_stands(folder, monkeypatch):
     monkeypatch.delenv("NOT_SET", raising=False)
-    (folder / "mine.yaml").write_text("trainer:\n  train_steps: ${NOT_SET}\n  model: ${1x}\n  seed: ${NOT_SET\n")
+    (folder / "mine.yaml").write_text(
+        "trainer:\n  train_steps: ${NOT_SET}\n  model: ${1x}\n  seed: ${NOT_SET\n  path: ${NOT_SET:-${A}}\n"
+    )
     said = refused("base/base.yaml+mine.yaml", ("evaluator.min_accuracy=${NOT_SET}",))
-    assert "has 4 problems" in said
+    assert "has 5 problems" in said
     for place in ("mine.yaml:2  trainer.train_steps", "mine.yaml:3  trainer.model", "mine.yaml:4  trainer.seed"):
         assert place in said
     assert "NOT_SET is not set" in said
     assert "${NOT_SET:-DEFAULT}" in said
+    assert "${NOT_SET:-${A}: this names no variable of the environment" in said
     assert "${1x}: this names no variable of the environment" in said
     assert "--set evaluator.min_accuracy=${NOT_SET}  evaluator.min_accuracy" in said
 
 
 def test_what_holds_no_text_of_yaml_can_make_none(folder, monkeypatch):
     """What a variable holds is one value, never more keys."""
-    monkeypatch.setenv("EVIL", "base\ntrainer: {model: evil}")
-    (folder / "mine.yaml").write_text("name: ${EVIL}\n")
-    said = refused("base/base.yaml+mine.yaml")
-    assert "has 1 problem" in said
-    assert "mine.yaml:1  name" in said
+    for evil in ("base\ntrainer: {model: evil}", "<<", "{a: b}", "*rates"):
+        monkeypatch.setenv("EVIL", evil)
+        (folder / "mine.yaml").write_text("name: ${EVIL}\n")
+        said = refused("base/base.yaml+mine.yaml")
+        assert "has 1 problem" in said
+        assert "mine.yaml:1  name" in said
 
 
 def test_keys_that_begin_with_x_are_free_for_anchors(folder):

@@ -1,0 +1,196 @@
+"""Writes a run that has ended to MLflow, in a process of its own with a deadline: no run fails by it, or waits long."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import importlib.util
+import json
+import logging
+import math
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.files import write_whole
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.config import Declaration
+from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.config.yaml_text import inline
+from tfx_estimator.pipeline.report.source import Run
+from tfx_estimator.pipeline.run.summary import FAILED, FILE, INTERRUPTED, Summary, Warned
+from tfx_estimator.pipeline.run.table import COLUMN
+from tfx_estimator.pipeline.run.view import View
+from tfx_estimator.pipeline.user_source import loader
+
+_PROGRAM = "from tfx_estimator.pipeline.run import tracking; tracking.main(*sys.argv[1:])"
+# A server that answers takes a second or two.
+SECONDS = 60.0
+# Its client waits 2 minutes for an answer, and asks seven times.
+_PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "15", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
+_SQLITE = "sqlite:///"
+_FILES = ("report.html", FILE, "declaration.yaml")
+# What MLflow takes at once, and as a parameter.
+_METRICS, _PARAMETERS, _LENGTH = 1000, 100, 500
+_FOREIGN = re.compile(r"[^\w./ -]", re.ASCII)
+
+
+def check_client(declaration: Declaration) -> None:
+    """Refuses a run that could not be written down at its end."""
+    if declaration.tracking.mlflow and importlib.util.find_spec("mlflow") is None:
+        raise DeclarationError(
+            "tracking.mlflow: MLflow is not installed here",
+            expected="its client, which writes the run down when it has ended",
+            todo="pip install 'tfx-estimator[mlflow]', or --set tracking.mlflow=null",
+        )
+
+
+@contextlib.contextmanager
+def tracked(uri: str | None, results: Summary, view: View, logs: str, seconds: float = SECONDS) -> Iterator[None]:
+    """Writes the run down when the context ends; whoever interrupts a run does not want to wait for it."""
+    try:
+        yield
+    finally:
+        if uri and results.state != INTERRUPTED:
+            _leave(uri, results, view, logs, seconds)
+
+
+def _leave(uri: str, results: Summary, view: View, logs: str, seconds: float) -> None:
+    try:
+        with view.waiting("writing to MLflow"):
+            where = _write(uri, logs, seconds)
+    except Exception as error:
+        logging.getLogger(__name__).exception("the run is not in MLflow")
+        view.hide()
+        view.current = "tracking"
+        view.warn(text := f"the run is not in MLflow: {error}")
+        results.warnings.append(Warned("tracking", text))
+        with contextlib.suppress(OSError):
+            results.write(os.path.join(logs, FILE))
+    else:
+        view.note(f"{'mlflow':<{COLUMN}} {where}")
+
+
+def _write(uri: str, logs: str, seconds: float) -> str:
+    """Writes a finished run, by its log folder; says where it is."""
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as folder:
+        told_file = os.path.join(folder, "told")
+        words = [*loader.fresh_python(_PROGRAM), uri, logs, told_file]
+        environment = {**_PATIENCE, **os.environ, "PYTHONPATH": loader.python_path()}
+        try:
+            done = subprocess.run(words, stdin=subprocess.DEVNULL, env=environment, timeout=seconds, check=False)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"it took longer than {seconds:g} s") from None
+        told = json.loads(Path(told_file).read_text()) if os.path.exists(told_file) else {}
+    if "where" not in told:
+        raise RuntimeError(told.get("error") or f"its client ended with exit code {done.returncode}")
+    return told["where"]
+
+
+def main(uri: str, logs: str, told_file: str) -> None:
+    """The fresh process: writes, and leaves in a file where the run is, or why it is not there."""
+    # A folder was declared, which MLflow keeps for those who say so.
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+    try:
+        told = {"where": write(uri, logs)}
+    except Exception as error:
+        logging.getLogger(__name__).exception("the run is not in MLflow")
+        told = {"error": f"{type(error).__name__}: {one_line(str(error))[:_LENGTH]}"}
+    write_whole(told_file, json.dumps(told))
+
+
+def write(uri: str, logs: str) -> str:
+    """Writes a run by MLflow's client; returns the experiment's name and the run's ID."""
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, Param
+
+    from tfx_estimator.pipeline.report.source import read_run
+
+    run = read_run(logs)
+    summary = run.summary
+    client = MlflowClient(tracking_uri=uri if is_address(uri) or ":" in uri else Path(uri).as_uri())
+    begun = int(datetime.datetime.fromisoformat(summary["started"]).timestamp() * 1000)
+    created = client.create_run(_experiment(client, uri, run.name), begun, run_name=run.time, tags=_tags(summary))
+    made = created.info.run_id
+    parameters = [Param(key, value) for key, value in parameters_of(run.values).items()]
+    for some in _batches(parameters, _PARAMETERS):
+        client.log_batch(made, params=some)
+    metrics = [Metric(name, value, begun, step) for name, value, step in metrics_of(summary, _curves(run))]
+    for some in _batches(metrics, _METRICS):
+        client.log_batch(made, metrics=some)
+    for name in _FILES:
+        if os.path.exists(path := os.path.join(logs, name)):
+            client.log_artifact(made, path)
+    ended = begun + int(summary["seconds"] * 1000)
+    client.set_terminated(made, "FAILED" if summary["state"] == FAILED else "FINISHED", ended)
+    return f"experiment {run.name}, run {made}"
+
+
+def _experiment(client: Any, uri: str, name: str) -> str:
+    if found := client.get_experiment_by_name(name):
+        return found.experiment_id
+    place = None
+    if uri.startswith(_SQLITE):
+        # Beside the database; MLflow's own default is the current folder of whoever makes the experiment.
+        beside = os.path.dirname(os.path.abspath(uri.removeprefix(_SQLITE)))
+        place = Path(beside, "mlruns", name).as_uri()
+    return client.create_experiment(name, place)
+
+
+def _tags(summary: Mapping[str, Any]) -> dict[str, str]:
+    """What is neither number nor declared."""
+    told = {name: summary.get(name) for name in ("source", "state", "dataset", "blessed", "pushed", "model_run")}
+    versions = summary.get("versions") or {}
+    told |= {"stack": versions.get("stack"), "tfx-estimator": versions.get("tfx-estimator")}
+    told["error"] = (summary.get("error") or {}).get("what")
+    return {name: str(value)[:_LENGTH] for name, value in told.items() if value not in (None, "")}
+
+
+def parameters_of(values: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the declared values, defaults too, by which runs are compared; where they are written is none."""
+    return {
+        _FOREIGN.sub("_", key): inline(value)[:_LENGTH]
+        for key, value in values.items()
+        if value is not None and not key.startswith(("tracking.", "name"))
+    }
+
+
+def metrics_of(summary: Mapping[str, Any], curves: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, float, int]]:
+    """Yields name, value and step of what the run came to, and of each point of its curves."""
+    steps = int((summary.get("training") or {}).get("last_step") or 0)
+    values = {name: summary.get(name) for name in ("accuracy", "loss", "evaluated")}
+    values |= summary.get("metrics") or {}
+    values |= {"run/seconds": summary.get("seconds")}
+    for group, of in (("training", summary.get("training")), ("examples", summary.get("examples"))):
+        values |= {f"{group}/{name}": value for name, value in (of or {}).items()}
+    values |= {f"component_seconds/{each['node']}": each["seconds"] for each in summary.get("components") or ()}
+    for name, value in values.items():
+        if isinstance(value, (int, float)) and math.isfinite(value):
+            yield _FOREIGN.sub("_", name), float(value), steps
+    for metric, series in curves.items():
+        for who, curve in series.items():
+            # In a file store a metric cannot be a folder of others as well.
+            name = _FOREIGN.sub("_", f"{who.replace('/', '_')}/{metric.replace('/', '_')}")
+            for step, value in zip(curve.steps, curve.values):
+                if math.isfinite(value):
+                    yield name, float(value), int(step)
+
+
+def _curves(run: Run) -> Mapping[str, Mapping[str, Any]]:
+    """The curves of TensorBoard's events; none where the run did not come so far."""
+    from tfx_estimator.pipeline.report.page import Missing, attempt
+    from tfx_estimator.pipeline.report.report import read_run_outputs
+    from tfx_estimator.pipeline.report.training import find_training, read_training
+
+    training = attempt(read_training, attempt(find_training, run, attempt(read_run_outputs, run)))
+    return {} if isinstance(training, Missing) else training.curves
+
+
+def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -1,0 +1,146 @@
+"""A run in MLflow, read back by MLflow's own client: of a file store, a database, and a server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Finished
+from tfx_estimator.components.trainer.cluster.plan import free_ports
+from tfx_estimator.pipeline.report.training import read_training
+from tfx_estimator.pipeline.run import tracking
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+# Where the environment has none: `pip install --target FOLDER -c VERSIONS mlflow`.
+FOLDER = os.environ.get("TFX_ESTIMATOR_MLFLOW", "")
+READ = """\
+import json, sys
+sys.path += sys.argv[1:2]
+from mlflow import MlflowClient
+client = MlflowClient(tracking_uri=sys.argv[2])
+experiment = client.get_experiment_by_name("digits")
+told = []
+for run in client.search_runs([experiment.experiment_id]):
+    curves = {}
+    for name in run.data.metrics:
+        curves[name] = sorted((each.step, each.value) for each in client.get_metric_history(run.info.run_id, name))
+    files = [each.path for each in client.list_artifacts(run.info.run_id)]
+    told.append({
+        "status": run.info.status, "name": run.info.run_name, "params": run.data.params, "tags": run.data.tags,
+        "metrics": run.data.metrics, "curves": curves, "files": files, "artifacts": run.info.artifact_uri,
+        "report": open(client.download_artifacts(run.info.run_id, "report.html")).read(),
+        "seconds": (run.info.end_time - run.info.start_time) / 1000,
+    })
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Has MLflow found, behind all else."""
+    monkeypatch.setattr(sys, "path", [*sys.path, *([FOLDER] if FOLDER else [])])
+    if not FOLDER:
+        pytest.importorskip("mlflow")
+    return {**os.environ, "MLFLOW_ALLOW_FILE_STORE": "true", "PYTHONPATH": FOLDER}
+
+
+@pytest.fixture
+def read(environment: dict[str, str]) -> Callable[[str], Any]:
+    def run(uri: str) -> Any:
+        words = [sys.executable, "-c", READ, FOLDER, uri]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
+def check(told: Any, finished: Finished) -> None:
+    """Is the run in MLflow what its summary, its declaration and its events say."""
+    summary = finished.summary
+    assert (told["status"], told["name"]) == ("FINISHED", finished.logs.name)
+    assert told["seconds"] == pytest.approx(summary["seconds"], abs=0.01)
+    assert told["metrics"]["accuracy"] == summary["accuracy"]
+    assert told["metrics"]["loss"] == summary["loss"]
+    assert told["metrics"]["training/last_step"] == 600
+    for metric, curves in read_training(summary["model_run"]).curves.items():
+        for who, curve in curves.items():
+            name = f"{who}/{metric.replace('/', '_')}"
+            assert told["curves"][name] == [list(each) for each in zip(curve.steps, curve.values)]
+    assert len(told["curves"]["train/loss"]) > 10
+    assert told["curves"]["eval/accuracy"][-1] == [600, pytest.approx(summary["accuracy"])]
+    assert told["params"]["trainer.optimizer.learning_rate"] == "0.02"
+    assert told["params"]["trainer.seed"] == "42"
+    assert told["tags"]["pushed"] == summary["pushed"]
+    assert told["tags"]["blessed"] == "True"
+    assert sorted(told["files"]) == ["declaration.yaml", "report.html", "summary.json"]
+    assert told["report"] == (finished.logs / "report.html").read_text()
+
+
+def test_a_run_is_in_a_database_with_its_files_beside_it(digits_run: Finished, read, tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    said = tracking._write(uri, str(digits_run.logs), 120)
+    (told,) = read(uri)
+    check(told, digits_run)
+    assert said.startswith("experiment digits, run ")
+    assert told["artifacts"].startswith(f"file://{tmp_path}/mlruns/digits/")
+
+
+def test_a_run_is_in_a_file_store(digits_run: Finished, read, tmp_path: Path) -> None:
+    tracking._write(str(tmp_path / "runs of mine"), str(digits_run.logs), 120)
+    (told,) = read((tmp_path / "runs of mine").as_uri())
+    check(told, digits_run)
+
+
+def test_a_server_that_is_not_there_is_told_soon(digits_run: Finished, environment) -> None:
+    begun = time.monotonic()
+    with pytest.raises(RuntimeError, match="Connection refused"):
+        tracking._write(f"http://127.0.0.1:{free_ports(1)[0]}", str(digits_run.logs), tracking.SECONDS)
+    assert time.monotonic() - begun < tracking.SECONDS
+
+
+@contextlib.contextmanager
+def server(folder: Path, environment: dict[str, str]) -> Iterator[str]:
+    port = free_ports(1)[0]
+    words = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    words += ["--backend-store-uri", f"sqlite:///{folder}/served.db", "--artifacts-destination", str(folder / "kept")]
+    with open(folder / "server.log", "w") as log:
+        process = subprocess.Popen(words, stdout=log, stderr=log, env=environment, cwd=folder, start_new_session=True)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        deadline = time.monotonic() + 120
+        while True:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=5):
+                break
+            assert process.poll() is None, (folder / "server.log").read_text()
+            assert time.monotonic() < deadline, (folder / "server.log").read_text()
+            time.sleep(0.2)
+        yield address
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.long
+def test_a_run_is_in_a_server(digits_run: Finished, read, environment, tmp_path: Path) -> None:
+    with server(tmp_path, environment) as address:
+        tracking._write(address, str(digits_run.logs), 120)
+        (told,) = read(address)
+    check(told, digits_run)
+    assert (tmp_path / "kept").is_dir()

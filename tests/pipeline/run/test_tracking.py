@@ -1,0 +1,119 @@
+"""What of a run is written to MLflow, and what becomes of the run where that fails; no client is needed."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.report.training import Series
+from tfx_estimator.pipeline.run import tracking
+from tfx_estimator.pipeline.run.summary import FAILED, INTERRUPTED, Summary
+from tfx_estimator.pipeline.run.terminal import make_console
+from tfx_estimator.pipeline.run.view import View
+
+pytestmark = pytest.mark.unit
+
+
+def test_metrics_are_the_summarys_and_the_curves():
+    summary = {
+        "accuracy": 0.5,
+        "loss": None,
+        "evaluated": 10,
+        "seconds": 3.5,
+        "metrics": {"classId:1/precision": 0.25, "broken": None},
+        "training": {"last_step": 7.0},
+        "examples": {"eval": 10},
+        "components": [{"node": "Trainer", "seconds": 2.0}],
+    }
+    curves = {"global_step/sec": {"train": Series([1, 2], [5.0, float("nan")])}, "loss": {"eval/a": Series([2], [1.5])}}
+    assert list(tracking.metrics_of(summary, curves)) == [
+        ("accuracy", 0.5, 7),
+        ("evaluated", 10.0, 7),
+        ("classId_1/precision", 0.25, 7),
+        ("run/seconds", 3.5, 7),
+        ("training/last_step", 7.0, 7),
+        ("examples/eval", 10.0, 7),
+        ("component_seconds/Trainer", 2.0, 7),
+        ("train/global_step_sec", 5.0, 1),
+        ("eval_a/loss", 1.5, 2),
+    ]
+    # Of a run that came to nothing.
+    assert list(tracking.metrics_of({"seconds": 0.5, "components": ()}, {})) == [("run/seconds", 0.5, 0)]
+
+
+def test_parameters_are_the_declared_values():
+    values = {
+        "name": "own",
+        "trainer.optimizer.learning_rate": 0.1,
+        "data.version": None,
+        "evaluator.slices": ["label"],
+        "trainer.class_weights.ä b:c": 2.0,
+        "tracking.mlflow": "http://user:secret@host",
+        "trainer.params.text": "x" * 600,
+    }
+    assert tracking.parameters_of(values) == {
+        "trainer.optimizer.learning_rate": "0.1",
+        "evaluator.slices": "[label]",
+        "trainer.class_weights._ b_c": "2.0",
+        "trainer.params.text": "x" * 500,
+    }
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("import time; time.sleep(60)", "it took longer than 1 s"),
+        ("sys.exit(3)", "its client ended with exit code 3"),
+        ("open(sys.argv[3], 'w').write('{\"error\": \"E: no server\"}')", "E: no server"),
+    ],
+)
+def test_a_server_that_fails_or_hangs_leaves_a_warning(tmp_path: Path, monkeypatch, program, words):
+    monkeypatch.setattr(tracking, "_PROGRAM", f"import sys; {program}")
+    out, results = io.StringIO(), Summary("own.yaml")
+    view = View(make_console(out))
+    begun = time.monotonic()
+    # What was declared had ended well.
+    with tracking.tracked("http://127.0.0.1:9", results, view, str(tmp_path), seconds=1):
+        results.end()
+    view.close()
+    assert time.monotonic() - begun < 15
+    assert results.exit_code == 0
+    assert words in out.getvalue()
+    told = json.loads((tmp_path / "summary.json").read_text())
+    assert told["state"] == "succeeded"
+    assert [each["component"] for each in told["warnings"]] == ["tracking"]
+    assert words in told["warnings"][0]["text"]
+
+
+@pytest.mark.parametrize(("state", "uri", "writes"), [(INTERRUPTED, "x", 0), (FAILED, "x", 1), (FAILED, None, 0)])
+def test_what_failed_is_written_and_what_was_interrupted_is_not(tmp_path, monkeypatch, state, uri, writes):
+    asked = []
+    monkeypatch.setattr(tracking, "_write", lambda *given: asked.append(given) or "there")
+    results, view = Summary("own.yaml"), View(make_console(io.StringIO()))
+
+    def run() -> None:
+        with tracking.tracked(uri, results, view, str(tmp_path)):
+            results.state = state
+            raise ValueError("it failed")
+
+    with pytest.raises(ValueError, match="it failed"):
+        run()
+    view.close()
+    assert len(asked) == writes
+
+
+def test_a_run_that_could_not_be_written_down_is_refused_before_it_begins(monkeypatch, tmp_path):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.chdir(tmp_path)
+    tracking.check_client(load("digits").declaration)
+    declaration = load("digits", ["tracking={mlflow: mlruns}"]).declaration
+    assert declaration.tracking.mlflow == str(tmp_path / "mlruns")
+    with pytest.raises(DeclarationError, match="MLflow is not installed"):
+        tracking.check_client(declaration)
