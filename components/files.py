@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any, Union
+import uuid
+from typing import Any, Optional, Union
 
 from tfx.dsl.io import fileio
 
 from tfx_estimator.pipeline.base import files
+from tfx_estimator.pipeline.base.errors import TfxEstimatorError, from_json, to_json
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
 
@@ -27,6 +29,8 @@ RETRY_SECONDS = (0.25, 0.5, 1.0, 2.0, 4.0)
 STORE_POLL_SECONDS = 2.0
 # Without which nothing loads the model, or goes on with the training, around them: they come last.
 LAST = ("fingerprint.pb", "saved_model.pbtxt", "saved_model.pb", TRAINING)
+
+_ERROR = ".error"
 
 logger = get_logger("files")
 
@@ -66,6 +70,19 @@ def read_json(path: str, waits: tuple[float, ...] = ()) -> Any:
             if seconds is None:
                 raise
             time.sleep(seconds)
+    return None
+
+
+def write_error(folder: str, error: TfxEstimatorError) -> None:
+    """Leaves an error of a worker of Beam's: most of its runners hand one back as text only."""
+    write_whole(os.path.join(folder, f"{uuid.uuid4().hex}{_ERROR}"), json.dumps(to_json(error)))
+
+
+def first_error(folder: str) -> Optional[TfxEstimatorError]:
+    """Makes an error that a worker has left; None if there is none."""
+    for path in sorted(fileio.glob(os.path.join(folder, f"*{_ERROR}"))):
+        with fileio.open(path) as file:
+            return from_json(json.load(file))
     return None
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Optional
 
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
-from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+from tensorflow.python.framework import tensor_util
 from tfx.dsl.io import fileio
 
 from tfx_estimator.pipeline.base.errors import UserCodeError
@@ -16,6 +17,8 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 _KEY = "evaluator.prediction_key"
 # How Estimators, their heads and TensorFlow's examples call scores; the first that is there is meant.
 _NAMES = ("probabilities", "scores", "predictions", "logistic", "logits")
+# Served beside them: the name of the class with the highest one.
+_CLASSES = "classes"
 _FLOATS = (types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
 # What computes scores that no softmax or sigmoid has seen.
 LINEAR = ("BiasAdd", "MatMul", "BatchMatMulV2", "Einsum", "Conv2D")
@@ -61,21 +64,40 @@ class Scores:
 
 def read_outputs(saved_model: str, signature: str = "serving_default") -> list[Output]:
     """Reads the outputs of a signature, sorted by name."""
-    proto = saved_model_pb2.SavedModel()
-    with fileio.open(os.path.join(saved_model, "saved_model.pb"), "rb") as file:
-        proto.ParseFromString(file.read())
-    for graph in proto.meta_graphs:
+    graphs = read_graphs(saved_model)
+    for graph in graphs:
         if signature not in graph.signature_def:
             continue
         operations = Operations(graph.graph_def)
         found = sorted(graph.signature_def[signature].outputs.items())
         return [Output(name, info.dtype, _shape(info.tensor_shape), operations.of(info.name)) for name, info in found]
-    there = sorted({name for graph in proto.meta_graphs for name in graph.signature_def if not name.startswith("__")})
+    there = sorted({name for graph in graphs for name in graph.signature_def if not name.startswith("__")})
     raise UserCodeError(
         f"the served model has no signature `{signature}`, only {', '.join(there) or 'none at all'}",
         expected=f"`{signature}`, which the Evaluator and clients call",
         todo="name it among the EstimatorSpec's export_outputs, in mode PREDICT",
     )
+
+
+def read_labels(saved_model: str, signature: str) -> list[str]:
+    """Reads the names of the classes, in the order of their scores, from what a signature serves as `classes`.
+
+    Returns:
+        None where it does not look them up in a list that the model holds.
+    """
+    for graph in read_graphs(saved_model):
+        outputs = graph.signature_def[signature].outputs if signature in graph.signature_def else {}
+        if _CLASSES in outputs and outputs[_CLASSES].dtype == types_pb2.DT_STRING:
+            return Operations(graph.graph_def).table_of(outputs[_CLASSES].name)
+    return []
+
+
+def read_graphs(saved_model: str) -> Sequence[meta_graph_pb2.MetaGraphDef]:
+    """Reads the graphs of a SavedModel."""
+    proto = saved_model_pb2.SavedModel()
+    with fileio.open(os.path.join(saved_model, "saved_model.pb"), "rb") as file:
+        proto.ParseFromString(file.read())
+    return proto.meta_graphs
 
 
 def choose_scores(outputs: Sequence[Output], declared: Optional[str], num_classes: Optional[int]) -> Scores:
@@ -159,25 +181,22 @@ class Operations:
         """
         return self._find(self._whole, tensor, [], _FAR)
 
-    def _find(self, body: _Body, tensor: str, callers: list[tuple[_Body, node_def_pb2.NodeDef]], far: int) -> str:
-        name, _, output = tensor.partition(":")
-        node = body.nodes.get(name)
-        if far == 0:
+    def table_of(self, tensor: str) -> list[str]:
+        """Returns the constant texts that a tensor is looked up in; none if it is not."""
+        reached = self._reach(self._whole, tensor, [], _FAR)
+        if reached is None or reached[1].op != "GatherV2":
+            return []
+        body, node, callers, far = reached
+        reached = self._reach(body, node.input[0], callers, far)
+        if reached is None or reached[1].op != "Const":
+            return []
+        return [text.decode() for text in tensor_util.MakeNdarray(reached[1].attr["value"].tensor).reshape(-1)]
+
+    def _find(self, body: _Body, tensor: str, callers: _Callers, far: int) -> str:
+        reached = self._reach(body, tensor, callers, far)
+        if reached is None:
             return ""
-        if node is None:
-            # An argument of a function.
-            if not callers or name not in body.arguments:
-                return ""
-            caller, call = callers[-1]
-            return self._find(caller, call.input[body.arguments.index(name)], callers[:-1], far - 1)
-        # In a function an output is named as well: `output:0`.
-        number = int(output.rpartition(":")[2] or 0)
-        if node.op in _CALLS and (function := self._functions.get(node.attr["f"].func.name)):
-            called = _Body(function.node_def, [each.name for each in function.signature.input_arg])
-            result = function.ret[function.signature.output_arg[number].name]
-            return self._find(called, result, [*callers, (body, node)], far - 1)
-        if node.op in _PASSING:
-            return self._find(body, node.input[number if node.op == "IdentityN" else 0], callers, far - 1)
+        body, node, callers, far = reached
         if node.op in _PRODUCTS:
             found = [self._find(body, each, callers, far // 2) for each in node.input[:2]]
             # Experts' probabilities by their gates', or by a table of confusions, are probabilities.
@@ -188,6 +207,32 @@ class Operations:
             return next((each for each in found if each in LINEAR), node.op)
         return node.op
 
+    def _reach(
+        self, body: _Body, tensor: str, callers: _Callers, far: int
+    ) -> Optional[tuple[_Body, node_def_pb2.NodeDef, _Callers, int]]:
+        """Goes back to what computes a tensor, through calls and what changes no value; None if it is not known."""
+        while far > 0:
+            name, _, output = tensor.partition(":")
+            node = body.nodes.get(name)
+            # In a function an output is named as well: `output:0`.
+            number = int(output.rpartition(":")[2] or 0)
+            if node is None:
+                # An argument of a function.
+                if not callers or name not in body.arguments:
+                    return None
+                caller, call = callers[-1]
+                body, tensor, callers = caller, call.input[body.arguments.index(name)], callers[:-1]
+            elif node.op in _CALLS and (function := self._functions.get(node.attr["f"].func.name)):
+                callers = [*callers, (body, node)]
+                body = _Body(function.node_def, [each.name for each in function.signature.input_arg])
+                tensor = function.ret[function.signature.output_arg[number].name]
+            elif node.op in _PASSING:
+                tensor = node.input[number if node.op == "IdentityN" else 0]
+            else:
+                return body, node, callers, far
+            far -= 1
+        return None
+
 
 class _Body:
     """The nodes of a graph, or of a function."""
@@ -195,3 +240,7 @@ class _Body:
     def __init__(self, nodes: Iterable[node_def_pb2.NodeDef], arguments: Sequence[str] = ()) -> None:
         self.nodes = {node.name: node for node in nodes}
         self.arguments = arguments
+
+
+# The functions that are being looked into, each by the body that calls it and the node there.
+_Callers = list[tuple[_Body, node_def_pb2.NodeDef]]

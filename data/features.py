@@ -1,4 +1,4 @@
-"""The features of a tf.Example, by name, and what a served model is asked with: these, or images as they are."""
+"""The features of a tf.Example, by name, and what a served model is asked with: these, or pixels, or files."""
 
 from __future__ import annotations
 
@@ -9,3 +9,5 @@ LABEL = "label"
 # Names of the serving inputs, and of their signatures.
 EXAMPLES = "examples"
 IMAGES = "images"
+# PNG or JPEG files.
+ENCODED = "encoded"

@@ -25,7 +25,7 @@ from tfx_estimator.components.image_schema_gen import ImageSchemaGen
 from tfx_estimator.components.pusher import Pusher
 from tfx_estimator.components.tfds_example_gen import TfdsExampleGen
 from tfx_estimator.components.trainer import Trainer
-from tfx_estimator.components.trainer.settings import Settings, built_in_function
+from tfx_estimator.components.trainer.settings import AS_IS, RESIZED, Settings, built_in_function
 from tfx_estimator.components.trainer.source import declared_code
 from tfx_estimator.components.transform import Transform
 from tfx_estimator.components.tuner import Tuner
@@ -117,6 +117,7 @@ def create_pipeline(
             label_names=source.info.label_names,
             declared=tuple(path for path in declared if not target or path.startswith("trainer.")),
             path="" if trainer.module_file else trainer.path,
+            encoded=_encoded(declaration, image_shape),
             source="-".join([fingerprint_source(declared_code(trainer), search_paths), *weights]),
         ),
     }
@@ -139,6 +140,8 @@ def create_pipeline(
         model=trained.outputs["model"],
         model_blessing=evaluator.outputs["blessing"],
         push_destination=_destination(declaration.pusher.destination or folders.serving, target),
+        # The signatures of a module file are its own.
+        examples=examples if declaration.serving.warm_up and not trainer.module_file else None,
     )
 
     return Pipeline(
@@ -161,6 +164,13 @@ def create_pipeline(
         metadata_connection_config=None if target else metadata.sqlite_metadata_connection_config(folders.metadata),
         beam_pipeline_args=declaration.beam.pipeline_args(),
     )
+
+
+def _encoded(declaration: Declaration, image_shape: tuple[int, int, int]) -> str:
+    """Says how files are served: as ingestion reads them. They have grey or colour, and no other channels."""
+    if not declaration.serving.encoded or image_shape[2] not in (1, 3) or declaration.trainer.module_file:
+        return ""
+    return RESIZED if declaration.data.image_size else AS_IS
 
 
 def _baseline(candidate: Channel, target: str) -> Optional[Resolver]:

@@ -10,10 +10,22 @@ from tfx.components.pusher import component as tfx_pusher
 from tfx.dsl.components.base import executor_spec
 from tfx.orchestration.data_types import RuntimeParameter
 from tfx.proto import pusher_pb2
+from tfx.types import standard_artifacts
+from tfx.types.component_spec import ChannelParameter
+from tfx.types.standard_component_specs import EXAMPLES_KEY, PusherSpec
 
 from tfx_estimator.components.in_python import Argument, read_message
 from tfx_estimator.components.pusher.executor import Executor, is_supported
 from tfx_estimator.pipeline.base.errors import DeclarationError
+
+
+class WarmPusherSpec(PusherSpec):
+    """That of `tfx.components.Pusher`, which knows no examples."""
+
+    INPUTS = {
+        **PusherSpec.INPUTS,
+        EXAMPLES_KEY: ChannelParameter(type=standard_artifacts.Examples, optional=True),
+    }
 
 
 class Pusher(tfx_pusher.Pusher):
@@ -42,6 +54,8 @@ class Pusher(tfx_pusher.Pusher):
             it must hold one.
         push_destination: A folder of versions, or an address of object storage; `{"filesystem": {"base_directory":
             "serving"}}` says the same, and it may be a RuntimeParameter. Only another executor may do without.
+        examples: Channel of `standard_artifacts.Examples`: a few of them become the requests by which TensorFlow
+            Serving warms a version up, where the model has the signatures of a declaration's Trainer.
         custom_config: What other executors are told.
         custom_executor_spec: Another executor in place of this Pusher's own.
 
@@ -62,6 +76,7 @@ class Pusher(tfx_pusher.Pusher):
         push_destination: Optional[Union[pusher_pb2.PushDestination, Mapping[str, Any], RuntimeParameter]] = None,
         custom_config: Optional[dict[str, Any]] = None,
         custom_executor_spec: Optional[executor_spec.ExecutorSpec] = None,
+        examples: Optional[types.BaseChannel] = None,
     ) -> None:
         own = custom_executor_spec is None and self.EXECUTOR_SPEC.executor_class is Executor
         if own and push_destination is None:
@@ -80,6 +95,10 @@ class Pusher(tfx_pusher.Pusher):
             custom_config=custom_config,
             custom_executor_spec=custom_executor_spec,
         )
+        if examples is not None:
+            # TFX makes the specification itself, of its own class.
+            self.spec.__class__ = WarmPusherSpec
+            self.spec.inputs[EXAMPLES_KEY] = examples
 
 
 def _check_destination(given: Any) -> None:

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import tensorflow as tf
+from tfx import types
 from tfx.components.pusher import executor as tfx_executor
 from tfx.proto import pusher_pb2
 from tfx.types import artifact_utils, standard_component_specs
@@ -15,6 +16,7 @@ from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.pusher import local_folder, object_store
 from tfx_estimator.components.pusher.object_store import StoredTree
 from tfx_estimator.components.pusher.versions import LocalTree, Tree
+from tfx_estimator.components.pusher.warm_up import write_requests
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.config.paths import is_address
 
@@ -40,9 +42,12 @@ class Executor(tfx_executor.Executor):
             raise PipelineError(
                 f"there is no model to push in {model.folder}", expected="a SavedModel", todo="run the Trainer again"
             )
-        # The copy of TFX's first: nothing may fail once the version is there.
+        # The copy of TFX's first: nothing may fail once the version is there, and what is added to it comes at once.
         try:
             io_utils.copy_dir(model.folder, pushed.uri)
+            if examples := input_dict.get(standard_component_specs.EXAMPLES_KEY):
+                write_requests(pushed.uri, _evaluated(artifact_utils.get_single_instance(examples)))
+                model = _tree(pushed.uri)
             version = (object_store if is_address(base) else local_folder).push(model, base)
         except (OSError, tf.errors.OpError) as error:
             size = sum(model.sizes().values())
@@ -74,6 +79,12 @@ def _destination(exec_properties: dict[str, Any]) -> str:
             todo="correct push_destination, or give the Pusher an executor of your own",
         )
     return destination.filesystem.base_directory
+
+
+def _evaluated(examples: types.Artifact) -> str:
+    """Returns the folder of a split that was not trained on, if there is one."""
+    splits = artifact_utils.decode_split_names(examples.split_names)
+    return artifact_utils.get_split_uri([examples], next((each for each in splits if each != "train"), splits[0]))
 
 
 def _tree(folder: str) -> Tree:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import uuid
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
 from tfx_estimator.components.execution import Artifacts, unkeyed_property
+from tfx_estimator.components.files import first_error, write_error
 from tfx_estimator.components.inventory import note
 from tfx_estimator.components.tfds_example_gen.properties import (
     DATA_KEY,
@@ -30,7 +30,7 @@ from tfx_estimator.components.tfds_example_gen.properties import (
 from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import ExampleRange, ImageSource, open_source
 from tfx_estimator.data.sources.splits import cut
-from tfx_estimator.pipeline.base.errors import DamagedDataError, PipelineError, TfxEstimatorError, from_json, to_json
+from tfx_estimator.pipeline.base.errors import DamagedDataError, PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.config.data import DataSection
 
 # What the folder of a split begins with.
@@ -91,7 +91,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
                 )
         except Exception as error:
             # Most runners hand an error back as text only.
-            raise _first_error(scratch) or error from error
+            raise first_error(scratch) or error from error
 
 
 def _shards(ranges: tuple[ExampleRange, ...], most: int, folder: str) -> list[Shard]:
@@ -117,13 +117,6 @@ def _check_files(shards: dict[str, list[Shard]]) -> None:
             expected="every shard written",
             todo="use `beam: {runner: direct}`, or look into the runner's logs",
         )
-
-
-def _first_error(scratch: str) -> TfxEstimatorError | None:
-    for path in sorted(fileio.glob(os.path.join(scratch, "*.error"))):
-        with fileio.open(path) as file:
-            return from_json(json.load(file))
-    return None
 
 
 def _remove(folder: str) -> None:
@@ -168,8 +161,7 @@ class WriteShard(beam.DoFn):
         try:
             count = self._write(shard, name)
         except TfxEstimatorError as error:
-            with fileio.open(f"{name}.error", "w") as file:
-                json.dump(to_json(error), file)
+            write_error(self._scratch, error)
             raise
         fileio.rename(name, shard.path, overwrite=True)
         yield count

@@ -28,6 +28,8 @@ OPERATION_KEY = "tfx_estimator_operation"
 HOME_KEY = "pipeline_home"
 # Values of `Settings.path`.
 ESTIMATOR, RUN_FN, KERAS, KERAS_LOOP = "estimator", "run_fn", "keras", "keras_custom_loop"
+# Values of `Settings.encoded`.
+AS_IS, RESIZED = "as_is", "resized"
 _PATHS = {"trainer_fn": ESTIMATOR, "run_fn": RUN_FN}
 
 _OPERATIONAL = {"operational": True}
@@ -53,6 +55,8 @@ class Settings:
         label_names: The classes, in the order of their labels.
         source: Fingerprint of the source code that decides the model. TFX's own cache key sees only the name of a
             dotted path.
+        encoded: Whether a model is served PNG and JPEG files as well, of the images' own size (`as_is`) or of any, as
+            they were `resized`; empty is neither.
         declared: Dotted paths of what the user wrote down himself: he is told of what has no effect.
         path: The way of training: `estimator`, `run_fn`, `keras`, `keras_custom_loop`; empty leaves it to the functions
             that there are.
@@ -66,6 +70,7 @@ class Settings:
     image_shape: tuple[int, int, int] = (0, 0, 0)
     label_names: tuple[str, ...] = ()
     source: str = ""
+    encoded: str = ""
     declared: tuple[str, ...] = dataclasses.field(default=(), metadata=_OPERATIONAL)
     path: str = ""
 

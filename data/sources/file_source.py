@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tfx_estimator.data.resizing import resize_uint8
 from tfx_estimator.data.sources.files import damaged, fingerprint_files, reading
-from tfx_estimator.data.sources.image_decoding import resize_uint8
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.pipeline.config.data import DataSection

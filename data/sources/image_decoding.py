@@ -8,16 +8,14 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
+from tfx_estimator.data.resizing import resizer
 from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 _FORMATS = ("PNG", "JPEG")
 # Of a PNG: where its header says what its samples are, and grey without and with alpha.
@@ -58,9 +56,8 @@ def read_image(path: Any, channels: int, size: Optional[tuple[int, int]]) -> np.
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             image.load()
             flat = _flatten(image, "L" if channels == 1 else "RGB")
-        if size is not None:
-            flat = flat.resize((size[1], size[0]), Image.Resampling.BILINEAR)
-        return np.asarray(flat).reshape(flat.height, flat.width, channels)
+        pixels = np.asarray(flat).reshape(flat.height, flat.width, channels)
+    return pixels if size in (None, pixels.shape[:2]) else resizer(size, channels)(pixels).numpy()
 
 
 def _flatten(image: Image.Image, mode: str) -> Image.Image:
@@ -83,14 +80,9 @@ def _naming(path: Any) -> Iterator[None]:
         yield
     except TfxEstimatorError:
         raise
+    except UnidentifiedImageError:
+        # Of which Pillow tells what object holds its bytes.
+        raise damaged(path, "it is neither a PNG nor a JPEG file", "a whole PNG or JPEG file") from None
     except Exception as error:
         # zlib's, struct's, Pillow's own: damages have many names.
         raise damaged(path, f"it cannot be decoded: {error}", "a whole PNG or JPEG file") from None
-
-
-def resize_uint8(images: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
-    """Resizes (H, W, C) or (batch, H, W, C), uint8, with antialiased bilinear filtering, and rounds back to uint8."""
-    import tensorflow as tf
-
-    resized = tf.image.resize(images, size, method="bilinear", antialias=True)
-    return tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)

@@ -91,13 +91,16 @@ class ImageFilesSource(ImageSource):
         """Hashes names, labels and contents of the files of the splits in use, split expressions and size of images."""
         used = sorted({part.split for expression in expressions for part in self.resolve(expression)})
         files = {split: sorted(self._splits[split], key=lambda file: file.key) for split in used}
-        facts = {
+        facts: dict[str, Any] = {
             "source": "images",
             "image_shape": self.info.image_shape,
             "label_names": self.info.label_names,
             "splits": list(expressions),
             "files": {split: [[file.key, file.label] for file in each] for split, each in files.items()},
         }
+        if self.section.image_size:
+            # Other functions make other pixels of the same files.
+            facts["resized"] = "tf.image"
         return fingerprint_files([file.path for each in files.values() for file in each], facts)
 
 

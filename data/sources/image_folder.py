@@ -11,6 +11,7 @@ from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.image_folder import (
+    OTHER_IMAGES,
     TRAIN,
     children,
     counts,
@@ -24,8 +25,6 @@ from tfx_estimator.pipeline.config.image_folder import (
 )
 
 FORM = "PNG or JPEG files in a folder for each class (cat/1.png, dog/1.png), with splits above them or without"
-# Images, but of forms that are not read: to leave one out without a word would be a loss.
-_OTHER_IMAGES = (".gif", ".bmp", ".webp", ".tif", ".tiff", ".heic", ".avif", ".ppm", ".pgm", ".svg")
 _SHOWN = 8
 
 
@@ -135,4 +134,4 @@ def _others(places: Sequence[Any], used: Collection[Any]) -> list[Any]:
 
 
 def _is_other_image(path: Any) -> bool:
-    return path.name.lower().endswith(_OTHER_IMAGES)
+    return path.name.lower().endswith(OTHER_IMAGES)

@@ -55,6 +55,12 @@ class ImageTableSource(ImageFilesSource):
         super().__init__(section, table.stem, names, files)
 
 
+def image_paths(table: Any) -> list[tuple[str, Any]]:
+    """Reads the names of a table's images alone: each with its folder, as text and as a path."""
+    paths = _column(_read(table), _PATHS, table)
+    return [(str(table.parent / path), table.parent / path) for path in paths]
+
+
 def _read(table: Any) -> list[_Column]:
     """The columns of text or whole numbers, as text; of one name there may be several."""
     # To which a file is data alone: of itself pyarrow runs the code that a Parquet file may hold (CVE-2023-47248).

@@ -72,6 +72,14 @@ class ImageSource(abc.ABC):
     def is_prepared(self) -> bool:
         """Whether the examples are readable now."""
 
+    def check_available(self) -> None:
+        """Looks, within seconds, whether the data set is there, or `prepare` can begin.
+
+        Raises:
+            DataError: It cannot be had, or a split of it.
+        """
+        _ = self.info
+
     @abc.abstractmethod
     def prepare(self) -> None:
         """Makes the examples readable: downloads and converts where that is needed."""

@@ -35,15 +35,20 @@ _SOURCE_FILE = "tfx_estimator.json"
 _log = get_logger("data")
 
 
-def prepare_builder(builder: Any, section: DataSection) -> None:
-    """Prepares a data set into its data_dir; a second process that does so at the same time waits."""
+def check_builder(builder: Any, section: DataSection) -> None:
+    """Fails within seconds, where the data set may not be prepared or TFDS would retry for minutes."""
     # What is embedded in a package, like the digits, needs no fetching.
     if not section.download and not hasattr(builder, "content_fingerprint"):
         raise _not_found(builder, "and `download: false` forbids to fetch and prepare it")
+    _check_network(builder)
+
+
+def prepare_builder(builder: Any, section: DataSection) -> None:
+    """Prepares a data set into its data_dir; a second process that does so at the same time waits."""
     with _lock(builder.data_dir):
         if is_prepared(builder.data_path):
             return
-        _check_network(builder)
+        check_builder(builder, section)
         _download_and_prepare(builder)
 
 
@@ -81,7 +86,6 @@ def _download_and_prepare(builder: Any) -> None:
 
 
 def _check_network(builder: Any) -> None:
-    """Fails within seconds, where TFDS would retry for minutes."""
     import requests
     from etils import epath
     from tensorflow_datasets.core.download import resource

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tfx_estimator.data.resizing import resize_uint8
 from tfx_estimator.data.sources.files import fingerprint_files
-from tfx_estimator.data.sources.image_decoding import resize_uint8
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.data.sources.tfds_lookup import FoundBuilder, is_prepared, open_prepared
@@ -45,6 +45,15 @@ class TfdsSource(ImageSource):
     def is_prepared(self) -> bool:
         """See ImageSource."""
         return is_prepared(self._builder.data_path)
+
+    def check_available(self) -> None:
+        """See ImageSource."""
+        if self.is_prepared:
+            self.resolve_disjoint()
+            return
+        from tfx_estimator.data.sources.tfds_prepare import check_builder
+
+        check_builder(self._builder, self.section)
 
     def prepare(self) -> None:
         """Downloads and prepares the data set where it is not."""

@@ -14,9 +14,14 @@ from tensorflow.python.framework import ops as tf_ops
 from tfx_estimator.model_fn.step.parts import Part
 from tfx_estimator.model_fn.step.precision import LossScale
 
+# Dtypes of 16 bits that logits came in.
+HALVES: set[str] = set()
+
 
 def as_float(logits: tf.Tensor) -> tf.Tensor:
     """Returns logits in the precision that a loss is computed in: float32, or float64 where they have it."""
+    if logits.dtype in (tf.bfloat16, tf.float16):
+        HALVES.add(logits.dtype.name)
     return logits if logits.dtype == tf.float64 else tf.cast(logits, tf.float32)
 
 

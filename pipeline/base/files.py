@@ -30,13 +30,23 @@ def write_whole(
         new: Whether a file that is there is an error, FileExistsError, where the file system has links.
         named: Whether a person named the file: then a link leads to it and stays, and the file keeps its mode.
     """
+    with drafting(path, new=new, named=named) as draft, open(draft, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def drafting(path: Union[str, os.PathLike[str]], *, new: bool = False, named: bool = False) -> Iterator[str]:
+    """Gives a file that is written piece by piece its name when the context ends well; see `write_whole`.
+
+    Yields:
+        The path to write it to.
+    """
     path = os.path.realpath(path) if named else path
     folder, name = os.path.split(os.fspath(path))
     # Processes of several containers, whose numbers are the same, may write one file.
     draft = os.path.join(folder, f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
-        with open(draft, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+        yield draft
         if named:
             with contextlib.suppress(FileNotFoundError):
                 os.chmod(draft, os.stat(path).st_mode & _PERMISSIONS)

@@ -15,6 +15,7 @@ The first is what the others are compared with.
 
   tfx-estimator compare a.yaml b.yaml                                   trains both
   tfx-estimator compare mnist --vary trainer.path=estimator,keras       one declaration under several values
+  tfx-estimator compare a.yaml b.yaml --repeat 3                        under three seeds each
   tfx-estimator compare runs/mnist/logs/TIME1 runs/mnist/logs/TIME2     finished runs
 """
 
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     add_declaration(
         parser,
-        nargs="+",
+        several=True,
         source="a preset's name, a YAML file, or the folder of a finished run, as of `report`",
         overridden="one value of every declaration",
     )
@@ -34,6 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="compares the one declaration under each of the values: --vary trainer.seed=1,2; of several, under each "
         "combination",
+    )
+    parser.add_argument(
+        "--repeat",
+        metavar="N",
+        type=int,
+        default=1,
+        help="train each declaration N times, under the seeds that follow its own, and tell whether they differ by "
+        "more than seeds do: 3, for example (default: %(default)s)",
     )
     add_workdir(parser, "where declarations are trained")
     parser.add_argument(
@@ -60,7 +69,11 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.experiments.compare.candidates import FILES, find_candidates
 
     _check_points(args.require_equal)
-    candidates = find_candidates(args.source, args.overrides, args.vary)
+    if args.repeat < 1:
+        raise DeclarationError(
+            f"--repeat {args.repeat}: this is no number of trainings", expected="1 or more", todo="name 3, for example"
+        )
+    candidates = find_candidates(args.source, args.overrides, args.vary, args.repeat)
     check_workdir(args.workdir)
     output = check_output(args.output, FILES) if args.output is not None else None
 

@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
     name = loaded.declaration.name
     # The declaration is often called NAME.yaml itself.
     output = BY_NAME[args.target].file.format(name) if args.output is None else args.output
-    if os.path.exists(path := os.path.expanduser(output)) and os.path.samefile(path, loaded.file):
+    path = os.path.expanduser(output)
+    if os.path.exists(path) and any(os.path.samefile(path, each) for each in loaded.files if os.path.exists(each)):
         raise DeclarationError(
             f"{one_line(output)} is the declaration itself",
             expected="a file of its own for what is compiled",

@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print the summary as JSON, and all that is for people to stderr"
     )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print warnings and errors alone")
     parser.add_argument(
         "--report",
         action=argparse.BooleanOptionalAction,
@@ -79,4 +80,5 @@ def _run(args: argparse.Namespace, summary: Summary, terminal_fd: int) -> int:
         tries=not args.no_dry_run,
         terminal_fd=terminal_fd,
         report=args.report,
+        quietly=args.quiet,
     )

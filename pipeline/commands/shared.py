@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.files import write_whole, writing
@@ -22,12 +22,19 @@ if TYPE_CHECKING:
 def add_declaration(
     parser: argparse.ArgumentParser,
     *,
-    nargs: Optional[str] = None,
-    source: str = "a preset's name, or a YAML file",
+    nargs: str = "+",
+    several: bool = False,
+    source: str = "a preset's name, or a YAML file; - is standard input",
     overridden: str = "one value",
 ) -> None:
-    """Adds SOURCE, `nargs` of them as argparse has it, and --set; the rest is for their help."""
-    parser.add_argument("source", metavar="SOURCE", nargs=nargs, help=source)
+    """Adds SOURCE, `nargs` of them as argparse has it, and --set; the rest is for their help.
+
+    Args:
+        several: Is each SOURCE a declaration of its own; else of several the later ones override.
+    """
+    how = "; with + between, the later of several overrides" if several else "; of several the later ones override"
+    action = "store" if several else _Joined
+    parser.add_argument("source", metavar="SOURCE", nargs=nargs, action=action, help=source + how)
     parser.add_argument(
         "--set",
         dest="overrides",
@@ -36,6 +43,16 @@ def add_declaration(
         default=[],
         help=f"overrides {overridden}, which is YAML: --set trainer.train_steps=500; may be given several times",
     )
+
+
+class _Joined(argparse.Action):
+    """Makes one source of several."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
+        """Sets it, None where there are none."""
+        from tfx_estimator.pipeline.config.draft import join_sources
+
+        setattr(namespace, self.dest, join_sources(values) if values else None)
 
 
 def add_workdir(parser: argparse.ArgumentParser, what: str) -> None:

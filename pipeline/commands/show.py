@@ -15,7 +15,7 @@ HELP = "print the resolved declaration, with where each value came from"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     add_declaration(parser)
-    parser.add_argument("--json", action="store_true", help="JSON: {declaration, origins, source, file}")
+    parser.add_argument("--json", action="store_true", help="JSON: {declaration, origins, source, file, files}")
     parser.add_argument(
         "--fingerprint",
         action="store_true",
@@ -35,7 +35,8 @@ def run(args: argparse.Namespace) -> int:
         found = _fingerprints(loaded)
         say(json.dumps(found, indent=2) if args.json else _listed(found))
     elif args.json:
-        fields = {"declaration": values, "origins": loaded.origins, "source": loaded.source, "file": loaded.file}
+        about = {"source": loaded.source, "file": loaded.files[-1], "files": loaded.files}
+        fields = {"declaration": values, "origins": loaded.origins, **about}
         say(json.dumps(fields, indent=2))
     else:
         say(render(values, loaded.origins).rstrip("\n"))

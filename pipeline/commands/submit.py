@@ -41,7 +41,7 @@ _TOLD = frozenset({"TfdsExampleGen", "Tuner", "Trainer", "Evaluator", "Pusher"})
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
-    add_declaration(parser, nargs="?")
+    add_declaration(parser, nargs="*")
     parser.add_argument("--target", choices=ALL_TARGETS, help="the service")
     parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
     parser.add_argument("--dry-run", action="store_true", help="show the plan, and submit nothing")

@@ -20,7 +20,7 @@ HELP = "check a declaration; shows all problems at once"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
-    add_declaration(parser, nargs="+")
+    add_declaration(parser, several=True)
     parser.add_argument(
         "--deep", action="store_true", help="also try your code, on made-up examples: some seconds; 4 if it fails"
     )

@@ -22,8 +22,18 @@ class PusherSection(Section):
     destination: Optional[str] = Field(None, "a folder; null is `serving` in the work folder")
 
 
+class ServingSection(Section):
+    """How a trained model is served."""
+
+    encoded: bool = Field(True, "PNG and JPEG files, in a signature of this name")
+    warm_up: bool = Field(True, "requests are pushed with it that TensorFlow Serving answers before clients ask")
+
+
 class Declaration(Section):
     """What to ingest, what to train, how to distribute it and where to run it."""
+
+    # `draft` takes these out: they hold anchors.
+    SCHEMA = {"patternProperties": {"^x-": {}}}
 
     name: str = Field(
         ..., "the pipeline's name: a to z, then a to z, digits and `-`, at most 63", pattern=r"^[a-z][a-z0-9-]{0,62}\Z"
@@ -35,6 +45,7 @@ class Declaration(Section):
         None, "trials of declared values, of which the best train the model; null is none"
     )
     evaluator: EvaluatorSection = inner()
+    serving: ServingSection = inner()
     pusher: PusherSection = inner()
     beam: BeamSection = inner()
     deploy: Optional[DeploySection] = None

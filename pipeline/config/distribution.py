@@ -197,6 +197,9 @@ class Distribution(Section):
         "restarts from the last checkpoint, after which a dead or stalled task is an error",
         operational=True,
     )
+    acknowledge: tuple[Literal["dropout"], ...] = Field(
+        (), "what the check under several replicas need not warn of: [dropout], which draws by chance", operational=True
+    )
     network: Literal["private", "host"] = Field(
         "private",
         "where a cluster on this machine listens: in a network of its own, or, without authentication, on "

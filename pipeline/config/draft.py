@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import pathlib
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,37 +33,120 @@ _SUFFIXES = (".yaml", ".yml")
 _FORM = "`key.path=value`, the value as YAML: trainer.train_steps=500"
 
 
-@dataclass(frozen=True)
-class SourceText:
-    """A declaration's text, of a preset or a file as the user named it; its document's value is a mapping."""
+# Stands between several sources.
+_AND = "+"
+_STANDARD_INPUT = "-"
+# Top-level keys that begin so are free for anchors.
+FREE = "x-"
 
-    source: str
+
+@dataclass(frozen=True)
+class Part:
+    """A preset or a file of which a declaration is made, alone or among others."""
+
     file: str
     # What its relative paths are relative to.
     folder: str
     # Names it in messages, and in comments.
     label: str
     short_label: str
-    document: Document
+
+
+@dataclass(frozen=True)
+class Line:
+    """Where a value stands."""
+
+    part: Part
+    number: int
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """A declaration's text, of the presets and files that the user named; the later ones override."""
+
+    source: str
+    parts: tuple[Part, ...]
+    values: dict[str, Any]
+    lines: dict[Path, Line]
+    problems: list[Problem]
+
+
+def join_sources(sources: Sequence[str]) -> str:
+    """Returns several sources as one, as they can also be named; `read_source` takes them apart."""
+    return _AND.join(sources)
 
 
 def read_source(source: str) -> SourceText:
-    """Reads a preset or a file; the problems of its document are not raised yet."""
-    is_preset = source in presets.names()
-    shown = one_line(source)
-    file = str(presets.path(source)) if is_preset else _absolute(source)
+    """Reads presets and files; the problems of their documents are not raised yet."""
+    read = [_read_part(each, source) for each in _take_apart(source)]
+    first, document = read[0]
+    values, lines = document.value, {path: Line(first, number) for path, number in document.lines.items()}
+    for part, other in read[1:]:
+        _lay_over(values, other.value, lines, {path: Line(part, number) for path, number in other.lines.items()})
+    parts, problems = tuple(part for part, _ in read), [problem for _, each in read for problem in each.problems]
+    return SourceText(source, parts, values, lines, problems)
+
+
+def _take_apart(source: str) -> list[str]:
+    """The sources of one that names several; a file may have the sign between them in its name."""
+    found, rest = [], source.split(_AND)
+    while rest:
+        names = ((count, _AND.join(rest[:count])) for count in range(len(rest), 0, -1))
+        count, name = next(each for each in names if each[0] == 1 or os.path.exists(_absolute(each[1])))
+        found.append(name)
+        rest = rest[count:]
+    return found
+
+
+def _lay_over(held: dict[str, Any], other: dict[str, Any], lines: dict[Path, Line], theirs: dict[Path, Line]) -> None:
+    """Puts values over others, in place: mappings key by key, all else, lists too, as a whole."""
+
+    def put_over(held: dict[str, Any], other: dict[str, Any], path: Path) -> None:
+        for key, value in other.items():
+            place = (*path, key)
+            if isinstance(value, dict) and isinstance(held.get(key), dict):
+                put_over(held[key], value, place)
+            else:
+                held[key] = value
+                for gone in [each for each in lines if each[: len(place)] == place]:
+                    del lines[gone]
+
+    put_over(held, other, ())
+    lines.update(theirs)
+
+
+def _read_part(source: str, whole: str) -> tuple[Part, Document]:
+    is_preset, is_input = source in presets.names(), source == _STANDARD_INPUT
+    shown = "standard input" if is_input else one_line(source)
+    file = source if is_input else str(presets.path(source)) if is_preset else _absolute(source)
     label = f"preset {source}" if is_preset else shown
-    document = read_yaml(_read_text(source, file), label)
+    # What comes along reads no environment.
+    text = _read_input() if is_input else _read_text(source, file)
+    document = read_yaml(text, label, None if is_preset else os.environ)
     if not isinstance(document.value, dict):
         if not document.problems:
             is_empty = document.value is None
             what = "it is empty" if is_empty else f"it holds {inline(document.value)[:60]}, no mapping"
-            todo = f"start from a preset: tfx-estimator copy {presets.names()[0]} {shown if is_empty else 'FILE'}"
+            name = shown if is_empty and not is_input else "FILE"
+            todo = f"start from a preset: tfx-estimator copy {presets.names()[0]} {name}"
             document.problems.append(Problem("", what, "a mapping with name, data and trainer", todo, f"{label}:1"))
-        raise to_error(document.problems, source)
-    folder = os.getcwd() if is_preset else os.path.dirname(file)
-    short_label = label if is_preset else one_line(os.path.basename(file))
-    return SourceText(source, file, folder, label, short_label, document)
+        raise to_error(document.problems, whole)
+    for key in [key for key in document.value if key.startswith(FREE)]:
+        del document.value[key]
+    folder = os.getcwd() if is_preset or is_input else os.path.dirname(file)
+    # Several files may have the same name.
+    short_label = label if is_preset or is_input or whole != source else one_line(os.path.basename(file))
+    return Part(file, folder, label, short_label), document
+
+
+@functools.cache
+def _read_input() -> str:
+    """Standard input, which can be read once, where a declaration may be loaded several times."""
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        what, todo = f"standard input is not UTF-8: byte 0x{error.object[error.start]:02x}", "send UTF-8"
+        raise DeclarationError(what, expected="UTF-8 text", todo=todo) from error
 
 
 def _read_text(source: str, file: str) -> str:
@@ -106,39 +192,44 @@ class Draft:
     overridden: dict[Path, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.values = self.text.document.value
-        self.problems = list(self.text.document.problems)
-        self.search_paths = tuple(dict.fromkeys((self.text.folder, os.getcwd())))
-        _lengthen(self.values, self.text.document.lines)
+        self.values = self.text.values
+        self.problems = list(self.text.problems)
+        # Later files override, modules too.
+        folders = [part.folder for part in reversed(self.text.parts)]
+        self.search_paths = tuple(dict.fromkeys((*folders, os.getcwd())))
+        _lengthen(self.values, self.text.lines)
 
     def override(self, text: str) -> None:
         """Puts one value in, `key.path=value` of `--set`; of two for the same key the later wins."""
         key, equals, written = text.partition("=")
         path = tuple(part.strip() for part in key.split("."))
         where = f"{OVERRIDE}{text}"
-        document = read_yaml(written, where)
+        document = read_yaml(written, where, os.environ)
         if not equals:
             todo = f"write {OVERRIDE}{key}=VALUE"
             self.problems.append(Problem("", "the override has no `=`", _FORM, todo, where))
         elif not all(path):
             self.problems.append(Problem("", "the override's key has an empty part", _FORM, "name a key", where))
         elif document.problems:
+            problem, expected = document.problems[0], "a YAML value"
             todo = f"quote the value for YAML, and the whole for the shell: {OVERRIDE}'{key}=\"...\"'"
-            self.problems.append(Problem(".".join(path), document.problems[0].what, "a YAML value", todo, where))
+            if document.value is not None:  # of the value, and not of YAML
+                expected, todo = problem.expected, problem.todo
+            self.problems.append(Problem(".".join(path), problem.what, expected, todo, where))
         else:
             self.values, problems = put(self.values, {".".join(path): document.value})
             self.problems += [dataclasses.replace(problem, where=where) for problem in problems]
             if not problems:
-                _lengthen(self.values, self.text.document.lines)
+                _lengthen(self.values, self.text.lines)
                 self.overridden[path] = where
 
     def resolve_paths(self) -> set[Path]:
         """Makes paths absolute; returns those that changed."""
         for path, value, what in find_unresolved(self.values):
             key, expected = ".".join(path), "no name that a shell replaces"
-            todo = f'write the value itself, or let your shell put it in: --set "{key}=$NAME"'
+            todo = "write ${NAME}, or the value itself"
             self.problems.append(Problem(key, what, expected, todo, self.where(path), value))
-        bases = {path: self.text.folder for path in self.text.document.lines if not self._override_of(path)}
+        bases = {path: line.part.folder for path, line in self.text.lines.items() if not self._override_of(path)}
         return resolve_paths(self.values, bases)
 
     def validate(self, target: str) -> Declaration:
@@ -164,21 +255,23 @@ class Draft:
 
     def where(self, path: Path) -> str:
         """Says where a value stands: the line, the override, or the nearest section's line if it is a default."""
-        return self._override_of(path) or self._maker_of(path) or f"{self.text.label}:{self.line(path)}"
+        line = self.line(path)
+        return self._override_of(path) or self._maker_of(path) or f"{line.part.label}:{line.number}"
 
-    def line(self, path: Path) -> int:
+    def line(self, path: Path) -> Line:
         """The line of a value, or of the nearest section around it."""
-        lines = self.text.document.lines
+        lines = self.text.lines
         while path and path not in lines:
             path = path[:-1]
-        return lines.get(path, 1)
+        return lines.get(path) or Line(self.text.parts[-1], 1)
 
     def origin(self, path: Path) -> str:
         """Where a value came from."""
         if self._override_of(path):
             # An override has set the section as a whole, so other keys of it are defaults.
             return OVERRIDE.strip() if self.is_written(path) else DEFAULT
-        return f"{self.text.short_label}:{self.line(path)}" if path in self.text.document.lines else DEFAULT
+        line = self.text.lines.get(path)
+        return f"{line.part.short_label}:{line.number}" if line else DEFAULT
 
     def is_written(self, path: Path) -> bool:
         """Tells whether a value stands in the file, or in an override of it or of its section."""
@@ -195,21 +288,24 @@ class Draft:
 
     def _maker_of(self, path: Path) -> str:
         """The first override inside a section that stands in no line, and is there by overrides alone."""
-        if path in self.text.document.lines or not self.is_written(path):
+        if path in self.text.lines or not self.is_written(path):
             return ""
         return next((made for whole, made in self.overridden.items() if whole[: len(path)] == path), "")
 
     def sorted_problems(self) -> list[Problem]:
-        """The problems, in the order of the file, overrides last."""
+        """The problems, in the order of the files, overrides last."""
+        labels = [part.label for part in self.text.parts]
 
-        def place(problem: Problem) -> tuple[bool, int]:
-            line = problem.where.rpartition(":")[2]
-            return problem.where.startswith(OVERRIDE), int(line) if line.isdigit() else 0
+        def place(problem: Problem) -> tuple[bool, int, int]:
+            label, _, line = problem.where.rpartition(":")
+            is_override = problem.where.startswith(OVERRIDE)
+            file = labels.index(label) if label in labels else 0
+            return is_override, file, int(line) if line.isdigit() else 0
 
         return sorted(self.problems, key=place)
 
 
-def _lengthen(values: Any, lines: dict[Path, int], section: type[Section] = Declaration, path: Path = ()) -> None:
+def _lengthen(values: Any, lines: dict[Path, Line], section: type[Section] = Declaration, path: Path = ()) -> None:
     """Writes the long forms in the place of the short ones, in place; what they stand for has their lines."""
     for key, value in values.items() if isinstance(values, dict) else ():
         if field := section.__fields__.get(key):
@@ -220,7 +316,7 @@ def _lengthen(values: Any, lines: dict[Path, int], section: type[Section] = Decl
                 _lengthen(values[key], lines, field.kind, (*path, key))
 
 
-def _set_lines(value: Any, lines: dict[Path, int], path: Path) -> None:
+def _set_lines(value: Any, lines: dict[Path, Line], path: Path) -> None:
     """What stands in no line of its own stands in that of its section, or of its name's first part."""
     for key, item in value.items() if isinstance(value, dict) else ():
         # The dotted path of a range stands on the line of nested sections.

@@ -13,9 +13,11 @@ from tfx_estimator.pipeline.config.paths import is_address, is_path
 
 # What is called so is meant to be an image; other files are looked into.
 SUFFIXES = (".png", ".jpg", ".jpeg")
+# Images, but of forms that are not read: to leave one out without a word would be a loss.
+OTHER_IMAGES = (".gif", ".bmp", ".webp", ".tif", ".tiff", ".heic", ".avif", ".ppm", ".pgm", ".svg")
 # The only split of a folder that has none.
 TRAIN = "train"
-_BEGINNINGS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
+BEGINNINGS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 _OF_TOOLS = re.compile(r"[.]DS_Store|[.]_.*|Thumbs[.]db|[.]ipynb_checkpoints|__MACOSX|__pycache__", re.IGNORECASE)
 
 
@@ -84,7 +86,7 @@ def is_image(path: Any) -> bool:
     if not is_file(path):
         return False
     with path.open("rb") as file:
-        return file.read(len(_BEGINNINGS[0])).startswith(_BEGINNINGS)
+        return file.read(len(BEGINNINGS[0])).startswith(BEGINNINGS)
 
 
 def _holds_image(folder: Any) -> bool:

@@ -35,10 +35,10 @@ class Loaded:
         declaration: Its values, paths absolute.
         origins: Where each value came from, by dotted path: `default`, `file:line`, `preset:line`, `--set`; with what
             was derived from it.
-        source: The preset or file, as the user named it.
-        file: The file that was read.
-        search_paths: Folders where the user's modules are looked for before `sys.path`: the declaration's and the
-            current one.
+        source: The preset or file, as the user named it; of several with `+` between.
+        files: The files that were read; `-` is standard input.
+        search_paths: Folders where the user's modules are looked for before `sys.path`: the declaration's, those of
+            later files first, and the current one.
         notes: What the user should know and need not change at once.
         warnings: What was declared and has no effect, as far as the code's text tells.
         declared: Dotted paths of what the user wrote down himself: no defaults, nothing of a preset.
@@ -47,7 +47,7 @@ class Loaded:
     declaration: Declaration
     origins: Mapping[str, str]
     source: str
-    file: str
+    files: tuple[str, ...]
     search_paths: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -78,11 +78,12 @@ class Loaded:
 def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: str = "") -> Loaded:
     """Loads a declaration.
 
-    Relative paths in a file are relative to the file's folder; in presets and overrides, to the current one. `~` is
-    the home folder.
+    Relative paths in a file are relative to the file's folder; in presets, overrides and standard input, to the
+    current one. `~` is the home folder. `${NAME}` in a file or an override is a variable of the environment.
 
     Args:
-        source: A preset's name, or a YAML file.
+        source: A preset's name, or a YAML file; `-` is standard input. Several with `+` between are laid over each
+            other, the later ones override.
         overrides: `key.path=value` each, the value as YAML; of two for one key the later wins.
         target: Where the pipeline is to be deployed, one of `registry.ALL_TARGETS`; empty if it runs on this machine.
 
@@ -109,7 +110,8 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     warned = (*find_warnings(case, declared), *find_idle(case, declared))
     warnings = tuple(f"{origins[path]}  {what}" for path, what in warned)
     notes = (*note_tune(case), *note_deployment(case), *note_travel(case), *note_data(case))
-    return Loaded(declaration, origins, text.source, text.file, draft.search_paths, notes, warnings, declared)
+    files = tuple(part.file for part in text.parts)
+    return Loaded(declaration, origins, text.source, files, draft.search_paths, notes, warnings, declared)
 
 
 def _origins(declaration: Declaration, draft: Draft, changed: set[Path]) -> dict[str, str]:

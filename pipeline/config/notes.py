@@ -55,6 +55,7 @@ def _misplaced(case: Case, declared: Iterable[str]) -> Iterator[tuple[str, str]]
             evaluator or not (cluster or each_checkpoint),
             "the evaluator task, and of one process that evaluates now and then, not each checkpoint",
         ),
+        ("serving", trainer.module_file is None, "models whose export is built in, and a module file brings its own"),
         ("tune.hyperband", tune is None or tune.strategy == HYPERBAND, "the strategy hyperband"),
     )
     for path in declared:

@@ -30,7 +30,7 @@ _GLOB_CHARACTERS = "*?["
 OTHER_STORE = "of all object stores, TensorFlow reads and writes only Cloud Storage by itself"
 # The expectation for a path of a pipeline that runs on other machines.
 OF_THIS_MACHINE = "this is a place of this machine, and the steps run elsewhere"
-_VARIABLE = re.compile(r"^\$\w+(/|$)|\$\{\w+\}")
+_VARIABLE = re.compile(r"^\$\w+(/|$)")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -45,11 +45,11 @@ def reject_store(address: str) -> str:
 
 
 def find_unresolved(values: dict[str, Any]) -> Iterator[tuple[Path, str, str]]:
-    """Yields what this tool would take for names: `$HOME/data`, `gs://a/${DAY}`, `~nobody/data`; where, and why."""
+    """Yields what this tool would take for names: `$HOME/data`, `~nobody/data`; where, and why."""
     places = {_ROOT, *(path for path, _ in _sections(values))}
     for path, text in texts(values):
         if (path in places or is_address(text)) and _VARIABLE.search(text):
-            yield path, text, "variables of the environment are not replaced"
+            yield path, text, "a variable of the environment is replaced in braces alone"
         elif path in places and os.path.expanduser(text).startswith("~"):
             yield path, text, f"there is no user {text[1:].partition(os.sep)[0]!r}"
 

@@ -11,6 +11,8 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
 
 _MAX_VALUE = 80
+# What `--vary` takes: `5,10`, and no list as YAML has it.
+_SEVERAL = re.compile(r"[^][{}\"',]+(,[^][{}\"',]+)+")
 # The place of an override begins with this.
 OVERRIDE = "--set "
 
@@ -37,6 +39,10 @@ class Problem:
 
     def corrected(self) -> str:
         """Returns what to do next; where an override is wrong, that is what to correct, and no line of a file."""
+        if self.where.startswith(OVERRIDE):
+            key, _, given = (each.strip() for each in self.where[len(OVERRIDE) :].partition("="))
+            if self.path == key and _SEVERAL.fullmatch(given):
+                return f"to try each of several values: tfx-estimator compare … --vary {key}={given}"
         if not self.todo or not self.where.startswith(OVERRIDE) or OVERRIDE in self.todo:
             return self.todo
         written = self.where[len(OVERRIDE) :].partition("=")[0].strip()

@@ -20,11 +20,11 @@ from tfx_estimator.pipeline.config.yaml_text import inline
 
 _VARY = "compare it: `tfx-estimator compare FILE --vary {name}=VALUE,VALUE`"
 _BEFORE = "it is at work before the Tuner, which trains on what it made"
-_AFTER = "it judges or moves a model that is trained already"
+_AFTER = "it judges, serves or moves a model that is trained already"
 # Section, or key -> why a Tuner does not vary it, and what to do.
 _NOT_VARIED: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("data", "transform"), (_BEFORE, _VARY)),
-    **dict.fromkeys(("evaluator", "pusher"), (_AFTER, "remove it")),
+    **dict.fromkeys(("evaluator", "serving", "pusher"), (_AFTER, "remove it")),
     **dict.fromkeys(("beam", "deploy"), ("it decides how the pipeline runs, and no model", "remove it")),
     "name": ("it is the pipeline's name", "remove it"),
     "tune": ("it is the tuning's own", "remove it"),

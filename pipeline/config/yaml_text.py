@@ -25,6 +25,15 @@ _FLOAT = re.compile(
 )
 
 
+# `$$` is a dollar sign; in braces stands what is asked for.
+_ASKED = re.compile(r"\$\$|\$\{([^}\n]*)(\}?)")
+_VARIABLE = re.compile(r"([A-Za-z_]\w*)(?::-(.*))?", re.ASCII)
+# Between these, while YAML is read, stands the number of such a place: braces would be structure in `{a: ${B}}`, and
+# what the environment holds must never be. They are characters for private use.
+_OPEN, _CLOSE = "\uf6d0", "\uf6d1"
+_PLACE = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
+
+
 class _Loader(yaml.CSafeLoader):
     """Reads no dates, no base 60 and no leading-zero octals: they would be surprises."""
 
@@ -63,9 +72,37 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
 
 
-def read_yaml(text: str, source: str) -> Document:
-    """Reads one YAML document; where it is none, without a value. Never raises on what the text holds."""
+def read_yaml(text: str, source: str, environment: Mapping[str, str] | None = None) -> Document:
+    """Reads one YAML document; where it is none, without a value. Never raises on what the text holds.
+
+    Args:
+        environment: What `${NAME}` stands for; None if it is text as any other.
+    """
     document = Document()
+    asked: list[re.Match[str]] = []
+    unset: dict[int, list[str]] = {}  # by node: an alias leads to it once more
+
+    def set_aside(found: re.Match[str]) -> str:
+        asked.append(found)
+        return f"{_OPEN}{len(asked) - 1}{_CLOSE}"
+
+    if environment is not None:
+        text = _ASKED.sub(set_aside, text)
+
+    def fill(node: yaml.Node, path: Path) -> None:
+        """Puts what the environment holds into a scalar; what stands in no quotes is then read as YAML."""
+        if isinstance(node, yaml.ScalarNode) and asked and _PLACE.search(node.value):
+            missing = unset.setdefault(id(node), [])
+            node.value = _PLACE.sub(
+                lambda place: _replace(asked[int(place[1])], environment or {}, missing), node.value
+            )
+            if not node.style and node.tag == _TAG + "str" and node.value:
+                node.tag = loader.resolve(yaml.ScalarNode, node.value, (True, False))
+        for what in unset.get(id(node), ()):
+            line, is_name = node.start_mark.line + 1, what.startswith("${")
+            reason = f"{what}: this names no variable of the environment" if is_name else f"{what} is not set"
+            todo = "write $${ for the text itself" if is_name else f"set {what}, or write ${{{what}:-DEFAULT}}"
+            refuse(path, line, reason, "${NAME}, which is set; or ${NAME:-default}", todo)
 
     def refuse(path: Path, line: int, what: str, expected: str, todo: str) -> None:
         document.problems.append(Problem(".".join(path), what, expected, todo, where=f"{source}:{line}"))
@@ -73,6 +110,7 @@ def read_yaml(text: str, source: str) -> Document:
     def look_at(node: yaml.Node, path: Path) -> None:
         """Notes the lines of a node and of all in it, and takes keys out of it that are no text."""
         document.lines.setdefault(path, node.start_mark.line + 1)
+        fill(node, path)
         if isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
                 look_at(item, (*path, str(index)))
@@ -80,6 +118,7 @@ def read_yaml(text: str, source: str) -> Document:
             return
         seen: dict[str, int] = {}
         for key_node, value in node.value:
+            fill(key_node, path)
             key, line = key_node.value, key_node.start_mark.line + 1
             if key_node.tag == _TAG + "str":
                 if key in seen:
@@ -110,6 +149,21 @@ def read_yaml(text: str, source: str) -> Document:
     return document
 
 
+def _replace(found: re.Match[str], environment: Mapping[str, str], missing: list[str]) -> str:
+    """What a place stands for; a name that stands for nothing is noted."""
+    if found[0] == "$$":
+        return "$"
+    named = _VARIABLE.fullmatch(found[1]) if found[2] else None
+    if named is None:
+        missing.append(found[0])
+        return ""
+    # As in a shell, an empty variable has the default, too.
+    value = environment.get(named[1]) or named[2] or environment.get(named[1])
+    if value is None and named[2] is None:
+        missing.append(named[1])
+    return value or ""
+
+
 def inline(value: Any) -> str:
     """Writes a value as YAML on one line."""
     if isinstance(value, dict):
@@ -126,7 +180,8 @@ def inline(value: Any) -> str:
     text = yaml.dump(
         [value], Dumper=_Dumper, default_flow_style=True, default_style=style, allow_unicode=plain, width=2**31 - 1
     )
-    return text.strip()[1:-1]
+    # Read with an environment, it is to be the same text.
+    return re.sub(r"\$(?=[${])", "$$", text.strip()[1:-1])
 
 
 def render(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> str:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
 if TYPE_CHECKING:  # a chart needs no TensorFlow
     from tfx_estimator.pipeline.report.evaluation import Calibration
@@ -63,10 +64,8 @@ def draw_curves(curves: Mapping[str, Series], runs: Sequence[str] = ()) -> str:
     def draw(axes: Axes) -> None:
         values = [value for series in curves.values() for value in series.values]
         lowest, highest = min(values), max(values)
-        if lowest > 0 and highest / lowest > 100:
+        if log := lowest > 0 and highest / lowest > 100:
             axes.set_yscale("log")
-            axes.minorticks_off()
-            axes.yaxis.set_major_formatter(_SHORT)
         for number, (name, series) in enumerate(curves.items()):
             run, _, who = name.rpartition(": ")
             colour = _SERIES[(runs.index(run) if runs else number) % COLOURS]
@@ -74,6 +73,8 @@ def draw_curves(curves: Mapping[str, Series], runs: Sequence[str] = ()) -> str:
             # A curve of few points is shown with them.
             mark = "o" if len(series.steps) <= 30 else ""
             axes.plot(series.steps, series.values, line, marker=mark, markersize=3.5, color=colour, label=name)
+        if log:
+            _label(axes.yaxis)
         axes.set_xlabel("step")
         axes.xaxis.set_major_formatter(_COUNTS)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -100,8 +101,7 @@ def draw_trials(values: Sequence[float], scores: Sequence[float], label: str, lo
             axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         if log:
             axes.set_xscale("log")
-            axes.xaxis.set_major_formatter(_SHORT)
-        axes.minorticks_off()
+            _label(axes.xaxis)
         axes.set_xlabel(label)
 
     return _figure(draw, 2.4)
@@ -194,6 +194,14 @@ def draw_matrix(matrix: np.ndarray) -> str:
         axes.set(xlabel="predicted class", ylabel="true class")
 
     return _figure(draw, _WIDTH * 0.95)
+
+
+def _label(axis: Axis) -> None:
+    """Labels a logarithmic axis: 1, 10, 100; of few decades 2 and 5 in between as well."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1000 else (1,)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(_SHORT)
 
 
 def _figure(draw: Callable[[Axes], None], height: float) -> str:

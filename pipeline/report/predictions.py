@@ -79,7 +79,7 @@ def predict(
     deadline, seen = time.monotonic() + seconds, 0
     for serialized, raw, truth in batches(data, split, most):
         got = signature(**{argument: tf.constant(serialized)})[scores_are.key].numpy()
-        probabilities, note = _probabilities(got, len(data.names), scores_are)
+        probabilities, note = to_probabilities(got, len(data.names), scores_are)
         worst += _mistakes(data, seen, raw, truth, probabilities)
         worst = sorted(worst, key=lambda mistake: -mistake.loss)[:WORST]
         labels.append(truth)
@@ -117,8 +117,8 @@ def _argument(signature: Any) -> str:
     return next(iter(inputs))
 
 
-def _probabilities(got: np.ndarray, classes: int, scores: Scores) -> tuple[np.ndarray, str]:
-    """What the model serves as probabilities, and what was done to it."""
+def to_probabilities(got: np.ndarray, classes: int, scores: Scores) -> tuple[np.ndarray, str]:
+    """Returns what the model serves as probabilities, and what was done to it."""
     if not np.isfinite(got).all():
         raise LeftOutError(f"The served output {scores.key} holds values that are no numbers (NaN or infinite).")
     if scores.of_two:

@@ -38,6 +38,7 @@ def run_declaration(
     tries: bool = True,
     terminal_fd: int = 1,
     report: bool = True,
+    quietly: bool = False,
 ) -> int:
     """Runs a declaration on this machine; returns the exit code, 0.
 
@@ -47,6 +48,7 @@ def run_declaration(
         require_blessing: Whether a model that is not blessed is a failure.
         tries: Whether the user's code is tried first.
         terminal_fd: As of `quiet`.
+        quietly: Whether warnings alone are shown.
     """
     results = summary or Summary(loaded.source)
     folders = PipelineFolders(workdir, loaded.declaration.name)
@@ -54,7 +56,7 @@ def run_declaration(
         logs = _make_logs(loaded, folders)
         caller.tell(**{caller.FOLDER: logs})
         with quiet(os.path.join(logs, "pipeline.log"), terminal_fd) as terminal:
-            view = View(console := make_console(terminal))
+            view = View(console := make_console(terminal, quietly=quietly))
             page = reported(results, view, logs) if report else contextlib.nullcontext()
             results.name, results.notes = folders.name, loaded.notes
             with page, recorded(results, view, logs, terminal_fd != 1, lambda: _collect(results, folders)):
@@ -87,8 +89,10 @@ def _run(loaded: Loaded, folders: PipelineFolders, logs: str, console: Console, 
     with dry_run.beside(loaded, folders, logs, tries) as wait:
         with view.waiting("starting TensorFlow and TFX"), uncollected():
             from tfx_estimator.pipeline.run.why import Why
-            from tfx_estimator.pipeline.runners.local import LocalRunner, prepare
+            from tfx_estimator.pipeline.runners.local import LocalRunner, check_data, prepare
 
+        with view.waiting("looking for the data"):
+            check_data(loaded)
         view.current = "dry run"
         with view.waiting("trying your code on made-up examples"):
             tried = wait()

@@ -30,7 +30,7 @@ from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.known import SHORT_NAMES
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.user_source.faults import read_stack_now
-from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
+from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_meaning
 
 _POLL_SECONDS = 0.05
 _MOST_SECONDS = 300.0
@@ -44,12 +44,15 @@ _FILE = "dry_run.json"
 _REMEMBERED = 50
 # The machine's fault, if no code of the user's took part.
 _NOT_THEIRS = ("OSError", "MemoryError", "ResourceExhaustedError", "PermissionError", "TrainingError")
-# What a trial depends on: these sections, and of `trainer` all but how long it trains, its seed, and what it writes.
-_TRIED = ("data", "transform", "evaluator", "tune")
-_UNTRIED = (
-    *("train_steps", "train_epochs", "eval_steps", "seed", "save_checkpoints_steps", "keep_checkpoint_max"),
-    *("log_every_steps", "start_timeout", "stall_timeout"),
-)
+# What a trial depends on: of these sections, all but which examples there are, how long it trains, and what it writes.
+_TRIED = ("data", "transform", "evaluator", "tune", "trainer")
+_UNTRIED = {
+    "data": ("splits", "shards", "download"),
+    "trainer": (
+        *("train_steps", "train_epochs", "eval_steps", "seed", "save_checkpoints_steps", "keep_checkpoint_max"),
+        *("log_every_steps", "start_timeout", "stall_timeout", "shuffle_buffer", "resident_megabytes"),
+    ),
+}
 
 logger = get_logger("dry_run")
 
@@ -260,11 +263,23 @@ class Memory:
     def _key(self) -> str:
         declaration = self._loaded.declaration
         trainer = declaration.trainer
-        told = {name: section for name, section in declaration.dict().items() if name in _TRIED}
-        told["trainer"] = {name: value for name, value in trainer.dict().items() if name not in _UNTRIED}
-        sources = fingerprint_source([trainer.target, declaration.transform.target], self._loaded.search_paths)
+        sections = {name: section or {} for name, section in declaration.dict().items() if name in _TRIED}
+        told = {
+            name: {key: _shape(value) for key, value in section.items() if key not in _UNTRIED.get(name, ())}
+            for name, section in sections.items()
+        }
+        sources = fingerprint_meaning([trainer.target, declaration.transform.target], self._loaded.search_paths)
         weights = trainer.warm_start.fingerprint() if trainer.warm_start else ""
         return hashlib.sha256(json.dumps([sources, weights, told], sort_keys=True).encode()).hexdigest()
+
+
+def _shape(value: Any) -> Any:
+    """A value without what no shape depends on: how large a float is, such as a learning rate."""
+    if isinstance(value, float):
+        return f"a float, {(value > 0) - (value < 0)}"
+    if isinstance(value, Mapping):
+        return {key: _shape(each) for key, each in value.items()}
+    return [_shape(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 @contextlib.contextmanager

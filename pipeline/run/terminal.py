@@ -96,13 +96,15 @@ def _hide_teardown() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def make_console(terminal: IO[str], width_of_a_file: Optional[int] = None) -> Console:
+def make_console(terminal: IO[str], width_of_a_file: Optional[int] = None, quietly: bool = False) -> Console:
     """Makes a console of what `quiet` leaves for us, the terminal or a file so many characters wide.
 
-    It takes no text for markup; foreign text that is printed to it is to be `printable`.
+    It takes no text for markup; foreign text that is printed to it is to be `printable`. A quiet one shows nothing.
     """
     width = None if terminal.isatty() else width_of_a_file
-    return Console(file=terminal, highlight=False, soft_wrap=True, width=width, markup=False, emoji=False)
+    return Console(
+        file=terminal, highlight=False, soft_wrap=True, width=width, markup=False, emoji=False, quiet=quietly
+    )
 
 
 def title(console: Console, name: str, what: str, where: str) -> None:

@@ -130,7 +130,9 @@ class View:
         """Leaves a line that says what went wrong."""
         self.warnings.append(warned := Warned(self.current, text))
         self.changed()
+        quiet, self._console.quiet = self._console.quiet, False
         self._console.print(Text.assemble("  ", Text("warning", "yellow"), f"  {one_line(str(warned))}"))
+        self._console.quiet = quiet
 
     def close(self) -> None:
         """Ends the view."""

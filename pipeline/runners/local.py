@@ -109,6 +109,16 @@ class LocalRunner(LocalDagRunner):
             listener.node_ended(replace(nodes[index - 1], state=state, seconds=seconds, execution_id=execution_id))
 
 
+def check_data(loaded: Loaded) -> None:
+    """Looks whether the data set can be had, within seconds: `prepare` may take hours to fetch it.
+
+    Raises:
+        DataError: It cannot.
+    """
+    loaded.make_importable()
+    open_source(loaded.declaration.data).check_available()
+
+
 def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
     """Does what comes before a run: makes the user's modules importable, fetches the data, builds the pipeline.
 

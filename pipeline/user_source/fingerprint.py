@@ -58,6 +58,12 @@ def fingerprint_source(target: str | Sequence[str], search_paths: Sequence[str] 
     return digest.hexdigest()
 
 
+def fingerprint_meaning(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> str:
+    """Hashes the same files without comments, docstrings and layout; takes and raises as `fingerprint_source`."""
+    found = {module.name: _meaning(data) for module, data in follow_imports(target, search_paths)}
+    return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()
+
+
 def collect_sources(target: str | Sequence[str], search_paths: Sequence[str] = ()) -> dict[str, bytes]:
     """Returns what `fingerprint_source` hashes, by module name; takes and raises the same."""
     found = follow_imports(target, search_paths)
@@ -143,8 +149,10 @@ def _imports(data: bytes, module: Module) -> tuple[Import, ...]:
 
 @functools.lru_cache(maxsize=512)
 def _meaning(data: bytes) -> bytes:
-    """A file of this project without comments, docstrings and layout: another wording trains no other model."""
-    tree = ast.parse(data)
+    """A file without comments, docstrings and layout: another wording trains no other model."""
+    tree = parse(data)
+    if tree is None:
+        return data
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(
             node

@@ -24,6 +24,7 @@ PROG = "tfx-estimator"
 # In the order of the help; each is a module of pipeline.commands.
 VERBS = (
     "run",
+    "predict",
     "report",
     "runs",
     "convert",
@@ -44,8 +45,10 @@ VERBS = (
 # They work for long, and are watched by a process of their own.
 _LONG = ("run", "compare", "bench", "execute")
 # They may open the data or load a model, of which TensorFlow and TFDS leave temporary folders; validate, with --deep.
-_OPENING = ("compile", "submit", "estimate", "report", "runs", "convert")
+_OPENING = ("compile", "submit", "estimate", "report", "runs", "convert", "predict")
 _INTERRUPTED = 130
+# What a shell offers for a value: a declaration, a run, a folder are all files.
+_COMPLETED = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 _BROKEN_PIPE = 141
 
 
@@ -69,6 +72,10 @@ def make_parser(verbs: Sequence[str] = VERBS) -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         module.add_arguments(verb)
+        for action in verb._actions:
+            if action.nargs != 0 and not action.choices:
+                # Of shtab: see docs/install.md.
+                action.complete = _COMPLETED  # type: ignore[attr-defined]
         verb.set_defaults(run=module.run)
     return parser
 

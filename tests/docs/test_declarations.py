@@ -21,7 +21,7 @@ from tfx_estimator.pipeline.config.strategies import TRAITS
 
 pytestmark = pytest.mark.unit
 
-KEY = re.compile(r"(?:data|transform|trainer|evaluator|pusher|beam)\.[a-z_.]+")
+KEY = re.compile(r"(?:data|transform|trainer|evaluator|serving|pusher|beam)\.[a-z_.]+")
 # With each its value that is not the default.
 OPTIONS = {
     "cross_device_ops": "hierarchical_copy",
@@ -59,6 +59,8 @@ def load_block(block: Block, folder: Path) -> Declaration:
         if module_file and not (folder / module_file).exists():
             (folder / module_file).write_text(MODULE_FILE)
         path.write_text(yaml.safe_dump(part))
+    elif "data" not in yaml.safe_load(block.text):  # to be laid over another
+        return load(f"mnist+{path}").declaration
     return load(path).declaration
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import hashlib
 import os
 import signal
@@ -14,6 +15,8 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
+from PIL import Image
 
 from tests.e2e.conftest import Workdir
 
@@ -133,6 +136,42 @@ def test_a_job_server_with_a_worker_pool_writes_the_same(workdir, direct, real_d
     # Two a component of Beam's: ingest, statistics, transform, evaluation.
     assert len(seen) >= 8
     compare(workdir, direct)
+
+
+def test_predictions_of_two_workers_are_those_of_this_process(digits_run, served_digits, tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
+    for number, image in enumerate(served_digits["images"]):
+        Image.fromarray(image[..., 0]).save(images / f"{number:03}.png")
+    (images / "broken.png").touch()
+    inputs = [str(images), *map(str, sorted(digits_run.examples.iterdir()))]
+
+    def predict(name: str, *words: str) -> list[dict[str, str]]:
+        model, output = str(digits_run.logs.parent.parent), tmp_path / name
+        command = [sys.executable, "-m", "tfx_estimator", "predict", model, *inputs, "--output", str(output), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+        assert done.returncode == 3, done.stderr
+        assert f"damaged file {images}/broken.png: " in done.stderr
+        return list(csv.DictReader(output.read_text().splitlines()))
+
+    with server(JOB_SERVICE) as (jobs, _), server(WORKER_POOL) as (pool, process):
+        declared = yaml.safe_load((digits_run.logs / "declaration.yaml").read_text())
+        declared["beam"] = {
+            "runner": "portable",
+            "job_endpoint": f"localhost:{jobs}",
+            "environment_type": "EXTERNAL",
+            "environment_config": f"localhost:{pool}",
+        }
+        (tmp_path / "engine.yaml").write_text(yaml.safe_dump(declared))
+        seen: set[int] = set()
+        with _watching(process, seen):
+            there = predict("there.csv", "--beam", str(tmp_path / "engine.yaml"))
+    assert len(seen) >= 2
+    here = predict("here.csv")
+    assert len(there) == 2 * 359
+    assert [(row["file"], row["class"]) for row in there] == [(row["file"], row["class"]) for row in here]
+    for one, other in zip(there, here, strict=True):
+        assert float(one["score_3"]) == pytest.approx(float(other["score_3"]), abs=1e-6)
 
 
 @contextlib.contextmanager

@@ -62,3 +62,24 @@ def test_a_run_and_two_paths_side_by_side(digits_run: Finished, forks, tmp_path:
     assert after["Pusher"] == before["Pusher"]
     with open_browser(tmp_path / "browser") as browser:
         check_page(browser, output / "compare.html")
+
+
+@pytest.mark.long
+def test_a_learning_rate_makes_a_difference_and_other_seeds_make_none(digits_run: Finished, forks, tmp_path: Path):
+    workdir = ForkedWorkdir(digits_run.workdir.path, forks)
+    rate, common = "trainer.optimizer.learning_rate", ["--set", "trainer.train_steps=200", "--repeat", "3"]
+    told = {}
+    for name, vary in (("rates", f"{rate}=0.02,0.002"), ("seeds", "trainer.seed=42,142")):
+        output = tmp_path / name
+        workdir.call("compare", "digits", "--vary", vary, *common, "--output", str(output), seconds=550)
+        told[name] = json.loads((output / "compare.json").read_text())
+    (found,), (none,) = (list(each["pairs"].values()) for each in told.values())
+    assert min(found["p"], found["seeds"]["corrected_loss_p"]) < 0.05
+    assert min(none["p"], none["seeds"]["corrected_loss_p"]) > 0.05
+    assert told["seeds"]["conclusions"][0].startswith("No difference found between seed=142 and seed=42")
+    # The trainings of both comparisons under the declared seeds are the same.
+    same = [
+        each["candidates"][base]["replicates"] for each, base in zip(told.values(), ("learning_rate=0.02", "seed=42"))
+    ]
+    assert [each["accuracy"] for each in same[0]] == [each["accuracy"] for each in same[1]]
+    assert [each["seed"] for each in same[0]] == [42, 43, 44]

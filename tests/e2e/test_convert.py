@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -122,8 +123,11 @@ def test_real_mnist_ends_in_keras_as_in_the_estimator(forks, tmp_path, real_data
     assert stayed["training"]["first_step"] == 100
     before = read_weights(stayed["model_run"])
     if HERE.has_keras_3:
-        apart_there = _ends_apart(keras3, before)
-        print(f"{optimizer} in Keras 3: {apart_there:.1e} apart")
+        there, exact = (_trained_in_keras_3(keras3, by) for by in ("loop", "float64"))
+        apart_there, rounding, rounding_there = _apart(before, there), _apart(before, exact), _apart(there, exact)
+        print(f"{optimizer} in Keras 3: {apart_there:.1e} apart; from float64 {rounding:.1e} and {rounding_there:.1e}")
+        # A maximum of two that are all but equal is another one where rounding is; Adam divides by what it then sees.
+        assert apart_there <= 1e-5 or rounding_there < rounding
     begins = f"{{checkpoint: {converted}/checkpoints, resume: true}}"
     run("--set", "trainer.path=keras", "--set", f"trainer.warm_start={begins}", *_steps(200))
     moved = workdir.summary("mnist")
@@ -139,10 +143,6 @@ def test_real_mnist_ends_in_keras_as_in_the_estimator(forks, tmp_path, real_data
     assert moved["accuracy"] == pytest.approx(stayed["accuracy"], abs=1e-4)
     assert moved["blessed"]
     assert moved["metrics"]["sparse_categorical_accuracy_diff"] == pytest.approx(0, abs=1e-4)
-    if HERE.has_keras_3:
-        if optimizer in ("momentum", "adam") and apart_there > 1e-5:
-            pytest.xfail(f"in Keras 3 it ends {apart_there:.1e} apart, for a reason that is not known yet")
-        assert apart_there <= 1e-5
 
 
 MODEL_FNS = {
@@ -223,16 +223,19 @@ def _write_batches(home: str, count: int, file: Path) -> None:
     np.savez(file, images=images, labels=labels)
 
 
-def _ends_apart(converted: Path, end: dict[str, np.ndarray]) -> float:
-    """Trains the written source on in Keras 3, by a plain loop, and returns how far it ends from these weights."""
-    told = json.dumps(["train", str(converted), str(converted / "batches.npz"), "loop"])
+def _trained_in_keras_3(converted: Path, by: str) -> dict[str, np.ndarray]:
+    """Trains the written source on in Keras 3, and returns the weights that it ends with by the Estimator's names."""
+    told = json.dumps(["train", str(converted), str(converted / "batches.npz"), by])
     program = ROOT / "tests" / "pipeline" / "convert" / "keras3_process.py"
     environment = {**os.environ, stacks.KERAS: "0", "PYTHONPATH": str(ROOT / "src")}
     subprocess.run([sys.executable, program], input=f"{told}\n", env=environment, text=True, check=True)
-    values = np.load(converted / "loop.npz")
+    values = np.load(converted / f"{by}.npz")
     tensors = json.loads((converted / "mapping.json").read_text())["tensors"]
-    places = {each["tensor"]: each["place"] for each in tensors if each["kind"] == "weight"}
-    return max(float(np.abs(end[name] - values[place]).max()) for name, place in places.items())
+    return {each["tensor"]: values[each["place"]] for each in tensors if each["kind"] == "weight"}
+
+
+def _apart(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float:
+    return max(float(np.abs(one[name] - value).max()) for name, value in other.items())
 
 
 WIDE = """\

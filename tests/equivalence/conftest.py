@@ -113,6 +113,7 @@ class Trainings:
             image_shape=images.shape,
             label_names=tuple("0123456789"),
             path="" if user_module else declared["trainer"]["path"],
+            encoded="" if user_module else "resized",
         )
         functions = built_in_function(settings.trainer)
         model, run = Training(root, images.inputs).run(settings, trainer["train_steps"], **functions)

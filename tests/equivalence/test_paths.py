@@ -161,7 +161,12 @@ def test_what_is_served_has_the_names_shapes_and_numbers_of_the_estimator(traini
     declared = in_float64("mnist_cnn", "one_device")
     pixels, labels = images("mnist exact").eval
     records = [example(image=image.tobytes()) for image in pixels]
-    inputs = {"serving_default": {"examples": tf.constant(records)}, "images": {"images": tf.constant(pixels)}}
+    files = [tf.io.encode_png(image) for image in pixels]
+    inputs = {
+        "serving_default": {"examples": tf.constant(records)},
+        "images": {"images": tf.constant(pixels)},
+        "encoded": {"encoded": tf.stack(files)},
+    }
     described, answers = [], []
     for trained in trainings.run(declared, {**declared, **PATHS[path]}):
         served = tf.saved_model.load(str(trained.model / "Format-Serving")).signatures
@@ -172,6 +177,11 @@ def test_what_is_served_has_the_names_shapes_and_numbers_of_the_estimator(traini
             }
         )
         answers.append({name: served[name](**given) for name, given in inputs.items()})
+        for name in ("images", "encoded"):
+            for key, value in answers[-1]["serving_default"].items():
+                np.testing.assert_array_equal(answers[-1][name][key].numpy(), value.numpy())
+        with pytest.raises(tf.errors.InvalidArgumentError, match="image 1 of the batch is no whole PNG or JPEG file"):
+            served["encoded"](encoded=tf.stack([files[0], tf.strings.substr(files[1], 0, 60)]))
     assert described[0] == described[1]
     assert sorted(described[0]) == sorted(inputs)
     for name, outputs in answers[0].items():

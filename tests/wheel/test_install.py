@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 import venv
 
 import pytest
+from PIL import Image, ImageDraw
 
+from tests.docs.pages import README
 from tests.stack import HERE
 from tests.wheel.conftest import Environment
 
@@ -31,9 +34,18 @@ def test_the_locked_extra_is_one_command_and_the_pipeline_runs(fresh, distributi
     )
     print(f"{(time.monotonic() - started) / 60:.1f} minutes")
     assert "No broken requirements found" in fresh.run("python", "-m", "pip", "check", cwd=tmp_path)
-    few = ("--set", "trainer.train_steps=100", "--set", "evaluator.min_accuracy=0.3")
-    said = fresh.run("tfx-estimator", "run", "digits", *few, cwd=tmp_path)
-    assert "pushed model" in said
+    # The README's four commands, of which the second has been given with the wheel that the first has made.
+    (commands,) = [block.text for block in README.of("sh") if "pip wheel" in block.text]
+    wheel, install, *ours = map(shlex.split, commands.splitlines())
+    assert (wheel[:2], install[:2], len(ours)) == (["pip", "wheel"], ["pip", "install"], 2)
+    digit = Image.new("L", (28, 28))
+    ImageDraw.Draw(digit).line([(14, 3), (14, 24)], 255, 3)
+    digit.save(tmp_path / "digit.png")
+    trained, predicted = (fresh.run(*words, cwd=tmp_path) for words in ours)
+    assert "pushed model" in trained
+    header, row, *_ = predicted.splitlines()
+    assert header.startswith("file,class,score_0,")
+    assert row.startswith("digit.png,1,")
 
 
 def test_without_the_lock_file_pip_ends_as_well(fresh, distributions, tmp_path):

@@ -63,7 +63,7 @@ def run(context: TaskContext) -> None:
     shape = "x".join(map(str, info.image_shape))
     begin(f"{transform.preprocessing_fn or transform.module_file or 'standardize'} on made-up images of {shape}")
     from tfx_estimator.model_fn.parallel.strategies import configure_devices
-    from tfx_estimator.model_fn.step import compiling
+    from tfx_estimator.model_fn.step import compiling, objective
 
     compiling.TRIED_FOR[:] = [trainer.distribution.train.replicas]
     # Now: the preprocessing_fn has TensorFlow begin.
@@ -91,6 +91,8 @@ def run(context: TaskContext) -> None:
     else:
         begin(f"a step, an evaluation and the export of {name}, with batches of {trainer.global_batch_size:,}")
         paths.path_of(job).run(dataclasses.replace(context, job=job, tried_for=trainer.distribution))
+        for dtype in objective.HALVES:
+            begin(f"its logits are computed in {dtype}: give the last layer dtype='float32', as Keras's guide does")
         begin(_evaluate_as_served(job, declaration, info, inputs))
     context.progress.write(Event.TRIED)
 

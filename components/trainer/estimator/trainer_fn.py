@@ -14,9 +14,10 @@ from tfx_estimator.components.trainer.declared_input import declared_input
 from tfx_estimator.components.trainer.estimator.first_call import FirstCall, call_again, call_first
 from tfx_estimator.components.trainer.estimator.recorded_params import OPTIMIZER_KEY, SPEC_KEY, RecordedParams
 from tfx_estimator.components.trainer.export import rename_signatures
-from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
+from tfx_estimator.components.trainer.settings import RESIZED, SETTINGS_KEY, Settings
 from tfx_estimator.components.trainer.task.user_code import find_function, is_model_fn
-from tfx_estimator.data.features import EXAMPLES, IMAGE, IMAGES, LABEL
+from tfx_estimator.data.encoded_images import decode_encoded
+from tfx_estimator.data.features import ENCODED, EXAMPLES, IMAGE, IMAGES, LABEL
 from tfx_estimator.data.preprocessing import decode_images, encode_images
 from tfx_estimator.model_fn.step.classifier import make_model_fn, make_run_config
 from tfx_estimator.model_fn.user_models.checks import refuse_step_options
@@ -57,7 +58,7 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
     else:
         first = call_first(function, settings, declared.transformed_spec)
         estimator, recorded = _of_network(function, first, section, settings, config)
-    serving = _serving_receiver_fn(feature_spec, transform, settings.image_shape)
+    serving = _serving_receiver_fn(feature_spec, transform, settings)
     evaluated = stacks.current().has_eval_saved_model
     return {
         "estimator": estimator,
@@ -147,22 +148,38 @@ def _global_step(model_dir: str) -> int:
 
 
 def _serving_receiver_fn(
-    feature_spec: dict[str, Any], transform: _Transform, image_shape: tuple[int, int, int]
+    feature_spec: dict[str, Any], transform: _Transform, settings: Settings
 ) -> Callable[[], tf.estimator.export.ServingInputReceiver]:
-    """Makes a `serving_input_receiver_fn`, whose two signatures go through the same Transform graph.
+    """Makes a `serving_input_receiver_fn`, whose signatures go through the same Transform graph.
 
     `serving_default` takes `examples`, serialized tf.Examples, string [batch]; `images` takes `images`, uint8 [batch,
-    height, width, channels].
+    height, width, channels]; `encoded`, where the settings say so, PNG and JPEG files, string [batch].
     """
+    image_shape = settings.image_shape
 
     def serving_input_receiver_fn() -> tf.estimator.export.ServingInputReceiver:
-        examples = tf.compat.v1.placeholder(tf.string, [None], name=EXAMPLES)
+        examples, others = tf.compat.v1.placeholder(tf.string, [None], name=EXAMPLES), {}
+        if settings.encoded:
+            # One graph for both: of what is not asked with there is nothing.
+            nothing = tf.zeros([0], tf.string)
+            examples = tf.compat.v1.placeholder_with_default(nothing, [None], name=EXAMPLES)
+            files = tf.compat.v1.placeholder_with_default(nothing, [None], name=ENCODED)
+            others = {ENCODED: {ENCODED: files}}
         parsed = tf.io.parse_example(examples, {IMAGE: feature_spec[IMAGE]})
-        # Both inputs go through this tensor, so that any preprocessing_fn sees the bytes that it saw in training.
-        images = tf.identity(decode_images(parsed[IMAGE], image_shape), name=IMAGES)
+        pixels = decode_images(parsed[IMAGE], image_shape)
+        if settings.encoded:
+            pixels = tf.cond(
+                tf.size(files) > 0,
+                lambda: decode_encoded(files, image_shape, settings.encoded == RESIZED),
+                lambda: pixels,
+            )
+        # All inputs go through this tensor, so that any preprocessing_fn sees the bytes that it saw in training.
+        images = tf.identity(pixels, name=IMAGES)
         encoded = tf.reshape(encode_images(images), [-1, *feature_spec[IMAGE].shape])
         features = transform({IMAGE: encoded})
-        return tf.estimator.export.ServingInputReceiver(features, {EXAMPLES: examples}, {IMAGES: {IMAGES: images}})
+        return tf.estimator.export.ServingInputReceiver(
+            features, {EXAMPLES: examples}, {IMAGES: {IMAGES: images}, **others}
+        )
 
     return serving_input_receiver_fn
 

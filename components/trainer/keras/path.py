@@ -233,7 +233,7 @@ class _Task:
         maker = self._maker(self._section.undivided, trains=False)
         # With a Transform layer of its own: Keras saves a layer with the inputs of its first call, and the layer that
         # training has called was given labels as well.
-        export_model(maker, checkpoint, self._declare(), settings.image_shape, settings.label_names, folder)
+        export_model(maker, checkpoint, self._declare(), settings, folder)
         export.check(folder)
         export.adopt(folder, path_utils.serving_model_dir(exports))
         tf.io.gfile.rmtree(folder)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -22,7 +22,9 @@ from tfx_estimator.components.trainer.checkpoint import step_of
 from tfx_estimator.components.trainer.declared_input import DeclaredInput
 from tfx_estimator.components.trainer.keras.model import ModelMaker
 from tfx_estimator.components.trainer.protocol.task_spec import WORKER, TaskSpec
-from tfx_estimator.data.features import EXAMPLES, IMAGE, IMAGES
+from tfx_estimator.components.trainer.settings import RESIZED, Settings
+from tfx_estimator.data.encoded_images import decode_encoded
+from tfx_estimator.data.features import ENCODED, EXAMPLES, IMAGE, IMAGES
 from tfx_estimator.data.preprocessing import decode_images, encode_images
 from tfx_estimator.model_fn.user_models.warm_start import finalize
 from tfx_estimator.pipeline.base.errors import TrainingError
@@ -87,25 +89,23 @@ class ServedModel(tf.Module):
 
     Args:
         declared: The input of the declaration.
-        image_shape: Of the raw images: height, width, channels.
-        label_names: The classes, in the order of their labels.
+        settings: Say what the images and classes are, and whether files are served.
     """
 
     def __init__(
         self,
         model: Any,
         declared: DeclaredInput,
-        image_shape: tuple[int, int, int],
-        label_names: Sequence[str],
+        settings: Settings,
     ) -> None:
         super().__init__(name="served_model")
         # What it reads alone, not the model: Keras would trace all of it once more.
         self.weights = list(model.weights)
         self.resources = [each for each in _parts(model) if isinstance(each, (tf.Variable, CapturableResource))]
-        self._answers = functools.partial(model.answers, label_names=list(label_names))
+        self._answers = functools.partial(model.answers, label_names=list(settings.label_names))
         self._transform = declared.transform_output.transform_features_layer()
         self._raw = declared.feature_spec[IMAGE]
-        self._image_shape = image_shape
+        self._image_shape, self._encoded = settings.image_shape, settings.encoded
 
     def from_examples(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
         """Classifies serialized tf.Examples, string [batch]."""
@@ -118,6 +118,10 @@ class ServedModel(tf.Module):
         encoded = tf.reshape(encode_images(images), [-1, *self._raw.shape])
         return self._answers(self._transform({IMAGE: encoded}))
 
+    def from_encoded(self, encoded: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Classifies PNG and JPEG files, string [batch]."""
+        return self.from_images(decode_encoded(encoded, self._image_shape, self._encoded == RESIZED))
+
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """Returns what is served, by name."""
         examples = tf.TensorSpec([None], tf.string, EXAMPLES)
@@ -128,6 +132,9 @@ class ServedModel(tf.Module):
             ),
             IMAGES: tf.function(self.from_images).get_concrete_function(images),
         }
+        if self._encoded:
+            files = tf.TensorSpec([None], tf.string, ENCODED)
+            traced[ENCODED] = tf.function(self.from_encoded).get_concrete_function(files)
         # Of metrics that `call` updates, as those of add_metric.
         kept = {id(each) for each in (*self.weights, *self.resources)}
         read = {id(each): each for function in traced.values() for each in function.graph.variables}
@@ -156,12 +163,11 @@ def export_model(
     maker: ModelMaker,
     checkpoint: str,
     declared: DeclaredInput,
-    image_shape: tuple[int, int, int],
-    label_names: Sequence[str],
+    settings: Settings,
     folder: str,
 ) -> None:
     """Writes the SavedModel of a checkpoint."""
     model = maker.make()
     restore_weights(model, checkpoint)
-    served = ServedModel(model, declared, image_shape, label_names)
+    served = ServedModel(model, declared, settings)
     tf.saved_model.save(served, folder, signatures=served.signatures())

@@ -37,6 +37,7 @@ from tfx_estimator.pipeline.config.distribution import Distribution, Strategy, T
 from tfx_estimator.pipeline.config.strategies import ON_DEVICES
 
 _REPLICAS = 2
+_BY_CHANCE = "by chance, as with dropout"
 # Of metrics.
 _NEXT_TO_0 = 1e-6
 # Trains with what many replicas share, and with what one device takes.
@@ -69,7 +70,7 @@ def run(
         if verdict.has_replicas(distribution.eval):
             with _unknown(notes, "whether its evaluation under several replicas is that of one device"):
                 notes += _check_evaluation(make_spec, trial, evaluation, distribution, reading)
-    verdict.write(training_dir, notes, batch)
+    verdict.write(training_dir, notes, batch, [note for note in notes if _BY_CHANCE in note])
 
 
 def check_inputs(spec: Spec, distribution: Distribution) -> None:
@@ -163,8 +164,8 @@ def _compare_whole(compare: _Compare, distribution: Distribution, size: int) -> 
 def _differs(still: Change) -> str:
     return (
         f"under {_REPLICAS} replicas the first update of {still.name} is {still.ratio:.2f} times as large as on one "
-        f"device, and differs from it by {_percent(still)}, though all are given the same examples: by chance, as with "
-        "dropout; or a part of the loss is counted once for each replica, such as a regularisation beside a loss "
+        f"device, and differs from it by {_percent(still)}, though all are given the same examples: {_BY_CHANCE}; "
+        "or a part of the loss is counted once for each replica, such as a regularisation beside a loss "
         "divided by the global batch; or each replica clips its gradients; or the loss compares the examples of a "
         "batch with one another"
     )

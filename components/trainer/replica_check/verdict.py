@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfx.dsl.io import fileio
@@ -53,17 +55,29 @@ def _devices(strategy: Strategy) -> int:
     return strategy.devices.count if strategy.devices.indices else max(gpu_count(), 1)
 
 
-def write(training_dir: str, notes: list[str], batch: str = "") -> None:
-    """Keeps what the user should know of a training that is not refused: a restart finds it."""
-    write_whole(_path(training_dir), json.dumps({"notes": notes, "batch": batch}, indent=2))
+def write(training_dir: str, notes: list[str], batch: str = "", chance: Sequence[str] = ()) -> None:
+    """Keeps what the user should know of a training that is not refused: a restart finds it.
+
+    Args:
+        chance: Of the notes, those that dropout explains.
+    """
+    found = {"notes": notes, "batch": batch, "chance": list(chance)}
+    write_whole(_path(training_dir), json.dumps(found, indent=2))
 
 
 def read(training_dir: str) -> dict[str, Any]:
-    """Reads what `write` wrote: `notes`, the warnings, and `batch`; nothing if there is no verdict yet."""
+    """Reads what `write` wrote: `notes`, the warnings, `chance` and `batch`; nothing if there is no verdict yet."""
     if not fileio.exists(_path(training_dir)):
         return {}
     with fileio.open(_path(training_dir)) as file:
         return json.loads(file.read())
+
+
+def notes(found: Mapping[str, Any], acknowledged: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Yields each note that `read` has found, with the level that it is logged at."""
+    known = found.get("chance", ()) if "dropout" in acknowledged else ()
+    for note in found.get("notes", ()):
+        yield note, logging.INFO if note in known else logging.WARNING
 
 
 def _path(training_dir: str) -> str:

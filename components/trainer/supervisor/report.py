@@ -55,9 +55,11 @@ class Report:
         self._last: Optional[int] = None
         self._skipped: Optional[int] = None
         self._repeated = 0
-        # The present attempt: where its steps began, and its last reports, only some of them as it may last for days.
+        # The present attempt: where its steps began, its last reports, only some of them as it may last for days.
         self._began: Optional[tuple[float, int]] = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT)
+        # After its first step, which was built.
+        self._built = (0.0, 0)
         self._rates: list[tuple[float, float]] = []
         self._metrics: dict[str, float] = {}
         self._cost = Cost()
@@ -90,7 +92,8 @@ class Report:
             # If an earlier run has done all steps, this is the first event with a step.
             self._first = event["step"] if self._first is None else self._first
             self._last = max(self._last or 0, event["step"])
-            logger.info("evaluation: " + ", ".join(f"{name} {value:.4f}" for name, value in self._metrics.items()))
+            values = ", ".join(f"{name} {value:.4f}" for name, value in self._metrics.items())
+            logger.info(f"evaluation at step {event['step']}: {values}")
         elif kind in _SAID:
             self._said[kind] = event
             self._metrics = event.get("metrics", self._metrics)
@@ -159,12 +162,14 @@ class Report:
         logger.info(f"step {step}/{self._total or '?'}{loss}{f', {rate}' if pace else ''}{self._left(step)}")
 
     def _left(self, step: int) -> str:
-        """How long the rest will take, by the pace of this attempt so far, evaluations in between included."""
-        assert self._began is not None
-        (began, first), (now, _) = self._began, self._recent[-1]
-        if not self._total or now <= began or not first < step < self._total:
+        """How long the rest will take, by the pace since the first step was built, evaluations in between included."""
+        if len(self._recent) == 2:
+            self._built = self._recent[1]
+        # One window alone may be of the machine's caches.
+        if not self._total or len(self._recent) < 4 or not self._built[1] < step < self._total:
             return ""
-        return f", {duration((self._total - step) * (now - began) / (step - first))} left"
+        (built, first), (now, _) = self._built, self._recent[-1]
+        return f", {duration((self._total - step) * (now - built) / (step - first))} left"
 
     def _resumed(self, step: int) -> None:
         """Notes what the restarts since the last step cost, at the last of them."""

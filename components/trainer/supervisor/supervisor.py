@@ -121,8 +121,8 @@ class Supervisor:
             found = replica_check.read(self._job.training_dir)
             if batch := found.get("batch"):
                 logger.info(batch, extra=STAYS)
-            for note in found.get("notes", ()):
-                logger.warning(note)
+            for note, level in replica_check.notes(found, self._distribution.acknowledge):
+                logger.log(level, note)
 
     def _own_cluster(self, signals: Signals) -> None:
         with plan.cluster_network(self._job, self._distribution) as network:

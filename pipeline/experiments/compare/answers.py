@@ -46,7 +46,7 @@ class Model:
     @property
     def name(self) -> str:
         """Of the candidate."""
-        return self.candidate.name
+        return self.candidate.label
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,16 @@ _VARY = "--vary"
 class Candidate:
     """One of those that are compared: a declaration to train, or a finished run."""
 
-    name: str  # no two have the same
+    name: str  # no two have the same, but those that differ in their seed alone
     source: str  # a preset, a file or a folder, as the user named it
     loaded: Loaded | None = None
     run: Run | None = None
+    seed: int | None = None  # where a declaration is trained under several
+
+    @property
+    def label(self) -> str:
+        """A name that it alone has."""
+        return self.name if self.seed is None else f"{self.name}, seed {self.seed}"
 
     @property
     def home(self) -> str:
@@ -44,8 +50,14 @@ class Candidate:
         return {".".join(path): value for path, value in leaves(declared)}
 
 
-def find_candidates(sources: Sequence[str], overrides: Sequence[str], vary: Sequence[str]) -> list[Candidate]:
-    """Finds what is to be compared with the first one, under each combination of what is varied."""
+def find_candidates(
+    sources: Sequence[str], overrides: Sequence[str], vary: Sequence[str], repeat: int = 1
+) -> list[Candidate]:
+    """Finds what is to be compared with the first one, under each combination of what is varied.
+
+    Args:
+        repeat: How often each is trained, under seeds that follow the declared one; they stand beside each other.
+    """
     folders = [source for source in sources if _is_folder(source)]
     if not vary:
         _check_count(len(sources), "name another, or vary one: --vary trainer.path=estimator,keras")
@@ -56,6 +68,12 @@ def find_candidates(sources: Sequence[str], overrides: Sequence[str], vary: Sequ
             expected="a declaration, whose values can be set",
             todo=f"leave {option} out, or name a preset or a YAML file",
         )
+    if folders and repeat > 1:
+        raise DeclarationError(
+            f"--repeat {repeat}: {one_line(folders[0])} is a folder of finished runs, which keep their seed",
+            expected="declarations, which can be trained under several seeds",
+            todo="name the run's declaration: declaration.yaml in the same folder",
+        )
     if vary:
         found = _varied(sources, overrides, vary)
     else:
@@ -65,7 +83,19 @@ def find_candidates(sources: Sequence[str], overrides: Sequence[str], vary: Sequ
             for source in sources
         ]
     _check_same_examples([each for each in found if each.loaded])
-    return _with_unique_names(found)
+    named = _with_unique_names(found)
+    return named if repeat == 1 else [again for each in named for again in _repeated(each, repeat)]
+
+
+def _repeated(candidate: Candidate, repeat: int) -> list[Candidate]:
+    assert candidate.loaded
+    declaration = candidate.loaded.declaration
+    found = []
+    for number in range(repeat):
+        trainer = declaration.trainer.copy(update={"seed": declaration.trainer.seed + number})
+        loaded = replace(candidate.loaded, declaration=declaration.copy(update={"trainer": trainer}))
+        found.append(replace(candidate, loaded=loaded, seed=trainer.seed))
+    return found
 
 
 def _is_folder(source: str) -> bool:

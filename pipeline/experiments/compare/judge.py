@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,15 @@ import numpy as np
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.experiments.compare.answers import Answers, Model
 from tfx_estimator.pipeline.experiments.compare.page import find_disagreements, to_html
-from tfx_estimator.pipeline.experiments.compare.results import Comparison, Result, facts_of, pair_up, score
+from tfx_estimator.pipeline.experiments.compare.replicates import mean_facts, pair_up_seeds, score_seeds
+from tfx_estimator.pipeline.experiments.compare.results import (
+    Comparison,
+    Replicate,
+    Result,
+    facts_of,
+    pair_up,
+    score,
+)
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.examples import DataSet, batches, open_data
 from tfx_estimator.pipeline.report.metrics import entitle
@@ -43,14 +52,54 @@ def judge(
         results.append(
             Result(each.name, each.candidate.source, *scores, *size, facts_of_training, each.cached, metrics)
         )
-    pairs = pair_up([each.name for each in models], labels, [each.predicted for each in answers], lost, data.names)
-    comparison = Comparison(
-        results, pairs, len(labels), split, {**facts, "data": data.title}, failures, _notes(results, answers)
-    )
-    trainings = {each.name: attempt(_training, each.outputs) for each in models}
-    values = [{**each.candidate.values, "name": ""} for each in models]
-    disagreements = attempt(find_disagreements, data, split, answers)
+    notes = _notes(results, answers)
+    # Of each candidate its trainings, one or one for each seed.
+    places: dict[str, list[int]] = {}
+    for place, each in enumerate(models):
+        places.setdefault(each.candidate.name, []).append(place)
+    names, firsts = list(places), [own[0] for own in places.values()]
+    predicted = [each.predicted for each in answers]
+    if models[0].candidate.seed is None:
+        pairs = pair_up(names, labels, predicted, lost, data.names)
+    else:
+        grouped = [[predicted[place] for place in own] for own in places.values()]
+        grouped_lost = [np.stack([lost[place] for place in own]) for own in places.values()]
+        pairs = pair_up_seeds(names, labels, grouped, grouped_lost, data.names)
+        results = [
+            _over_seeds(name, [(models[place].candidate.seed, results[place]) for place in own], labels, each, loss)
+            for (name, own), each, loss in zip(places.items(), grouped, grouped_lost)
+        ]
+        notes += [
+            f"{name}: its trainings answer alike under every seed; does its code take `trainer.seed`?"
+            for name, each in zip(names, grouped_lost)
+            if all(np.array_equal(each[0], other) for other in each[1:])
+        ]
+    comparison = Comparison(results, pairs, len(labels), split, {**facts, "data": data.title}, failures, notes)
+    trainings = {models[first].candidate.name: attempt(_training, models[first].outputs) for first in firsts}
+    values = [{**models[first].candidate.values, "name": ""} for first in firsts]
+    disagreements = attempt(find_disagreements, data, split, [answers[first] for first in firsts])
     return comparison, to_html(comparison, trainings, values, disagreements)
+
+
+def _over_seeds(
+    name: str, had: Sequence[tuple[Any, Result]], labels: np.ndarray, predicted: Sequence[np.ndarray], lost: np.ndarray
+) -> Result:
+    """What a candidate came to that was trained under several seeds, of what each of them came to."""
+    results = [result for _, result in had]
+    accuracy, loss = score_seeds(labels, predicted, lost)
+    return replace(
+        results[0],
+        name=name,
+        accuracy=accuracy,
+        loss=loss,
+        ece=float(np.mean([each.ece for each in results])),
+        training=mean_facts([each.training for each in results]),
+        metrics=mean_facts([each.metrics for each in results]),
+        cached=all(each.cached for each in results),
+        replicates=[
+            Replicate(seed, each.accuracy.value, each.loss.value, each.training, each.metrics) for seed, each in had
+        ],
+    )
 
 
 def _paired(had: Sequence[tuple[Model, Answers]], data: DataSet) -> list[Answers]:

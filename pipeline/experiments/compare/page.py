@@ -43,6 +43,7 @@ def result_rows(comparison: Comparison) -> list[Row]:
     facts: dict[str, Callable[[Result], Optional[str]]] = {
         "accuracy": lambda each: _show_interval(each.accuracy, "{:.2f}", 100, " %"),
         "mean loss": lambda each: _show_interval(each.loss, "{:.4f}"),
+        **_seed_facts(comparison.results),
         "calibration error": lambda each: show_percent(each.ece, 2),
         **{name: metric(name) for each in comparison.results for name in each.metrics},
         "steps": of_training("last_step"),
@@ -58,15 +59,41 @@ def result_rows(comparison: Comparison) -> list[Row]:
     return fact_rows(facts, comparison.results)
 
 
+def _seed_facts(results: Sequence[Result]) -> dict[str, Callable[[Result], Optional[str]]]:
+    """What each training came to, where there are several of each, and how far apart these are."""
+    count = max(len(each.replicates) for each in results)
+
+    def seed(number: int) -> Callable[[Result], Optional[str]]:
+        def tell(each: Result) -> Optional[str]:
+            one = each.replicates[number]
+            return f"{100 * one.accuracy:.2f} %, {one.loss:.4f} (seed {one.seed})"
+
+        return tell
+
+    facts: dict[str, Callable[[Result], Optional[str]]] = {
+        f"training {number + 1}": seed(number) for number in range(count)
+    }
+    if count:
+        facts["spread of accuracy"] = lambda each: f"{100 * each.spread('accuracy'):.2f} points"
+        facts["spread of mean loss"] = lambda each: f"{each.spread('loss'):.4f}"
+    return facts
+
+
 def pair_rows(comparison: Comparison) -> list[Row]:
     """Returns what tells each candidate from the first."""
     facts: dict[str, Callable[[Pair], Optional[str]]] = {
         "accuracy, points": lambda each: _show_points(each.accuracy),
         "mean loss, higher by": lambda each: _show_interval(each.loss, "{:+.4f}"),
-        "only the first right": lambda each: f"{each.mcnemar.only_first:,}",
-        "only this one right": lambda each: f"{each.mcnemar.only_second:,}",
-        "McNemar p": lambda each: f"{show_p(each.mcnemar.p)} ({'exact' if each.mcnemar.exact else 'chi-square'})",
-        "p, after Holm": lambda each: show_p(each.p) if len(comparison.pairs) > 1 else None,
+        "only the first right": lambda each: f"{each.mcnemar.only_first:,}" if each.mcnemar else None,
+        "only this one right": lambda each: f"{each.mcnemar.only_second:,}" if each.mcnemar else None,
+        "McNemar p": lambda each: (
+            f"{show_p(each.mcnemar.p)} ({'exact' if each.mcnemar.exact else 'chi-square'})" if each.mcnemar else None
+        ),
+        "p of accuracies": lambda each: show_p(each.seeds.accuracy_p) if each.seeds else None,
+        "p of mean losses": lambda each: show_p(each.seeds.loss_p) if each.seeds else None,
+        "p, after Holm": lambda each: show_p(each.p) if each.mcnemar and len(comparison.pairs) > 1 else None,
+        "p, after Holm: accuracies": lambda each: show_p(each.p) if each.seeds else None,
+        "p, after Holm: mean losses": lambda each: show_p(each.seeds.corrected_loss_p) if each.seeds else None,
         "same prediction": lambda each: f"{show_percent(each.agreement, 2)} (kappa {each.kappa:.3f})",
     }
     return fact_rows(facts, comparison.pairs)

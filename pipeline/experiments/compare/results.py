@@ -22,8 +22,11 @@ from tfx_estimator.pipeline.experiments.compare.statistics import (
 from tfx_estimator.pipeline.report.evaluation import calibrate
 
 _LEVEL = 0.05
-# The test knows the chance of the examples alone.
-_UNKNOWN = "How far apart trainings with other seeds lie was not measured: another seed may turn it round."
+# McNemar's test knows the chance of the examples alone.
+_UNKNOWN = (
+    "Each was trained once: how far apart trainings of one declaration lie, under other seeds, is not known, and may "
+    "be as much. `compare --repeat 3` measures it."
+)
 # Facts of a model run that are shown, in this order.
 _FACTS = (
     "first_step",
@@ -37,6 +40,17 @@ _FACTS = (
     "peak_rss",
     "restarts",
 )
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """One training of a candidate that is trained under several seeds."""
+
+    seed: int
+    accuracy: float
+    loss: float
+    training: Mapping[str, float]  # as of a result
+    metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,21 @@ class Result:
     training: Mapping[str, float] = field(default_factory=dict)
     cached: bool = False  # was it trained before
     metrics: Mapping[str, float] = field(default_factory=dict)  # declared ones, by the names that people read
+    # Under several seeds each training, the others then being means of them.
+    replicates: Sequence[Replicate] = ()
+
+    def spread(self, name: str) -> float:
+        """The standard deviation of `accuracy` or `loss` among the seeds."""
+        return float(np.std([getattr(each, name) for each in self.replicates], ddof=1))
+
+
+@dataclass(frozen=True)
+class SeedTest:
+    """Whether trainings under several seeds tell two candidates apart: see `statistics.over_seeds`."""
+
+    accuracy_p: float
+    loss_p: float
+    corrected_loss_p: float  # as the pair's p, corrected for both tests of each candidate
 
 
 @dataclass(frozen=True)
@@ -75,13 +104,15 @@ class Pair:
     name: str
     accuracy: Interval  # by how much it is higher than the base's
     loss: Interval  # the same, of the same examples
-    mcnemar: McNemar  # whether both are right equally often; the first of the test is the base
-    p: float  # of that test, corrected for the number of candidates as Holm does
+    p: float  # of the test of accuracies, corrected for the number of tests as Holm does
     agreement: float  # share of the examples that both take for the same class
     kappa: float
-    both_right: int
-    both_wrong: int
     classes: list[ClassDifference]  # those that have examples
+    # Of one training each: whether both are right equally often; the first of the test is the base.
+    mcnemar: McNemar | None = None
+    both_right: int | None = None
+    both_wrong: int | None = None
+    seeds: SeedTest | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +141,9 @@ class Comparison:
     def conclusions(self) -> list[str]:
         """Returns a sentence for each pair, and what none of them knows."""
         said = [_conclude(self.base, pair, len(self.pairs)) for pair in self.pairs]
-        return [*said, _UNKNOWN] if any(pair.p < _LEVEL for pair in self.pairs) else said
+        # Equal predictions leave nothing that a seed could turn round.
+        once = any(pair.seeds is None and pair.agreement < 1 for pair in self.pairs)
+        return [*said, _UNKNOWN] if once else said
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what JSON can hold; what is no finite number, as the interval of one example's loss, is null."""
@@ -122,14 +155,21 @@ class Comparison:
             "spread_points": self.spread,
             "conclusions": self.conclusions(),
             "notes": list(self.notes),
-            "candidates": {each.name: asdict(each) for each in self.results},
-            "pairs": {
-                each.name: {**asdict(each), "mcnemar": {**asdict(each.mcnemar), "exact": each.mcnemar.exact}}
-                for each in self.pairs
-            },
+            "candidates": {each.name: {**asdict(each), **_spreads(each)} for each in self.results},
+            "pairs": {each.name: _pair_to_dict(each) for each in self.pairs},
             "failures": dict(self.failures),
         }
         return finite(told)
+
+
+def _spreads(result: Result) -> dict[str, float]:
+    """The standard deviations among the seeds, where there are several."""
+    return {f"{name}_spread": result.spread(name) for name in ("accuracy", "loss") if result.replicates}
+
+
+def _pair_to_dict(pair: Pair) -> dict[str, Any]:
+    told = {name: value for name, value in asdict(pair).items() if value is not None}
+    return {**told, "mcnemar": {**told["mcnemar"], "exact": pair.mcnemar.exact}} if pair.mcnemar else told
 
 
 def facts_of(properties: Mapping[str, Any]) -> dict[str, float]:
@@ -197,6 +237,8 @@ def _by_class(labels: np.ndarray, base: np.ndarray, other: np.ndarray, names: Se
 
 def _conclude(base: Result, pair: Pair, tests: int) -> str:
     gained, loss = pair.accuracy, pair.loss
+    if pair.seeds:
+        return _conclude_seeds(base, pair, pair.seeds, 2 * tests)
     corrected = f", corrected for {tests} tests" if tests > 1 else ""
     test = f"McNemar p = {show_p(pair.p)}{corrected}"
     interval = f"{100 * gained.low:+.2f} to {100 * gained.high:+.2f}"
@@ -205,9 +247,32 @@ def _conclude(base: Result, pair: Pair, tests: int) -> str:
     lost = "lower" if loss.high < 0 else "higher" if loss.low > 0 else "not told apart"
     rest = f"{test}, 95 % interval {interval} points; loss {lost} ({loss.value:+.4f})."
     if pair.p >= _LEVEL:
-        return f"{pair.name} is not told apart from {base.name} ({100 * gained.value:+.2f} points): {rest}"
-    how = f"{abs(100 * gained.value):.2f} points {'better' if gained.value > 0 else 'worse'}"
-    return f"Of these two models, that of {pair.name} is {how} than that of {base.name}: {rest}"
+        how = f"is not told apart from that of {base.name} ({100 * gained.value:+.2f} points)"
+    else:
+        how = f"is {_points(gained)} than that of {base.name}"
+    return f"Of these two models, on these examples, that of {pair.name} {how}: {rest}"
+
+
+def _conclude_seeds(base: Result, pair: Pair, found: SeedTest, tests: int) -> str:
+    gained, loss = pair.accuracy, pair.loss
+    times = f"trained {len(base.replicates)} times each, under other seeds"
+    accuracy = f"accuracy {100 * gained.value:+.2f} points ({100 * gained.low:+.2f} to {100 * gained.high:+.2f})"
+    told = (
+        f"{accuracy}, p = {show_p(pair.p)}; mean loss {loss.value:+.4f} ({loss.low:+.4f} to {loss.high:+.4f}), "
+        f"p = {show_p(found.corrected_loss_p)}; t-tests corrected for {tests}."
+    )
+    differs = []
+    if pair.p < _LEVEL:
+        differs.append(_points(gained))
+    if found.corrected_loss_p < _LEVEL:
+        differs.append(f"{'lower' if loss.value < 0 else 'higher'} in mean loss")
+    if differs:
+        return f"{pair.name} is {' and '.join(differs)} than {base.name}, {times}: {told}"
+    return f"No difference found between {pair.name} and {base.name}, {times}: {told}"
+
+
+def _points(gained: Interval) -> str:
+    return f"{abs(100 * gained.value):.2f} points {'better' if gained.value > 0 else 'worse'}"
 
 
 def show_p(p: float) -> str:

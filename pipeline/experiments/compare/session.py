@@ -45,7 +45,7 @@ def compare(
     # All declarations are trained in the pipeline of the first one, so that its cache holds their examples.
     home = PipelineFolders(workdir, trained.declaration.name).home if trained else candidates[0].home
     folders = PipelineFolders(*os.path.split(home))
-    shown = " · ".join(one_line(each.name) for each in candidates)
+    shown = " · ".join(dict.fromkeys(one_line(each.name) for each in candidates))
     with opened(folders, "compare", shown, output, trained is not None, terminal_fd) as session:
         return _Compare(candidates, session).run()
 
@@ -67,14 +67,19 @@ class _Compare:
 
             # Reads finished runs first: an error in one of them should show before others train for minutes.
             finished = {each.name: _find(each) for each in self._candidates if each.run}
+            tried: set[str] = set()
             for candidate in self._candidates:
-                if candidate.loaded:
+                # Another seed changes nothing in what a trial tells.
+                if candidate.loaded and candidate.name not in tried:
                     self._do_or_note(candidate, self._try)
+                    tried.add(candidate.name)
             answered: list[tuple[Model, Answers]] = []
             for candidate in self._candidates:
                 if candidate.name not in self._failed:
                     self._do_or_note(candidate, lambda each: answered.append(self._answers_of(each, finished)))
-            if len(answered) < _LEAST:
+            # One of whose seeds fails is left out with all of them: the others alone would flatter it.
+            answered = [each for each in answered if each[0].candidate.name not in self._failed]
+            if len({model.candidate.name for model, _ in answered}) < _LEAST:
                 raise self._failure(next(iter(self._failed)))
             self._view.current = "comparing"
             with self._view.waiting("comparing"):
@@ -94,8 +99,10 @@ class _Compare:
             told = explain(error, self._view.current, self._session.log)
             if isinstance(told, StoppedError) or received():
                 raise
+            if candidate.seed is not None:
+                told.what = f"seed {candidate.seed}: {told.what}"
             self._failed[candidate.name] = told
-            if candidate is self._candidates[0]:
+            if candidate.name == self._candidates[0].name:
                 raise self._failure(candidate.name) from error
             logging.getLogger(__name__).exception("a candidate failed")
             self._view.current = candidate.name
@@ -118,11 +125,11 @@ class _Compare:
     def _answers_of(self, candidate: Candidate, finished: Mapping[str, Model]) -> tuple[Model, Answers]:
         model = finished.get(candidate.name) or self._train(candidate)
         self._view.current = "predicting"
-        with self._view.waiting(f"{candidate.name}: predicting the evaluation examples"):
+        with self._view.waiting(f"{candidate.label}: predicting the evaluation examples"):
             started = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="answers-", dir=self._session.folder) as folder:
                 answers = answer(model, folder, self._session.log, declared_metrics(self._candidates))
-        self._session.tell(f"predicted {candidate.name:<40}", started)
+        self._session.tell(f"predicted {candidate.label:<40}", started)
         return model, answers
 
     def _train(self, candidate: Candidate) -> Model:
@@ -133,7 +140,7 @@ class _Compare:
         outputs = train(candidate.loaded, self._session.folders, self._view)
         cached = any(run.node == TRAINER and run.state == _CACHED for run in self._view.runs)
         self._view.hide()
-        self._session.tell(f"{_CACHED if cached else 'trained':<9} {candidate.name:<40}", started)
+        self._session.tell(f"{_CACHED if cached else 'trained':<9} {candidate.label:<40}", started)
         return Model(candidate, outputs, candidate.loaded.declaration.data.splits.evaluated, cached)
 
 

@@ -89,6 +89,46 @@ def mean(values: np.ndarray) -> Interval:
     return Interval(value, value - half, value + half)
 
 
+def over_seeds(
+    values: np.ndarray, base: np.ndarray | None = None, added: Sequence[float] = ()
+) -> tuple[Interval, float]:
+    """Returns the mean over trainings and examples, or by how much it is above another's, and the t-test's p.
+
+    Both what trainings are drawn and what examples are makes it uncertain: their variances are added, with degrees of
+    freedom after Welch and Satterthwaite. What is chance of both is counted twice, so the test rather finds too little.
+    Trainings are not paired by their seed: the same seed tells little of two declarations, and two degrees of freedom
+    in place of four would hide much.
+
+    Source: Welch, The generalization of Student's problem when several different population variances are involved,
+    1947; Satterthwaite, An Approximate Distribution of Estimates of Variance Components, 1946.
+
+    Args:
+        values: Of each training, at least two, and example; float64 [trainings, examples].
+        base: The same of what it is compared with.
+        added: Made-up examples in the variance of examples, as few right and wrong answers tell too little of it.
+    """
+    of_examples, parts = values.mean(axis=0), [_variance_of_mean(values.mean(axis=1))]
+    if base is not None:
+        of_examples = of_examples - base.mean(axis=0)
+        parts.append(_variance_of_mean(base.mean(axis=1)))
+    value = float(of_examples.mean())
+    if len(of_examples) < 2:
+        return Interval(value, -math.inf, math.inf), 1.0
+    parts.append(_variance_of_mean(np.append(of_examples, added)))
+    variance = sum(part for part, _ in parts)
+    if not variance:
+        return Interval(value, value, value), 0.0 if value else 1.0
+    freedom = variance**2 / sum(part**2 / free for part, free in parts)
+    deviation = math.sqrt(variance)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * deviation
+    return Interval(value, value - half, value + half), float(2 * stats.t.sf(abs(value) / deviation, freedom))
+
+
+def _variance_of_mean(values: np.ndarray) -> tuple[float, int]:
+    """The variance of the mean of these, and its degrees of freedom."""
+    return float(values.var(ddof=1)) / len(values), len(values) - 1
+
+
 def kappa(first: np.ndarray, second: np.ndarray) -> float:
     """Returns Cohen's kappa: agreement beyond what chance would give; 1 is all, 0 none.
 

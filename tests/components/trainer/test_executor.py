@@ -72,7 +72,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, digits, settings):
     """A training that all tests share which only look at what it left: the folder, the model, the model_run."""
     training = Training(tmp_path_factory.mktemp("trained") / "Trainer", digits)
     # 1.33 x 1,437 examples, 32 a step.
-    return training, *training.run(settings({"train_steps": None, "train_epochs": 1.33}), steps=0)
+    return training, *training.run(settings({"train_steps": None, "train_epochs": 1.33}, encoded="as_is"), steps=0)
 
 
 def test_a_declared_network_is_trained_evaluated_and_exported_whole(trained):
@@ -81,7 +81,7 @@ def test_a_declared_network_is_trained_evaluated_and_exported_whole(trained):
     training, model, model_run = trained
 
     serving = tf.saved_model.load(str(model / "Format-Serving"))
-    assert sorted(serving.signatures) == ["images", "serving_default"]
+    assert sorted(serving.signatures) == ["encoded", "images", "serving_default"]
     assert (model / "Format-TFMA" / "saved_model.pb").exists() == stacks.current().has_eval_saved_model
     run = Path(model_run.uri)
     assert tf.train.latest_checkpoint(str(run)).endswith("model.ckpt-60")

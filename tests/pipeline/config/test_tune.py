@@ -57,7 +57,7 @@ def test_nested_sections_and_overrides_are_dotted_paths(write, good):
     [
         ("trainer.optimizer.learning_rat: [1, 2]", "did you mean `learning_rate`?"),
         ("data.shards: [1, 2]", "compare it: `tfx-estimator compare FILE --vary data.shards=VALUE,VALUE`"),
-        ("evaluator.min_accuracy: [0.1, 0.2]", "it judges or moves a model that is trained already"),
+        ("evaluator.min_accuracy: [0.1, 0.2]", "it judges, serves or moves a model that is trained already"),
         ("trainer.model: [mnist_cnn, cifar_cnn]", "the source of one model"),
         ("trainer.distribution.train.workers: [2, 3]", "bench strategies"),
         ("trainer.keep_checkpoint_max: [1, 2]", "it decides how training runs, and no model"),

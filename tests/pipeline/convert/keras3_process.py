@@ -25,7 +25,7 @@ def convert(*files: str) -> None:
 
 
 def train(folder: str, batches: str, by: str) -> None:
-    """Trains on by a loop, by `fit`, or by a loop in which Keras's optimizer takes the gradients as they come."""
+    """Trains on: by a `loop`, in `float64`, by `fit`, or with a gradient's `rows` as they come to Keras's optimizer."""
     keras.backend.clear_session()
     spec = importlib.util.spec_from_file_location("training", f"{folder}/training.py")
     assert spec is not None
@@ -33,8 +33,11 @@ def train(folder: str, batches: str, by: str) -> None:
     training: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(training)
     model, optimizer = training.load()
+    paths = [each.path for each in (*model.weights, *optimizer.variables)]
     stored = np.load(batches)
     images, labels = stored["images"], stored["labels"]
+    if by == "float64":
+        model, optimizer = _in_float64(model, optimizer)
     if by == "fit":
         model.compile(optimizer, loss=training.loss_of, metrics=["accuracy"])
         model.fit(tf.data.Dataset.from_tensor_slices((images, labels)), verbose=0)
@@ -43,8 +46,23 @@ def train(folder: str, batches: str, by: str) -> None:
             type(optimizer).apply = type(optimizer).__mro__[1].apply
         for batch in zip(images, labels):
             training.train_step(model, optimizer, *batch)
-    values = {each.path: np.asarray(each) for each in (*model.weights, *optimizer.variables)}
+    values = dict(zip(paths, map(np.asarray, (*model.weights, *optimizer.variables))))
     np.savez(Path(folder) / f"{by}.npz", **values)
+
+
+def _in_float64(model: Any, optimizer: Any) -> tuple[Any, Any]:
+    """The same, with what it holds now."""
+
+    def copied(layer: Any) -> Any:
+        return type(layer).from_config({**layer.get_config(), "dtype": "float64"})
+
+    exact = keras.models.clone_model(model, clone_function=copied)
+    exact.set_weights(model.get_weights())
+    other = type(optimizer).from_config(optimizer.get_config())
+    other.build(exact.trainable_variables)
+    for variable, value in zip(other.variables, optimizer.variables):
+        variable.assign(tf.cast(value.value, variable.dtype))
+    return exact, other
 
 
 if __name__ == "__main__":

@@ -33,6 +33,12 @@ def test_a_network_is_tried_on_the_declared_path(deep):
     assert "evaluated is `probabilities` (" in said
 
 
+@pytest.mark.parametrize("path", ["keras", pytest.param("estimator", marks=pytest.mark.long)])
+def test_a_head_that_is_not_float32_is_named(deep, path):
+    said = deep(trainer=f'model: "nets:network", path: {path}, precision: mixed_bfloat16', nets=NETWORK).out
+    assert "; its logits are computed in bfloat16: give the last layer dtype='float32'" in said
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "divided",

@@ -33,6 +33,13 @@ def test_a_mistake_is_told_with_its_line_before_anything_is_ingested(declare, tm
     assert f"mend the code above, or see {log}" in said
 
 
+def test_data_that_are_not_there_are_told_before_code_has_been_tried(fresh_tasks, declare, tmp_path, capfd):
+    file, data = declare("import time; time.sleep(300)"), "{dataset: mnist, download: false, data_dir: empty}"
+    assert main(["run", "--no-report", file, "--workdir", "runs", "--set", f"data={data}"]) == 3
+    assert "data set mnist/3.0.1 is not prepared in " in capfd.readouterr().err
+    assert Workdir(tmp_path / "runs").states("tried") == {}
+
+
 @pytest.mark.parametrize(
     ("exclude", "told"),
     [
@@ -137,7 +144,10 @@ def test_what_passed_is_not_tried_again_until_it_changes(declare, tmp_path):
     memory().remember()
     assert memory().knows()
     # What trains longer is the same code; under several replicas XLA may not compile it, nor they share its batches.
-    assert memory("trainer.train_epochs=9", "trainer.seed=3").knows()
+    assert memory("trainer.train_epochs=9", "trainer.seed=3", "data.splits.train='train[:50%]'").knows()
+    memory("trainer.params.rate=0.1").remember()
+    assert memory("trainer.params.rate=0.2").knows()
+    assert not memory("trainer.params.rate=0.0").knows()
     assert not memory("trainer.distribution.train={strategy: mirrored, devices: {cpu: 2}}").knows()
     assert not memory("trainer.params.units=3").knows()
     assert not memory("trainer.keep_best=loss").knows()
@@ -146,6 +156,9 @@ def test_what_passed_is_not_tried_again_until_it_changes(declare, tmp_path):
     assert not memory().knows()
     declare(more=PREPROCESSED, own_preprocessing="def scaled(inputs): return inputs\n")
     assert not memory().knows()
+    memory().remember()
+    declare(more=PREPROCESSED, own_preprocessing="# Told.\ndef scaled(inputs):\n    '''Scales.'''\n    return inputs\n")
+    assert memory().knows()
     # Nothing of these is the user's.
     built_in = ("trainer.model=mnist_cnn", "transform.preprocessing_fn=null")
     assert memory(*built_in).knows()

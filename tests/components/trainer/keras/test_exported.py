@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfx_estimator.components.trainer.keras.drivers import make_execute
 from tfx_estimator.components.trainer.keras.saving import Saver, ServedModel, restore_weights
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
+from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
@@ -35,7 +36,7 @@ def export(model, folder):
         transform_output=SimpleNamespace(transform_features_layer=Decoded),
         feature_spec={"image": tf.io.FixedLenFeature([], tf.string)},
     )
-    served = ServedModel(model, declared, (2, 2, 1), ["a", "b", "c"])
+    served = ServedModel(model, declared, Settings(image_shape=(2, 2, 1), label_names=("a", "b", "c")))
     tf.saved_model.save(served, str(folder), signatures=served.signatures())
     answers = tf.saved_model.load(str(folder)).signatures["images"](images=tf.constant(IMAGES))
     return {name: value.numpy() for name, value in answers.items()}

@@ -195,7 +195,8 @@ def main(strategy: str, cases: list[str]) -> None:
             distribution = distributions["per_replica" if "per_replica" in case else "global"]
             try:
                 replica_check.run(functools.partial(make_spec, estimators, *case.split()), distribution, made, folder)
-                told = "; ".join(["right", *verdict.read(folder)["notes"]])
+                found = verdict.read(folder)
+                told = "; ".join(["right", *found["notes"], *(["chance"] if found["chance"] else [])])
             except UserCodeError as error:
                 told = str(error)
             print(json.dumps([case, told, verdict.read(folder).get("batch", "")]), flush=True)

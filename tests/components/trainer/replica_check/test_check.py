@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,7 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong(co
     }
     verdicts = try_cases(codes, "multi_worker_mirrored", *right, *wrong)
     check(verdicts, right, wrong)
+    assert verdicts["mean sgd minimize dropout"].endswith("; chance")
     # What is neither equal nor wrong by the number of replicas is trained, with the number.
     number = re.search(r"` is (\S+) times as large as on one device, and differs from it by (\S+) %", verdicts[L2])
     assert number, verdicts[L2]
@@ -147,7 +149,20 @@ def test_only_replicas_in_step_need_a_check_and_once(tmp_path, distribution, nee
     assert verdict.read(str(tmp_path)) == {}
     verdict.write(str(tmp_path), ["a note"])
     assert not is_needed(tmp_path, distribution, MODULE)
-    assert verdict.read(str(tmp_path)) == {"notes": ["a note"], "batch": ""}
+    assert verdict.read(str(tmp_path)) == {"notes": ["a note"], "batch": "", "chance": []}
+
+
+@pytest.mark.unit
+def test_what_was_acknowledged_is_no_warning(tmp_path):
+    from tfx_estimator.components.trainer.replica_check import verdict
+
+    verdict.write(str(tmp_path), ["by chance", "another"], chance=["by chance"])
+    found = verdict.read(str(tmp_path))
+    warned = [logging.WARNING] * 2
+    assert [level for _, level in verdict.notes(found, [])] == warned
+    assert list(verdict.notes(found, ["dropout"])) == [("by chance", logging.INFO), ("another", logging.WARNING)]
+    # Of a release before.
+    assert list(verdict.notes({"notes": ["a note"]}, ["dropout"])) == [("a note", logging.WARNING)]
 
 
 @pytest.mark.unit

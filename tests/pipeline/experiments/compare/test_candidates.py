@@ -59,6 +59,29 @@ def test_what_is_varied_is_not_set_as_well_but_a_part_of_it_may_be():
     assert names == ["sgd", "sgd"]
 
 
+def test_each_is_repeated_under_the_seeds_that_follow_its_own():
+    found = find_candidates(["digits", "digits"], ["trainer.seed=7"], [], repeat=3)
+    assert [(each.name, each.seed, each.values["trainer.seed"]) for each in found] == [
+        (name, seed, seed) for name in ("digits (1)", "digits (2)") for seed in (7, 8, 9)
+    ]
+    assert found[1].label == "digits (1), seed 8"
+    # Other seeds of the same declaration, to see what seeds alone do.
+    found = find_candidates(["digits"], [], ["trainer.seed=1,11"], repeat=2)
+    assert [(each.name, each.seed) for each in found] == [
+        ("seed=1", 1),
+        ("seed=1", 2),
+        ("seed=11", 11),
+        ("seed=11", 12),
+    ]
+
+
+def test_a_finished_run_cannot_be_repeated(leave_run, capsys):
+    with pytest.raises(DeclarationError, match="--repeat 3"):
+        find_candidates(["digits", str(leave_run("20261122-010101"))], [], [], repeat=3)
+    assert main(["compare", "digits", "digits", "--repeat", "0"]) == 2
+    assert "--repeat 0" in capsys.readouterr().err
+
+
 def test_runs_and_declarations_can_be_mixed(tmp_path, leave_run):
     found = find_candidates(["digits", str(leave_run("20261122-010101"))], [], [])
     assert [(each.name, each.loaded is None) for each in found] == [("digits", False), ("own 20261122-010101", True)]

@@ -12,7 +12,8 @@ import pytest
 from tfx_estimator.pipeline.base.errors import NotEqualError
 from tfx_estimator.pipeline.commands.compare import require_equal
 from tfx_estimator.pipeline.experiments.compare.page import Disagreement, show, to_html
-from tfx_estimator.pipeline.experiments.compare.results import Comparison, Result, pair_up, score
+from tfx_estimator.pipeline.experiments.compare.replicates import pair_up_seeds, score_seeds
+from tfx_estimator.pipeline.experiments.compare.results import Comparison, Replicate, Result, pair_up, score
 from tfx_estimator.pipeline.report.page import Missing
 from tfx_estimator.pipeline.report.training import Series, Training
 from tfx_estimator.pipeline.run.terminal import make_console
@@ -66,17 +67,19 @@ def test_a_pair_is_counted_example_by_example():
     assert [(each.count, each.base, each.other) for each in pair.classes] == [(60, 55 / 60, 58 / 60), (40, 0.95, 0.975)]
     assert found.spread == pytest.approx(4)
     assert found.conclusions()[0].startswith(
-        "number 1 is not told apart from number 0 (+4.00 points): McNemar p = 0.22"
+        "Of these two models, on these examples, that of number 1 is not told apart from that of number 0 (+4.00 "
+        "points): McNemar p = 0.22"
     )
 
 
 def test_a_difference_that_is_one_is_said():
     found = compared([], list(range(30)))
     assert found.conclusions() == [
-        "Of these two models, that of number 1 is 30.00 points worse than that of number 0: McNemar p = 1e-07, "
-        "95 % interval -38.66 to -20.16 points; loss higher (+0.8671).",
+        "Of these two models, on these examples, that of number 1 is 30.00 points worse than that of number 0: McNemar "
+        "p = 1e-07, 95 % interval -38.66 to -20.16 points; loss higher (+0.8671).",
         # The test knows nothing of the chance in training.
-        "How far apart trainings with other seeds lie was not measured: another seed may turn it round.",
+        "Each was trained once: how far apart trainings of one declaration lie, under other seeds, is not known, and "
+        "may be as much. `compare --repeat 3` measures it.",
     ]
 
 
@@ -143,3 +146,63 @@ def test_the_page_is_whole_and_escaped():
     assert "trainer.seed" in page
     assert "today · mine" in page
     assert "Content-Security-Policy" in page
+
+
+def repeated(*wrong: list[list[int]]) -> Comparison:
+    """Compares candidates of whose trainings, under other seeds, each takes these examples for another class."""
+    from tfx_estimator.pipeline.report.predictions import losses
+
+    names = [f"number {index}" for index in range(len(wrong))]
+    predicted, lost, results = [], [], []
+    for name, trainings in zip(names, wrong):
+        each = [np.where(np.isin(np.arange(len(LABELS)), found), 1 - LABELS, LABELS) for found in trainings]
+        loss = np.stack([losses(LABELS, certain(one)) for one in each])
+        replicates = [
+            Replicate(7 + number, float((one == LABELS).mean()), float(lost.mean()), {}, {})
+            for number, (one, lost) in enumerate(zip(each, loss))
+        ]
+        scores = score_seeds(LABELS, each, loss)
+        results.append(Result(name, EVIL, *scores, 0.1, "probabilities", 1 << 20, 1234, replicates=replicates))
+        predicted.append(each)
+        lost.append(loss)
+    pairs = pair_up_seeds(names, LABELS, predicted, lost, CLASSES)
+    facts = {"data": "pets 1.0.0", "when": "today", "versions": {"machine": "mine"}}
+    return Comparison(results, pairs, len(LABELS), "eval", facts, {}, [])
+
+
+def test_of_several_seeds_each_is_shown_and_what_they_tell_together():
+    found = repeated([[0], [0, 60], [60]], [[0, 1, 60], [2], [0, 3]], [[*range(40)], [*range(45)], [*range(35)]])
+    alike, worse = found.conclusions()
+    assert alike.startswith(
+        "No difference found between number 1 and number 0, trained 3 times each, under other seeds: accuracy -0.67 "
+    )
+    assert worse.startswith("number 2 is 38.67 points worse and higher in mean loss than number 0, trained 3 times")
+    assert "corrected for 4." in worse
+    # What the cat's class lost, and the other did not.
+    assert [(each.label, round(100 * each.difference.value, 2)) for each in found.pairs[1].classes] == [
+        ("cat", pytest.approx(-65.56)),
+        (EVIL, pytest.approx(1.67)),
+    ]
+    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    first = told["candidates"]["number 0"]
+    assert [(each["seed"], each["accuracy"]) for each in first["replicates"]] == [(7, 0.99), (8, 0.98), (9, 0.99)]
+    assert first["accuracy_spread"] == pytest.approx(np.std([0.99, 0.98, 0.99], ddof=1))
+    assert first["accuracy"]["value"] == pytest.approx(0.98667, abs=1e-5)
+    assert told["pairs"]["number 2"]["seeds"]["accuracy_p"] < told["pairs"]["number 2"]["p"] < 0.01
+    assert "mcnemar" not in told["pairs"]["number 2"]
+
+    out = io.StringIO()
+    show(found, make_console(out, 140))
+    assert re.search(r"training 2 +98\.00 %, 0\.\d+ \(seed 8\)", out.getvalue())
+    assert re.search(r"spread of accuracy +0\.58 points +1\.00 points +5\.00 points", out.getvalue())
+    page = to_html(found, {name: Missing("none") for name in ("number 0", "number 1", "number 2")}, [{}] * 3, [])
+    assert "98.00 %, " in page
+    assert "(seed 8)" in page
+    assert "Welch" in page
+    assert "McNemar" not in page
+
+
+def test_the_same_trainings_twice_do_not_differ():
+    (said,) = repeated([[0], [1], [60]], [[0], [1], [60]]).conclusions()
+    assert said.startswith("No difference found between number 1 and number 0")
+    assert "p = 1;" in said

@@ -50,7 +50,7 @@ def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_terminal: None) 
         monkeypatch.setattr(training, "train", trained)
         places = ("--workdir", str(tmp_path / "runs"), "--output", str(tmp_path / "results"))
         if options:
-            return main(["compare", "digits", "--vary", "trainer.seed=1,2,3", *places, *options])
+            return main(["compare", "digits", *places, *options])
         candidates = find_candidates(["digits"], [], ["trainer.seed=1,2,3"])
         found, failure = session.compare(candidates, places[1], places[3])
         if failure is not None:
@@ -77,10 +77,24 @@ def test_a_candidate_that_fails_does_not_hide_the_others(tmp_path, compare):
 
 @pytest.mark.parametrize("seed", ["seed=2", "seed=3", "none"])
 def test_what_is_left_is_printed_as_json_where_one_fails(tmp_path, compare, capsys, seed):
-    code = compare({seed: errors.TaskFailedError("it burns")}, "--json")
+    code = compare({seed: errors.TaskFailedError("it burns")}, "--vary", "trainer.seed=1,2,3", "--json")
     out, err = capsys.readouterr()
     assert json.loads(out) == read(tmp_path)
     assert (code != 0) == (f"{seed}: it burns" in err) == (seed in json.loads(out)["failures"]) == (seed != "none")
+
+
+def test_seeds_are_told_together_and_one_that_fails_takes_its_candidate_out(tmp_path, compare, capsys):
+    options = ("--vary", "trainer.seed=1,11,21", "--repeat", "2", "--json")
+    code = compare({"seed=12": errors.TaskFailedError("it burns")}, *options)
+    out, err = capsys.readouterr()
+    assert code == 5
+    assert "seed=11: seed 12: it burns" in err
+    told = json.loads(out)
+    assert list(told["candidates"]) == ["seed=1", "seed=21"]
+    assert [each["seed"] for each in told["candidates"]["seed=21"]["replicates"]] == [21, 22]
+    assert told["conclusions"][0].startswith("No difference found between seed=21 and seed=1")
+    # The made-up trainings know no seed.
+    assert sum("alike under every seed" in note for note in told["notes"]) == 2
 
 
 @pytest.mark.parametrize("failing", [["seed=1"], ["seed=2", "seed=3"]])

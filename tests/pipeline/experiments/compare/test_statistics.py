@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tfx_estimator.pipeline.experiments.compare.statistics import holm, kappa, mcnemar, mean, paired_difference, wilson
+from tfx_estimator.pipeline.experiments.compare.statistics import (
+    holm,
+    kappa,
+    mcnemar,
+    mean,
+    over_seeds,
+    paired_difference,
+    wilson,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -80,3 +88,48 @@ def test_several_tests_are_corrected_as_holm_does():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.4]) == [0.4]
     assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_over_seeds_without_chance_of_examples_it_is_welchs_test():
+    from scipy import stats
+
+    # Each training is as right on every example, so that the seeds alone make it uncertain.
+    first, second = np.array([0.90, 0.91, 0.95]), np.array([0.80, 0.70, 0.75])
+    found, p = over_seeds(np.tile(second[:, None], 50), np.tile(first[:, None], 50))
+    expected = stats.ttest_ind(second, first, equal_var=False)
+    assert found.value == pytest.approx(second.mean() - first.mean())
+    assert p == pytest.approx(expected.pvalue)
+    limits = expected.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((limits.low, limits.high))
+
+
+def test_over_seeds_that_agree_the_examples_alone_make_it_uncertain():
+    # 9 of 100 right in the second alone, 1 in the first alone, under every seed: Bonett and Price's variance.
+    first, second = np.ones(100), np.ones(100)
+    first[:9], second[9] = 0, 0
+    found, p = over_seeds(np.tile(second, (3, 1)), np.tile(first, (3, 1)), (-1, 1))
+    assert found.value == pytest.approx(0.08)
+    half = (found.high - found.low) / 2
+    expected = paired_difference(1, 9, 100)
+    assert half == pytest.approx((expected.high - expected.low) / 2, rel=0.03)
+    assert 0.01 < p < 0.03
+    assert over_seeds(np.ones((3, 100)), np.ones((3, 100)), (-1, 1))[1] == 1.0
+
+
+def draw(random: np.random.Generator, hardness: np.ndarray, skill: float) -> np.ndarray:
+    """What three trainings of a declaration get right, of examples of such hardness; a seed has a luck of its own."""
+    luck = random.normal(skill, 0.3, (3, 1))
+    return (luck + random.logistic(size=(3, len(hardness))) > hardness).astype(float)
+
+
+def test_another_seed_is_rarely_better_and_a_worse_declaration_is_found():
+    random = np.random.default_rng(1)
+    alike, apart = [], []
+    for _ in range(400):
+        hardness = random.normal(-3.5, 2, 360)
+        base = draw(random, hardness, 0)
+        alike.append(over_seeds(draw(random, hardness, 0), base, (-1, 1))[1])
+        apart.append(over_seeds(draw(random, hardness, -2), base, (-1, 1))[1])
+    # 5 of 100 were allowed; McNemar's test of one training each finds more than that.
+    assert np.mean(np.array(alike) < 0.05) < 0.05
+    assert np.mean(np.array(apart) < 0.025) > 0.9

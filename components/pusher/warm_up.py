@@ -1,0 +1,75 @@
+"""Requests that TensorFlow Serving answers itself before a version is used: the first client then waits for no graph.
+
+Written into `assets.extra`, where it looks for them. They are a few real examples, for each signature that takes
+examples, pixels or files.
+
+Source: https://www.tensorflow.org/tfx/serving/saved_model_warmup.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+from tfx.dsl.io import fileio
+
+from tfx_estimator.data.features import ENCODED, EXAMPLES, IMAGE, IMAGES
+from tfx_estimator.data.preprocessing import decode_images
+
+FILE = "assets.extra/tf_serving_warmup_requests"
+# A graph is also made ready for the number of examples: one, and more than one.
+BATCHES = (1, 8)
+
+
+def write_requests(saved_model: str, examples: str) -> None:
+    """Adds the requests to a SavedModel, unless it brings its own.
+
+    Args:
+        examples: Folder of files of tf.Examples.
+    """
+    path = os.path.join(saved_model, FILE)
+    if fileio.exists(path):
+        return
+    proto = saved_model_pb2.SavedModel()
+    with fileio.open(os.path.join(saved_model, "saved_model.pb"), "rb") as file:
+        proto.ParseFromString(file.read())
+    signatures = proto.meta_graphs[0].signature_def
+    requests = list(_requests(signatures, _first(examples, max(BATCHES))))
+    if requests:
+        fileio.makedirs(os.path.dirname(path))
+        with tf.io.TFRecordWriter(path) as writer:
+            for request in requests:
+                log = prediction_log_pb2.PredictLog(request=request)
+                record = prediction_log_pb2.PredictionLog(predict_log=log)
+                writer.write(record.SerializeToString(deterministic=True))
+
+
+def _first(folder: str, count: int) -> list[bytes]:
+    files = sorted(tf.io.gfile.glob(os.path.join(folder, "*")))
+    compression = "GZIP" if files and files[0].endswith(".gz") else ""
+    return list(tf.data.TFRecordDataset(files, compression).take(count).as_numpy_iterator())
+
+
+def _requests(
+    signatures: Mapping[str, meta_graph_pb2.SignatureDef], records: list[bytes]
+) -> Iterator[predict_pb2.PredictRequest]:
+    """Makes the requests of each of the signatures that a declaration's Trainer exports."""
+    given: dict[str, tuple[str, Any]] = {tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: (EXAMPLES, records)}
+    if records and IMAGES in signatures:
+        shape = [dim.size for dim in signatures[IMAGES].inputs[IMAGES].tensor_shape.dim][1:]
+        parsed = tf.io.parse_example(records, {IMAGE: tf.io.FixedLenFeature([], tf.string)})
+        images = decode_images(parsed[IMAGE], tuple(shape)).numpy()
+        given[IMAGES] = (IMAGES, images)
+        given[ENCODED] = (ENCODED, [tf.io.encode_png(image).numpy() for image in images])
+    for name, (taken, values) in sorted(given.items()):
+        if name not in signatures or list(signatures[name].inputs) != [taken]:
+            continue
+        for size in sorted({min(size, len(values)) for size in BATCHES} - {0}):
+            request = predict_pb2.PredictRequest()
+            request.model_spec.signature_name = name
+            request.inputs[taken].CopyFrom(tf.make_tensor_proto(values[:size]))
+            yield request

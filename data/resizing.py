@@ -1,0 +1,29 @@
+"""How images get another size: the one function of ingestion, and of what a model is served.
+
+TensorFlow's own, since it can be in a graph: pixels that a client sends are resized as those that were trained on.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+@functools.lru_cache(maxsize=8)
+def resizer(size: tuple[int, int], channels: int) -> Any:
+    """Returns a traced `resize_uint8`, which costs a small image half of what one operation after the other does."""
+    import tensorflow as tf
+
+    spec = tf.TensorSpec([None, None, channels], tf.uint8)
+    return tf.function(functools.partial(resize_uint8, size=size), input_signature=[spec])
+
+
+def resize_uint8(images: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
+    """Resizes (H, W, C) or (batch, H, W, C), uint8, with antialiased bilinear filtering, and rounds back to uint8."""
+    import tensorflow as tf
+
+    resized = tf.image.resize(images, size, method="bilinear", antialias=True)
+    return tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)

@@ -1,0 +1,164 @@
+"""What is to be predicted: images, folders, tables of images' names, and TFRecord files of tf.Examples."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Union
+
+from tfx_estimator.data.sources.files import damaged, reading
+from tfx_estimator.data.sources.image_table import image_paths
+from tfx_estimator.pipeline.base.errors import DataError
+from tfx_estimator.pipeline.config.image_folder import (
+    BEGINNINGS,
+    OTHER_IMAGES,
+    SUFFIXES,
+    children,
+    counts,
+    is_file,
+    is_of_tools,
+    subfolders,
+)
+from tfx_estimator.pipeline.config.paths import is_address, is_table
+
+STDIN = "-"
+_GZIP = b"\x1f\x8b"
+# A TFRecord file begins with the length of a record in 8 bytes, and a checksum of those.
+_HEAD = struct.Struct("<8sI")
+_FORMS = "a PNG or JPEG file, a CSV or Parquet file of images' names, a TFRecord file, or a folder of such"
+_TODO = "correct the name, or leave it out"
+
+
+class ImageFile(NamedTuple):
+    """A file that holds an image."""
+
+    name: str
+    path: Any
+
+
+class RecordFile(NamedTuple):
+    """A file of serialized tf.Examples."""
+
+    name: str
+    path: str
+    compression: str
+
+
+class Unread(NamedTuple):
+    """What was named, and cannot be predicted."""
+
+    name: str
+    error: DataError
+
+
+Found = Union[ImageFile, RecordFile, Unread]
+
+
+class Inputs:
+    """Finds what is named, one after another: there may be millions.
+
+    Args:
+        named: On the command line.
+        lines: Of standard input, for the name `-`.
+    """
+
+    def __init__(self, named: Iterable[str], lines: Iterable[str] = ()) -> None:
+        self._named, self._lines = named, lines
+        # Files of folders that are neither images nor TFRecords.
+        self.left_out: list[str] = []
+
+    def __iter__(self) -> Iterator[Found]:
+        """Yields all of them, in the order of their names."""
+        for name in self._named:
+            if name == STDIN:
+                for line in self._lines:
+                    if line := line.rstrip("\r\n"):
+                        yield from self._find(line)
+            else:
+                yield from self._find(name)
+
+    def _find(self, name: str) -> Iterator[Found]:
+        path = to_path(name)
+        try:
+            with reading(path, _TODO):
+                if is_table(name):
+                    for text, image in image_paths(path):
+                        yield ImageFile(text, image)
+                elif path.name.lower().endswith(SUFFIXES):
+                    # Whether it is there shows when it is read.
+                    yield ImageFile(name, path)
+                elif path.is_dir():
+                    yield from self._walk(path, (os.path.realpath(path),))
+                elif found := _look_into(path):
+                    yield found
+                else:
+                    raise damaged(path, "it is of no form that can be predicted", _FORMS, _TODO)
+        except DataError as error:
+            yield Unread(name, error)
+
+    def _walk(self, folder: Any, above: tuple[str, ...]) -> Iterator[Found]:
+        """A folder's files by name, then those of the folders in it; `above` are the folders that lead there."""
+        within = subfolders(folder)
+        inner = {child.name for child in within}
+        for path in children(folder):
+            name = str(path)
+            if is_of_tools(path.name) or path.name in inner:
+                continue
+            if path.name.lower().endswith(SUFFIXES) and counts(path.name):
+                yield ImageFile(name, path)
+            elif path.name.lower().endswith(OTHER_IMAGES):
+                yield Unread(name, damaged(path, "it is an image of another form", "PNG or JPEG", "convert it"))
+            elif counts(path.name) and not is_table(path.name) and (found := _look_into(path)):
+                yield found
+            else:
+                self.left_out.append(name)
+        for child in within:
+            # A link may lead back to where it lies.
+            if counts(child.name) and (real := os.path.realpath(child)) not in above:
+                yield from self._walk(child, (*above, real))
+
+
+def to_path(name: str) -> Any:
+    """Returns a file's path."""
+    # pathlib's own reads a small image in three quarters of the time.
+    if not is_address(name):
+        return Path(os.path.expanduser(name))
+    from etils import epath
+
+    return epath.Path(name)
+
+
+def _look_into(path: Any) -> Any:
+    """Tells by its first bytes what a file is; None where it is neither an image nor a TFRecord file."""
+    name = str(path)
+    if path.exists() and not is_file(path):
+        return None
+    with path.open("rb") as file:
+        head = file.read(_HEAD.size)
+    if head.startswith(BEGINNINGS):
+        return ImageFile(name, path)
+    if head.startswith(_GZIP):
+        try:
+            with path.open("rb") as file, gzip.open(file) as content:
+                return RecordFile(name, name, "GZIP") if _is_record(content.read(_HEAD.size)) else None
+        except (OSError, EOFError):
+            return None
+    return RecordFile(name, name, "") if _is_record(head) else None
+
+
+def _is_record(head: bytes) -> bool:
+    """Is it the beginning of a record: its checksum is that of its length."""
+    if len(head) < _HEAD.size:
+        return False
+    length, told = _HEAD.unpack(head)
+    crc = 0xFFFFFFFF
+    for byte in length:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    # Source: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details.
+    return told == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,0 +1,354 @@
+"""The model that predicts: where it lies, what its signatures take, and the names of its classes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+
+from tfx_estimator.components.served_outputs import Scores, choose_scores, read_labels, read_outputs
+from tfx_estimator.data.features import IMAGE
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, UserCodeError
+from tfx_estimator.pipeline.base.text import first_line, one_line
+from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.report.artifacts import Outputs, need
+from tfx_estimator.pipeline.report.page import LeftOutError
+from tfx_estimator.pipeline.report.predictions import to_probabilities
+from tfx_estimator.pipeline.report.report import read_run_outputs
+from tfx_estimator.pipeline.report.source import find_runs
+
+_FILE, _SERVE, _SERVING = "saved_model.pb", "serve", "Format-Serving"
+# Signatures that are looked at first; one of encoded images takes no tf.Examples.
+_FIRST, _ENCODED = ("serving_default", "images", "predict"), "encoded"
+_PARSING = re.compile("Parse.*Example")
+_IMAGE_RANK = 4
+_CHANNELS = (1, 3)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A SavedModel, and what is known of it.
+
+    Args:
+        labels: The classes' names, in the order of their scores; none if they are not known.
+        image_shape: Of the images that it was trained on: height, width, channels; None if it is not known.
+        scores: The output that the declaration names; None leaves it to what fits.
+        blessed: None if it is not known.
+    """
+
+    folder: str
+    labels: Sequence[str] = ()
+    image_shape: Optional[tuple[int, int, int]] = None
+    scores: Optional[str] = None
+    blessed: Optional[bool] = None
+
+
+def find(named: str) -> Found:
+    """Finds a SavedModel, the newest of a folder of versions, or that of a run.
+
+    Raises:
+        DeclarationError: It is none of these.
+        PipelineError: The run has left no model.
+    """
+    path = named if is_address(named) else os.path.abspath(os.path.expanduser(named))
+    if folder := _saved_model(path):
+        return Found(folder)
+    try:
+        (run,) = find_runs([named])
+    except DeclarationError as error:
+        expected = f"a SavedModel, a folder of its versions such as RUNS/NAME/serving, or {error.expected}"
+        raise DeclarationError(error.what, expected=expected, todo=error.todo) from error
+    try:
+        outputs = read_run_outputs(run)
+        folder = _saved_model(need(outputs, "Trainer", "model").uri)
+    except LeftOutError as error:
+        raise _no_model(run.name, str(error)) from error
+    if not folder:
+        raise _no_model(run.name, "its Trainer exported none")
+    labels, shape = _data_of(outputs)
+    key = run.values.get("evaluator.prediction_key")
+    return Found(folder, labels or run.summary.get("label_names") or (), shape, key, run.summary.get("blessed"))
+
+
+def _saved_model(path: str) -> str:
+    """Returns the folder of a SavedModel; of several versions, the newest."""
+    inner = os.path.join(path, _SERVING)
+    folder = inner if tf.io.gfile.isdir(inner) else path
+    try:
+        names = [name.rstrip("/") for name in tf.io.gfile.listdir(folder)] if tf.io.gfile.isdir(folder) else []
+    except tf.errors.OpError:
+        return ""
+    versions = sorted((name for name in names if name.isdigit()), key=int, reverse=True)
+    places = [folder, *(os.path.join(folder, name) for name in versions)]
+    return next((place for place in places if tf.io.gfile.exists(os.path.join(place, _FILE))), "")
+
+
+def _data_of(outputs: Outputs) -> tuple[Sequence[str], Optional[tuple[int, int, int]]]:
+    """The classes and the shape of the images that a run trained on."""
+    examples = outputs.get(("TfdsExampleGen", "examples"))
+    if examples is None:
+        return (), None
+    shape = examples.read_json("image_shape")
+    return examples.read_json("label_names") or (), tuple(shape) if shape else None
+
+
+def _no_model(name: str, why: str) -> PipelineError:
+    return PipelineError(
+        f"the run {name} has left no model: {why}",
+        expected="a run whose Trainer has ended",
+        todo="run it to its end; or name another run, or a SavedModel",
+    )
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One that is called for scores.
+
+    Args:
+        argument: Its only input.
+        image_shape: Of the images that it takes, None is any; None altogether where it takes tf.Examples.
+        dtype: Of the input.
+        batch: The only size of batches that it takes; None is any.
+    """
+
+    name: str
+    argument: str
+    dtype: tf.DType
+    image_shape: Optional[tuple[Optional[int], Optional[int], int]]
+    scores: Scores
+    batch: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is called for images, and what for tf.Examples; None where the model has no such signature."""
+
+    found: Found
+    labels: Sequence[str]
+    images: Optional[Signature]
+    examples: Optional[Signature]
+    there: str = field(default="")  # all signatures, for people
+
+    @property
+    def image_shape(self) -> Optional[tuple[Optional[int], Optional[int], int]]:
+        """Height, width and channels of the images that are taken, as such or in tf.Examples; None if none are."""
+        if self.images:
+            return self.images.image_shape
+        return self.found.image_shape if self.examples else None
+
+    @property
+    def batch_size(self) -> Optional[int]:
+        """The only size of batches that the model takes; None is any."""
+        return next((each.batch for each in (self.images, self.examples) if each and each.batch), None)
+
+    def refuse_examples(self) -> DeclarationError:
+        """Returns the error of TFRecord files for a model of images."""
+        return DeclarationError(
+            f"{one_line(self.found.folder)} takes no tf.Examples, as TFRecord files hold them",
+            expected=f"a signature of one input, string [batch], that parses them; there are {self.there}",
+            todo="name images; or a model that has one",
+        )
+
+    def refuse_images(self) -> DeclarationError:
+        """Returns the error of images for a model that takes none."""
+        return DeclarationError(
+            f"{one_line(self.found.folder)} takes no images",
+            expected="a signature of one input, uint8 or float [batch, height, width, 1 or 3], or of tf.Examples and a "
+            f"run that tells the shape of images; there are {self.there}",
+            todo="name the run that trained it, or another signature by --signature",
+        )
+
+
+def choose(found: Found, named: str = "") -> Chosen:
+    """Reads what a SavedModel says of its signatures; it is not loaded for it.
+
+    Args:
+        named: SIGNATURE or SIGNATURE:OUTPUT; empty chooses the first that fits.
+    """
+    graph = _read(found.folder)
+    signatures = graph.signature_def
+    names = [name for name in _FIRST if name in signatures]
+    names += sorted(name for name in set(signatures) - {*names} if not name.startswith("__"))
+    wanted, _, key = named.partition(":")
+    if wanted and wanted not in names:
+        raise DeclarationError(
+            f"--signature {one_line(wanted)}: {one_line(found.folder)} has no such signature",
+            expected=f"one of {', '.join(names) or 'those of a SavedModel, of which there are none'}",
+            todo="correct it",
+        )
+    chosen = [wanted] if wanted else names
+    parses = any(_PARSING.match(node.op) for node in _nodes(graph))
+    images = next((name for name in chosen if _image_shape(signatures[name])), None)
+    examples = next((name for name in chosen if parses and name != _ENCODED and _is_text(signatures[name])), None)
+    labels = list(found.labels)
+    if not labels and (name := images or examples):
+        labels = read_labels(found.folder, name)
+    there = ", ".join(f"{name} ({_told(signatures[name])})" for name in names) or "none"
+
+    def make(name: Optional[str]) -> Optional[Signature]:
+        if name is None:
+            return None
+        ((argument, info),) = signatures[name].inputs.items()
+        scores = _scores(found.folder, name, key or found.scores, len(labels))
+        batch = info.tensor_shape.dim[0].size if info.tensor_shape.dim else -1
+        shape = _image_shape(signatures[name])
+        return Signature(name, argument, tf.as_dtype(info.dtype), shape, scores, batch if batch > 0 else None)
+
+    return Chosen(found, labels, make(images), make(examples), there)
+
+
+def check_pixels(chosen: Chosen, pixels: Optional[tuple[float, float]]) -> None:
+    """Refuses to guess what numbers a model takes pixels for, of 0 to 1, -1 to 1, or 0 to 255."""
+    takes = chosen.images.dtype.name if chosen.images else "no images"
+    if pixels is None and chosen.images and chosen.images.dtype != tf.uint8:
+        raise DeclarationError(
+            f"{one_line(chosen.found.folder)} takes pixels as {takes}, and does not tell of which range",
+            expected="--pixels LOW,HIGH, as it was trained",
+            todo="add, for example, --pixels 0,1",
+        )
+    if pixels is not None and not takes.startswith(("float", "bfloat")):
+        raise DeclarationError(
+            f"--pixels: {one_line(chosen.found.folder)} takes {takes}",
+            expected="a model of floats",
+            todo="leave it out",
+        )
+
+
+def _read(folder: str) -> meta_graph_pb2.MetaGraphDef:
+    path = os.path.join(folder, _FILE)
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            graphs = saved_model_pb2.SavedModel.FromString(file.read()).meta_graphs
+    except (DecodeError, tf.errors.OpError) as error:
+        raise PipelineError(
+            f"{one_line(path)} cannot be read: {one_line(str(error))}",
+            expected="a whole SavedModel",
+            todo="copy it again",
+        ) from error
+    served = [graph for graph in graphs if _SERVE in graph.meta_info_def.tags]
+    if not served:
+        raise DeclarationError(
+            f"{one_line(folder)} is for no serving", expected=f"a SavedModel tagged {_SERVE}", todo="name another"
+        )
+    return served[0]
+
+
+def _nodes(graph: meta_graph_pb2.MetaGraphDef) -> Iterator[Any]:
+    yield from graph.graph_def.node
+    for function in graph.graph_def.library.function:
+        yield from function.node_def
+
+
+def _image_shape(signature: Any) -> Optional[tuple[Optional[int], Optional[int], int]]:
+    """The shape of the images that a signature takes; None if it takes none."""
+    if len(signature.inputs) != 1:
+        return None
+    (info,) = signature.inputs.values()
+    kind, shape = tf.as_dtype(info.dtype), info.tensor_shape
+    if not (kind == tf.uint8 or kind.is_floating) or shape.unknown_rank or len(shape.dim) != _IMAGE_RANK:
+        return None
+    height, width, channels = (None if each.size < 0 else each.size for each in shape.dim[1:])
+    return (height, width, channels) if channels in _CHANNELS else None
+
+
+def _is_text(signature: Any) -> bool:
+    if len(signature.inputs) != 1:
+        return False
+    (info,) = signature.inputs.values()
+    return tf.as_dtype(info.dtype) == tf.string and (info.tensor_shape.unknown_rank or len(info.tensor_shape.dim) == 1)
+
+
+def _told(signature: Any) -> str:
+    inputs = sorted(signature.inputs.items())
+    return ", ".join(
+        f"{name}: {tf.as_dtype(info.dtype).name} {[each.size for each in info.tensor_shape.dim]}"
+        for name, info in inputs
+    )
+
+
+def _scores(folder: str, name: str, key: Optional[str], classes: int) -> Scores:
+    """Finds the scores; where nobody tells how many classes there are, one score is that of the second of two."""
+    outputs = read_outputs(folder, name)
+    refused: Optional[UserCodeError] = None
+    for count in (classes,) if classes else (2, None):
+        try:
+            return choose_scores(outputs, key, count)
+        except UserCodeError as error:
+            refused = error
+    assert refused is not None
+    todo = f"name it: --signature {name}:OUTPUT"
+    raise DeclarationError(refused.what, expected=refused.expected, todo=todo) from refused
+
+
+class Model:
+    """A loaded model.
+
+    Args:
+        pixels: The numbers that the lowest and the highest value of a pixel become, of a signature that takes floats.
+    """
+
+    def __init__(self, chosen: Chosen, pixels: Optional[tuple[float, float]] = None) -> None:
+        self.chosen = chosen
+        self._pixels = pixels or (0.0, 255.0)
+        try:
+            # Its signatures do not keep its variables alive.
+            self._loaded = tf.saved_model.load(chosen.found.folder)
+        except Exception as error:  # which is TensorFlow's: of files that lack, or operations that nobody knows
+            raise PipelineError(
+                f"{one_line(chosen.found.folder)} cannot be loaded: {first_line(error)}",
+                expected="a whole SavedModel, of operations that this TensorFlow has",
+                todo="copy it again; or export it anew",
+            ) from error
+
+    def predict_images(self, images: np.ndarray) -> np.ndarray:
+        """Returns probabilities, float32 [batch, classes], of images, uint8 [batch, height, width, channels]."""
+        signature = self.chosen.images
+        if signature is None:
+            return self.predict_examples([_example(image) for image in images])
+        values: Any = images
+        if signature.dtype != tf.uint8:
+            low, high = self._pixels
+            values = images.astype(np.float32) * np.float32((high - low) / 255) + np.float32(low)
+        return self._call(signature, tf.cast(tf.constant(values), signature.dtype))
+
+    def predict_examples(self, serialized: Sequence[bytes]) -> np.ndarray:
+        """The same of serialized tf.Examples."""
+        assert self.chosen.examples
+        return self._call(self.chosen.examples, tf.constant(serialized))
+
+    def _call(self, signature: Signature, batch: tf.Tensor) -> np.ndarray:
+        count = len(batch)
+        if signature.batch and count < signature.batch:
+            batch = tf.concat([batch, tf.repeat(batch[-1:], signature.batch - count, axis=0)], 0)
+        try:
+            outputs = self._loaded.signatures[signature.name](**{signature.argument: batch})
+        except tf.errors.InvalidArgumentError:
+            raise  # of the examples
+        except tf.errors.OpError as error:
+            raise UserCodeError(
+                f"the model failed: {first_line(error)}", expected="scores", todo="try a smaller --batch-size"
+            ) from error
+        got = outputs[signature.scores.key].numpy()[:count]
+        classes = len(self.chosen.labels) or (2 if signature.scores.of_two else got.shape[-1])
+        try:
+            return to_probabilities(got, classes, signature.scores)[0]
+        except LeftOutError as error:
+            raise UserCodeError(
+                str(error),
+                expected="numbers, one for each class",
+                todo="name another output: --signature SIGNATURE:OUTPUT",
+            ) from error
+
+
+def _example(image: np.ndarray) -> bytes:
+    """As TfdsExampleGen writes it."""
+    made = tf.train.Example()
+    made.features.feature[IMAGE].bytes_list.value.append(image.tobytes())
+    return made.SerializeToString()

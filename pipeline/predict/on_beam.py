@@ -1,0 +1,185 @@
+"""Predicts on an engine of Beam's: workers predict parts of what was named, and this process puts them together.
+
+The names of a part, and what the model says of it, are files in a folder that this process and the workers see: a
+job's graph is too small for ten million names, and most engines hand an error back as text only.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Optional, Union
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.utils.shared import Shared
+from tfx.dsl.io import fileio
+
+from tfx_estimator.components.files import first_error, write_error, write_whole
+from tfx_estimator.pipeline.base.errors import DamagedDataError, PipelineError, TfxEstimatorError
+from tfx_estimator.pipeline.config.beam import BeamSection
+from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, Unread, to_path
+from tfx_estimator.pipeline.predict.model import Found as FoundModel
+from tfx_estimator.pipeline.predict.model import Model, choose
+from tfx_estimator.pipeline.predict.session import Answer, answer
+
+# About so many images are one element of Beam's: some seconds of work, of which no great part is lost by a retry.
+_IMAGES = 2_000
+
+
+@dataclass(frozen=True)
+class Call:
+    """What the workers are told of a model, and how to call it."""
+
+    found: FoundModel
+    signature: str
+    pixels: Optional[tuple[float, float]]
+    batch_size: int
+
+    def load(self) -> Model:
+        """Loads the model."""
+        return Model(choose(self.found, self.signature), self.pixels)
+
+
+def answer_on_beam(
+    call: Call, found: Iterable[Found], section: BeamSection, folder: str
+) -> Iterator[Union[Answer, Unread]]:
+    """Yields what the model says, and what cannot be read, in the order of what was found.
+
+    Args:
+        folder: For what this process and the workers tell each other; it is removed.
+    """
+    fileio.makedirs(folder)
+    try:
+        count = _write_names(found, folder, call.batch_size)
+        try:
+            with beam.Pipeline(options=PipelineOptions(section.pipeline_args())) as pipeline:
+                _ = (
+                    pipeline
+                    | "Parts" >> beam.Create(range(count))
+                    # Without it a runner may fuse all parts into one worker's task.
+                    | "Spread" >> beam.Reshuffle()
+                    | "Predict" >> beam.ParDo(PredictPart(call, folder))
+                )
+        except Exception as error:
+            raise first_error(folder) or PipelineError(
+                f"the engine of Beam failed: {error}", expected="a prediction", todo="see its log"
+            ) from error
+        for number in range(count):
+            yield from _read_part(folder, number)
+    finally:
+        fileio.rmtree(folder)
+
+
+class PredictPart(beam.DoFn):
+    """Predicts one part; each process loads the model once.
+
+    Runs of the same part write the same, so a runner may retry one, or run one twice.
+    """
+
+    def __init__(self, call: Call, folder: str) -> None:
+        self._call, self._folder = call, folder
+        self._shared = Shared()
+        self._model: Optional[Model] = None
+
+    def process(self, number: int) -> Iterator[int]:
+        """Yields the number of examples."""
+        try:
+            # Not in `setup`, whose error would come back as text.
+            self._model = self._model or self._shared.acquire(self._call.load)
+            answers = list(answer(self._model, _read_names(self._folder, number), self._call.batch_size))
+        except TfxEstimatorError as error:
+            write_error(self._folder, error)
+            raise
+        _write_part(self._folder, number, answers)
+        yield sum(len(each.names) for each in answers if isinstance(each, Answer))
+
+
+def _write_names(found: Iterable[Found], folder: str, batch_size: int) -> int:
+    """Writes what each part is of, whole batches of images or a file of records; returns how many there are."""
+    count, images = 0, max(_IMAGES // batch_size, 1) * batch_size
+    for is_records, group in itertools.groupby(found, lambda each: isinstance(each, RecordFile)):
+        while part := list(itertools.islice(group, 1 if is_records else images)):
+            text = "".join(f"{json.dumps(_told(each))}\n" for each in part)
+            write_whole(_names(folder, count), text)
+            count += 1
+    return count
+
+
+def _told(each: Found) -> dict[str, str]:
+    if isinstance(each, ImageFile):
+        return {"image": each.name, "path": _absolute(str(each.path))}
+    if isinstance(each, RecordFile):
+        return {"records": each.name, "path": _absolute(each.path), "compression": each.compression}
+    return _unread(each)
+
+
+def _unread(each: Unread) -> dict[str, str]:
+    return {"unread": each.name, "what": each.error.what}
+
+
+def _absolute(path: str) -> str:
+    return path if is_address(path) else os.path.abspath(path)
+
+
+def _read_names(folder: str, number: int) -> Iterator[Found]:
+    with fileio.open(_names(folder, number)) as file:
+        for line in file:
+            told = json.loads(line)
+            if "image" in told:
+                yield ImageFile(told["image"], to_path(told["path"]))
+            elif "records" in told:
+                yield RecordFile(told["records"], told["path"], told["compression"])
+            else:
+                yield _as_unread(told)
+
+
+def _as_unread(told: dict[str, str]) -> Unread:
+    return Unread(told["unread"], DamagedDataError(told["what"]))
+
+
+def _write_part(folder: str, number: int, answers: Sequence[Union[Answer, Unread]]) -> None:
+    told = [_unread(each) if isinstance(each, Unread) else {"names": each.names} for each in answers]
+    scores = [each.probabilities for each in answers if isinstance(each, Answer)]
+    content = io.BytesIO()
+    all_scores = np.concatenate(scores) if scores else np.zeros((0, 0), np.float32)
+    np.savez(content, told=np.frombuffer(json.dumps(told).encode(), np.uint8), scores=all_scores)
+    path = _answers(folder, number)
+    draft = f"{path}.{uuid.uuid4().hex}"
+    with fileio.open(draft, "wb") as file:
+        file.write(content.getvalue())
+    fileio.rename(draft, path, overwrite=True)
+
+
+def _read_part(folder: str, number: int) -> Iterator[Union[Answer, Unread]]:
+    path = _answers(folder, number)
+    if not fileio.exists(path):
+        raise PipelineError(
+            f"the Beam runner reported success, but did not write {path}",
+            expected="every part predicted",
+            todo="use `beam: {runner: direct}`, or look into the runner's logs",
+        )
+    with fileio.open(path, "rb") as file:
+        content = np.load(io.BytesIO(file.read()), allow_pickle=False)
+    scores, done = content["scores"], 0
+    for told in json.loads(content["told"].tobytes()):
+        if "unread" in told:
+            yield _as_unread(told)
+        else:
+            yield Answer(told["names"], scores[done : done + len(told["names"])])
+            done += len(told["names"])
+
+
+def _names(folder: str, number: int) -> str:
+    return os.path.join(folder, f"names-{number:06}.jsonl")
+
+
+def _answers(folder: str, number: int) -> str:
+    return os.path.join(folder, f"answers-{number:06}.npz")

@@ -1,0 +1,122 @@
+"""Reads what is to be predicted, in threads and in order, and puts it into batches."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple, Optional, Union
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.data.sources.files import damaged
+from tfx_estimator.data.sources.image_decoding import read_image
+from tfx_estimator.pipeline.base.errors import DataError
+from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, Unread
+
+# Images that a thread reads at a time: small ones take less than handing one over does.
+_CHUNK = 32
+# Chunks that wait, for each thread.
+_AHEAD = 3
+
+
+class Batch(NamedTuple):
+    """What is predicted at once.
+
+    Args:
+        values: uint8 [batch, height, width, channels]; or serialized tf.Examples.
+    """
+
+    names: Sequence[str]
+    values: Union[np.ndarray, Sequence[bytes]]
+
+
+class _Read(NamedTuple):
+    name: str
+    value: Union[np.ndarray, bytes]
+
+
+def batches(
+    found: Iterable[Found], channels: int, size: Optional[tuple[int, int]], most: int, threads: int
+) -> Iterator[Union[Batch, Unread]]:
+    """Yields batches, and what cannot be read, in the order of what was found.
+
+    Args:
+        channels: Of images.
+        size: Height and width to resize images to; None leaves them as they are, those of one size to a batch.
+        most: Examples in a batch.
+        threads: That read.
+    """
+    waiting: list[_Read] = []
+    for each in _read_all(found, channels, size, threads):
+        if isinstance(each, Unread):
+            yield each
+            continue
+        if waiting and (len(waiting) == most or _kind(each) != _kind(waiting[0])):
+            yield _batch(waiting)
+            waiting = []
+        waiting.append(each)
+    if waiting:
+        yield _batch(waiting)
+
+
+def _kind(read: _Read) -> tuple:
+    return read.value.shape if isinstance(read.value, np.ndarray) else ()
+
+
+def _batch(read: Sequence[_Read]) -> Batch:
+    values = [each.value for each in read]
+    stacked = np.stack(values) if isinstance(values[0], np.ndarray) else values  # type: ignore[arg-type]
+    return Batch([each.name for each in read], stacked)  # type: ignore[arg-type]
+
+
+def _read_all(
+    found: Iterable[Found], channels: int, size: Optional[tuple[int, int]], threads: int
+) -> Iterator[Union[_Read, Unread]]:
+    def read_images(files: Sequence[ImageFile]) -> list[Union[_Read, Unread]]:
+        return [_read_image(file, channels, size) for file in files]
+
+    pending: collections.deque[Union[Future, RecordFile, Unread]] = collections.deque()
+
+    def take() -> Iterator[Union[_Read, Unread]]:
+        first = pending.popleft()
+        if isinstance(first, Future):
+            yield from first.result()
+        elif isinstance(first, RecordFile):
+            yield from _read_records(first)
+        else:
+            yield first
+
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for is_image, group in itertools.groupby(found, lambda each: isinstance(each, ImageFile)):
+                while chunk := list(itertools.islice(group, _CHUNK)):
+                    pending.extend([pool.submit(read_images, chunk)] if is_image else chunk)  # type: ignore[arg-type, list-item]
+                    while len(pending) > _AHEAD * threads:
+                        yield from take()
+            while pending:
+                yield from take()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _read_image(file: ImageFile, channels: int, size: Optional[tuple[int, int]]) -> Union[_Read, Unread]:
+    try:
+        return _Read(file.name, read_image(file.path, channels, size))
+    except DataError as error:
+        return Unread(file.name, error)
+
+
+def _read_records(file: RecordFile) -> Iterator[Union[_Read, Unread]]:
+    """Yields the records of a file, as far as it is whole; they are named by their numbers."""
+    records = tf.data.TFRecordDataset(file.path, file.compression).prefetch(_CHUNK).as_numpy_iterator()
+    for number in itertools.count():
+        try:
+            yield _Read(f"{file.name}:{number}", next(records))
+        except StopIteration:
+            return
+        except tf.errors.OpError as error:
+            yield Unread(file.name, damaged(file.name, f"after {number:,} records: {error.message}", "a TFRecord file"))
+            return

@@ -1,0 +1,148 @@
+"""Predicts what was named: reads, calls the model, writes; and counts what was done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Optional, Union
+
+import numpy as np
+import tensorflow as tf
+
+from tfx_estimator.data.sources.files import damaged
+from tfx_estimator.pipeline.base.cpus import available_cpus
+from tfx_estimator.pipeline.base.errors import DamagedDataError, DataNotFoundError
+from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, Unread
+from tfx_estimator.pipeline.predict.model import Chosen, Model
+from tfx_estimator.pipeline.predict.output import Writer
+from tfx_estimator.pipeline.predict.reading import Batch, batches
+
+# How TensorFlow begins the lines that say where in a graph an error was.
+_WHERE = ("Graph execution error", "Detected at node", "<stack traces")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A batch.
+
+    Args:
+        names: Of its examples.
+        probabilities: float32 [batch, classes].
+    """
+
+    names: Sequence[str]
+    probabilities: np.ndarray
+
+
+@dataclass
+class Progress:
+    """How far it is."""
+
+    examples: int = 0
+    unread: list[Unread] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+    def __str__(self) -> str:
+        rate = self.examples / max(time.monotonic() - self.started, 1e-9)
+        return f"{self.examples:,} predicted, {rate:,.0f} a second"
+
+    def check(self) -> None:
+        """Refuses what could not be read, once all else is done."""
+        if self.unread:
+            raise DamagedDataError(
+                f"{len(self.unread):,} could not be read, first {one_line(self.unread[0].name)}",
+                expected=f"what can be read; the {self.examples:,} others are predicted",
+                todo="fetch them again, or leave them out",
+            )
+
+
+def answer(model: Model, found: Iterable[Found], batch_size: int) -> Iterator[Union[Answer, Unread]]:
+    """Yields what the model says, batch by batch, and what cannot be read, in the order of what was found."""
+    chosen = model.chosen
+    height, width, channels = chosen.image_shape or (None, None, 3)
+    resized = (height, width) if height and width else None
+    most = chosen.batch_size or batch_size
+    for each in batches(refusing(found, chosen), channels, resized, most, available_cpus()):
+        if isinstance(each, Unread):
+            yield each
+            continue
+        try:
+            yield _ask(model, each)
+        except tf.errors.InvalidArgumentError as error:
+            yield from _one_by_one(model, each, error)
+
+
+def _ask(model: Model, batch: Batch) -> Answer:
+    predict = model.predict_images if isinstance(batch.values, np.ndarray) else model.predict_examples
+    return Answer(batch.names, predict(batch.values))  # type: ignore[arg-type]
+
+
+def _one_by_one(model: Model, batch: Batch, error: tf.errors.OpError) -> Iterator[Union[Answer, Unread]]:
+    """Finds the examples that a model does not take, such as one that lacks a feature; it must take some."""
+    count = len(batch.names)
+    taken = 0
+    refused: list[Unread] = []
+    for number, name in enumerate(batch.names):
+        try:
+            yield _ask(model, Batch([name], batch.values[number : number + 1]))
+            taken += 1
+        except tf.errors.InvalidArgumentError as wrong:
+            told = damaged(name, f"the model does not take it: {_said(wrong)}", "an example of the model's kind")
+            refused.append(Unread(name, told))
+    if not taken and count > 1:
+        raise DamagedDataError(
+            one_line(f"the model takes none of {count:,} examples from {batch.names[0]} on: {_said(error)}"),
+            expected="examples as those that it was trained on",
+            todo="name others, or another signature by --signature; nothing was written",
+        )
+    yield from refused
+
+
+def _said(error: tf.errors.OpError) -> str:
+    """What was wrong, without where in the graph."""
+    lines = [line.strip() for line in error.message.splitlines()]
+    return next((line for line in lines if line and not line.startswith(_WHERE)), type(error).__name__)
+
+
+def write(
+    answers: Iterable[Union[Answer, Unread]],
+    make_writer: Callable[[int], Writer],
+    tell: Callable[[Progress, Optional[Unread]], None],
+) -> Progress:
+    """Writes what the model says.
+
+    Args:
+        make_writer: Of the number of classes.
+        tell: Is told how far it is, and what cannot be read.
+    """
+    progress = Progress()
+    writer: Optional[Writer] = None
+    for each in answers:
+        if isinstance(each, Unread):
+            progress.unread.append(each)
+            tell(progress, each)
+            continue
+        writer = writer or make_writer(each.probabilities.shape[1])
+        writer.write(each.names, each.probabilities)
+        progress.examples += len(each.names)
+        tell(progress, None)
+    if not progress.examples and not progress.unread:
+        raise DataNotFoundError(
+            "there is nothing to predict",
+            expected="images, or TFRecord files of tf.Examples, among what is named",
+            todo="name others",
+        )
+    (writer or make_writer(0)).end()
+    return progress
+
+
+def refusing(found: Iterable[Found], chosen: Chosen) -> Iterator[Found]:
+    """Refuses what the model has no signature for, before it is read."""
+    for each in found:
+        if isinstance(each, ImageFile) and chosen.image_shape is None:
+            raise chosen.refuse_images()
+        if isinstance(each, RecordFile) and chosen.examples is None:
+            raise chosen.refuse_examples()
+        yield each

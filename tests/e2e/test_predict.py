@@ -1,0 +1,41 @@
+"""What `predict` says of a run's evaluation examples is what the Evaluator measured."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tfx_estimator.__main__ import main
+from tfx_estimator.components.served_outputs import read_labels
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+
+def predicted(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[str, str]]:
+    capfd.readouterr()
+    assert main(["predict", *map(str, words)]) == 0
+    return list(csv.DictReader(capfd.readouterr().out.splitlines()))
+
+
+def test_a_run_and_what_it_pushed_predict_as_was_evaluated(digits_run, served_digits, capfd, tmp_path):
+    home, labels = digits_run.logs.parent.parent, served_digits["labels"].tolist()
+    rows = predicted(capfd, home, *sorted(digits_run.examples.iterdir()))
+    hits = [int(row["class"]) == label for row, label in zip(rows, labels, strict=True)]
+    assert np.float32(np.mean(hits)) == np.float32(digits_run.summary["accuracy"])
+    scores = np.array([[float(row[f"score_{label}"]) for label in range(10)] for row in rows])
+    np.testing.assert_allclose(scores, served_digits["probabilities"], atol=1e-5)
+
+    for number, image in enumerate(served_digits["images"]):
+        Image.fromarray(image[..., 0]).save(tmp_path / f"{number:03}.png")
+    # Moved, and without its run, it still knows its classes.
+    pushed = shutil.copytree(digits_run.versions[0], tmp_path / "model")
+    assert read_labels(str(pushed), "images") == digits_run.summary["label_names"]
+    for model in (home / "serving", digits_run.logs, pushed):
+        images = predicted(capfd, model, tmp_path)
+        assert [row["class"] for row in images] == [row["class"] for row in rows]
+        assert [Path(row["file"]).stem for row in images] == [f"{number:03}" for number in range(len(rows))]

@@ -1,0 +1,313 @@
+"""`tfx-estimator predict`: what it takes, what it writes, and what it says of what cannot be read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Optional
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from tests.artifacts import example, write_records
+from tfx_estimator.__main__ import main
+from tfx_estimator.data.sources.image_decoding import read_image
+from tfx_estimator.pipeline.predict import on_beam
+
+pytestmark = pytest.mark.unit
+
+SIDE = 4
+LABELS = ("dark", "grey", "pale")
+# Of the mean of an image, 0 to 1: the logits of the classes.
+SLOPES = np.array([-8.0, 0.0, 8.0], np.float32)
+MIDDLE = np.array([4.0, 1.0, -4.0], np.float32)
+
+
+def probabilities(pixels: np.ndarray) -> np.ndarray:
+    """What the models below say of one image."""
+    powers = np.exp(SLOPES * np.float32(pixels.mean() / 255) + MIDDLE)
+    return powers / powers.sum()
+
+
+class Brightness(tf.Module):
+    """Classifies by brightness: images, and tf.Examples of them."""
+
+    def __init__(self, names: bool = True) -> None:
+        super().__init__()
+        self.slopes = tf.Variable(SLOPES)
+        self._names = names
+
+    @tf.function(input_signature=[tf.TensorSpec([None, SIDE, SIDE, 1], tf.uint8, "images")])
+    def from_images(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
+        return self.answer(tf.cast(images, tf.float32) / 255)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")])
+    def from_examples(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        parsed = tf.io.parse_example(examples, {"image": tf.io.FixedLenFeature([], tf.string)})["image"]
+        return self.from_images(tf.reshape(tf.io.decode_raw(parsed, tf.uint8), [-1, SIDE, SIDE, 1]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], tf.float32, "pixels")])
+    def from_floats(self, pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+        return self.answer(pixels)
+
+    def answer(self, pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+        logits = tf.reduce_mean(pixels, [1, 2, 3])[:, None] * self.slopes + MIDDLE
+        found = {"probabilities": tf.nn.softmax(logits)}
+        if self._names:
+            found["classes"] = tf.gather(tf.constant(list(LABELS)), tf.argmax(logits, -1))
+        return found
+
+
+def save(folder: Path, names: bool = True, **signatures: str) -> str:
+    model = Brightness(names)
+    tf.saved_model.save(model, str(folder), {name: getattr(model, each) for name, each in signatures.items()})
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder of versions, as the Pusher leaves it."""
+    serving = tmp_path_factory.mktemp("serving")
+    save(serving / "9", serving_default="from_images")
+    save(serving / "10", serving_default="from_examples", images="from_images")
+    return str(serving)
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> dict[str, np.ndarray]:
+    """Files of a folder, and their pixels as the model gets them."""
+    folder, found = tmp_path / "images", {}
+    for name, level, side in (("a.png", 10, SIDE), ("b.jpg", 140, SIDE), ("in/c.PNG", 250, 3 * SIDE)):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.clip(level + np.arange(side * side).reshape(side, side), 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(path)
+        found[str(path)] = read_image(path, 1, (SIDE, SIDE))
+    return found
+
+
+Run = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """What `predict` writes, and what it says."""
+
+    def call(*words: object, code: int = 0, lines: str = "") -> tuple[str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+        capfd.readouterr()
+        ended = main(["predict", *map(str, words)])
+        found = capfd.readouterr()
+        assert ended == code, found.err
+        assert "Traceback" not in found.err
+        return found.out, found.err
+
+    return call
+
+
+def check(table: str, expected: dict[str, np.ndarray], labels: Optional[tuple[str, ...]] = LABELS) -> None:
+    """The file's rows, in order: the class, and a score for each."""
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert [row["file"] for row in rows] == list(expected)
+    names = labels or ("0", "1", "2")
+    for row, pixels in zip(rows, expected.values()):
+        wanted = probabilities(pixels)
+        assert list(row) == ["file", "class", *(f"score_{name}" for name in names)]
+        assert [float(row[f"score_{name}"]) for name in names] == pytest.approx(wanted, abs=1e-6)
+        assert row["class"] == names[wanted.argmax()]
+
+
+def test_a_folder_its_images_a_table_and_their_names_on_standard_input_are_the_same(run, model, images, tmp_path):
+    folder = tmp_path / "images"
+    whole, said = run(model, folder)
+    check(whole, images)
+    assert {line.split(",")[1] for line in whole.splitlines()[1:]} == {"dark", "grey", "pale"}
+    assert f"model  {model}/10" in said
+    assert "3 predicted" in said
+    assert run(model, *images)[0] == whole
+    assert run(model, "-", lines="\n".join(images) + "\n")[0] == whole
+    (folder / "table.csv").write_text(
+        "label,file\n" + "".join(f"x,{Path(each).relative_to(folder)}\n" for each in images)
+    )
+    assert run(model, folder / "table.csv")[0] == whole
+    assert run(model, folder, "--batch-size", 1)[0].split(",")[1] == whole.split(",")[1]
+    # The table, of whose images the folder has all.
+    assert f"left out, as neither images nor TFRecord files, or hidden: {folder}/table.csv" in run(model, folder)[1]
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_records_are_predicted_as_the_images_in_them(run, model, images, tmp_path, compression):
+    records = tmp_path / "data_tfrecord-00000-of-00001"
+    with tf.io.TFRecordWriter(str(records), compression) as writer:
+        for pixels in images.values():
+            writer.write(example(image=pixels.tobytes(), label=0))
+    expected = {f"{records}:{number}": pixels for number, pixels in enumerate(images.values())}
+    check(run(model, records)[0], expected)
+    (tmp_path / "images" / "more").mkdir()
+    records = records.rename(tmp_path / "images" / "more" / "records")
+    expected = {f"{records}:{number}": pixels for number, pixels in enumerate(images.values())}
+    check(run(model, tmp_path / "images")[0], {**images, **expected})
+
+
+def test_what_cannot_be_read_is_named_and_all_else_is_predicted(run, model, images, tmp_path):
+    folder = tmp_path / "images"
+    whole = (folder / "in" / "c.PNG").read_bytes()
+    (folder / "in" / "cut.png").write_bytes(whole[: len(whole) // 2])
+    (folder / "other.gif").write_bytes(b"GIF89a")
+    records = write_records(tmp_path / "cut", [example(image=bytes(16), label=0)] * 2)
+    Path(records).write_bytes(Path(records).read_bytes()[:-5])
+    found, said = run(model, folder, tmp_path / "gone.png", records, __file__, code=3)
+    check(found, {**images, f"{records}:0": np.zeros((4, 4, 1), np.uint8)})
+    for name in (f"{folder}/in/cut.png", f"{folder}/other.gif", f"{tmp_path}/gone.png", records, __file__):
+        assert f"damaged file {name}: " in said
+    assert f"tfx-estimator: 5 could not be read, first {folder}/other.gif" in said
+
+
+def test_the_three_forms_hold_the_same(run, model, images, tmp_path):
+    table, lines, parquet = (tmp_path / f"out.{ending}" for ending in ("csv", "jsonl", "parquet"))
+    for path in (table, lines, parquet):
+        assert run(model, *images, "--output", path)[0] == ""
+    check(table.read_text(), images)
+    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    told = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [{"file": each["file"], "class": each["class"]} for each in told] == [
+        {"file": row["file"], "class": row["class"]} for row in rows
+    ]
+    assert [each["scores"] for each in told] == [{name: float(row[f"score_{name}"]) for name in LABELS} for row in rows]
+    read = pyarrow.parquet.read_table(parquet)
+    assert read.column_names == list(rows[0])
+    for name in read.column_names[2:]:
+        assert read[name].to_pylist() == [float(np.float32(row[name])) for row in rows]
+    assert read["class"].to_pylist() == [row["class"] for row in rows]
+
+
+@pytest.mark.parametrize("top", [2, 1000])
+def test_the_best_classes_alone(run, model, images, tmp_path, top):
+    written = run(model, *images, "--top", top)[0]
+    rows = list(csv.reader(io.StringIO(written)))
+    count = min(top, 3)
+    assert rows[0] == ["file", "class", "score", "class2", "score2", "class3", "score3"][: 1 + 2 * count]
+    for row, pixels in zip(rows[1:], images.values()):
+        scores = probabilities(pixels)
+        best = np.argsort(-scores)[:count]
+        assert row[1::2] == [LABELS[each] for each in best]
+        assert [float(each) for each in row[2::2]] == pytest.approx(scores[best], abs=1e-6)
+    run(model, *images, "--top", top, "--output", tmp_path / "top.jsonl")
+    for line, row in zip((tmp_path / "top.jsonl").read_text().splitlines(), rows[1:]):
+        assert list(json.loads(line)["scores"].items()) == [
+            (name, float(row[2 * n + 2])) for n, name in enumerate(row[1::2])
+        ]
+
+
+def test_a_file_is_there_whole_or_as_it_was(run, model, images, tmp_path):
+    output = tmp_path / "out.csv"
+    output.write_text("before")
+    other = write_records(tmp_path / "other", [example(other=1)] * 2)
+    # The model fails at it after a batch was written.
+    said = run(model, *images, other, "--output", output, "--batch-size", 2, code=3)[1]
+    assert f"takes none of 2 examples from {other}:0 on: " in said
+    assert "Feature: image (data type: string) is required but could not be found." in said
+    assert output.read_text() == "before"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["images", "other", "out.csv"]
+
+
+def test_on_an_engine_of_beam_the_same_is_written(run, model, images, tmp_path, monkeypatch):
+    # Two images a part.
+    monkeypatch.setattr(on_beam, "_IMAGES", 2)
+    records = write_records(tmp_path / "records", [example(image=bytes([level] * 16)) for level in (0, 200)])
+    (tmp_path / "images" / "a.broken.png").write_bytes(b"no image")
+    here, there = tmp_path / "here.csv", tmp_path / "there.csv"
+    words = (model, tmp_path / "images", records, "--batch-size", 2)
+    said = run(*words, "--output", here, code=3)[1]
+    assert run(*words, "--output", there, "--beam", "digits", code=3)[1].splitlines()[0] == said.splitlines()[0]
+    assert there.read_text() == here.read_text()
+    assert len(here.read_text().splitlines()) == 6
+    before = sorted(each.name for each in tmp_path.iterdir())
+    other = write_records(tmp_path / "images" / "other", [example(other=1)] * 2)
+    # An error of a worker comes back as what it is.
+    assert f"takes none of 2 examples from {other}:0" in run(*words, "--output", there, "--beam", "digits", code=3)[1]
+    assert there.read_text() == here.read_text()
+    assert sorted(each.name for each in tmp_path.iterdir()) == before
+    assert "--beam needs --output" in run(*words, "--beam", "digits", code=2)[1]
+
+
+def test_an_example_that_the_model_does_not_take_is_named(run, model, tmp_path):
+    records = write_records(
+        tmp_path / "records", [example(image=bytes(16)), example(other=1), example(image=bytes(16))]
+    )
+    found, said = run(model, records, code=3)
+    dark = np.zeros((SIDE, SIDE, 1), np.uint8)
+    check(found, {f"{records}:0": dark, f"{records}:2": dark})
+    assert f"damaged file {records}:1: the model does not take it: " in said
+
+
+def test_a_model_of_floats_and_of_any_size_needs_the_range_of_its_pixels(run, images, tmp_path):
+    model = save(tmp_path / "model", names=False, serving_default="from_floats")
+    assert "--pixels LOW,HIGH" in run(model, *images, code=2)[1]
+    found = run(model, *images, "--pixels", "0,1")[0]
+    check(found, {name: read_image(Path(name), 3, None) for name in images}, labels=None)
+
+
+def test_a_model_that_takes_batches_of_one_size_gets_them(run, images, tmp_path):
+    module = Brightness()
+    pair = tf.TensorSpec([2, SIDE, SIDE, 1], tf.uint8, "images")
+    tf.saved_model.save(
+        module,
+        str(tmp_path / "pairs"),
+        tf.function(lambda images: module.from_images(images)).get_concrete_function(pair),
+    )
+    check(run(tmp_path / "pairs", *images)[0], images)
+
+
+@pytest.mark.parametrize("damage", ["saved_model.pb", "variables/variables.index", "variables"])
+def test_a_model_that_is_not_whole_is_told(run, model, images, tmp_path, damage):
+    copy = tmp_path / "copy"
+    shutil.copytree(f"{model}/10", copy)
+    if damage == "variables":
+        shutil.rmtree(copy / damage)
+    else:
+        (copy / damage).write_bytes(b"\xff" * 50)
+    said = run(copy, *images, "--output", tmp_path / "out.csv", code=6)[1]
+    assert f"{copy}" in said
+    assert "copy it again" in said
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_nothing_to_predict_is_an_error(run, model, tmp_path):
+    (tmp_path / "notes.txt").write_text("nothing")
+    assert "there is nothing to predict" in run(model, tmp_path, "--output", tmp_path / "out.csv", code=3)[1]
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_signature_is_named_and_one_that_takes_no_such_input_is_refused(run, model, images, tmp_path):
+    assert run(model, *images, "--signature", "images:probabilities")[0] == run(model, *images)[0]
+    said = run(model, *images, "--signature", "none", code=2)[1]
+    assert "one of serving_default, images" in said
+    records = write_records(tmp_path / "records", [example(image=bytes(16))])
+    said = run(f"{model}/9", records, code=2)[1]
+    assert "takes no tf.Examples" in said
+    assert "serving_default (images: uint8 [-1, 4, 4, 1])" in said
+    only = save(tmp_path / "only", serving_default="from_examples")
+    assert "takes no images" in run(only, *images, code=2)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["nowhere", "x.png"], "there is no such folder"),
+        (["MODEL", "x.png", "--output", "x.txt"], "ends in .csv, .jsonl, .parquet"),
+        (["MODEL", "x.png", "--top", "0"], "--top 0"),
+        (["MODEL", "x.png", "--pixels", "0"], "--pixels 0"),
+        (["MODEL", "x.png", "--pixels", "0,1"], "leave it out"),
+    ],
+)
+def test_a_command_that_is_wrong_is_told_before_anything_is_done(run, model, words, text):
+    words = [model if word == "MODEL" else word for word in words]
+    assert text in run(*words, code=2)[1]
