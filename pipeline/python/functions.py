@@ -59,6 +59,7 @@ def run(
 def compare(
     *sources: Union[Source, RunResult],
     vary: Optional[Mapping[str, Iterable[Any]]] = None,
+    repeat: int = 1,
     overrides: Overrides = None,
     workdir: Source = "runs",
     output: Optional[Source] = None,
@@ -73,6 +74,7 @@ def compare(
     Args:
         sources: What is compared with the first: presets, YAML files, results of `run`, or folders of their logs.
         vary: Values by dotted path, under each of which, or each combination of which, the one declaration is trained.
+        repeat: Under how many seeds each declaration is trained.
         overrides: Values by dotted path, of every declaration.
         workdir: Where declarations are trained.
         output: Folder for compare.json and compare.html; None is a new one beside the first one's runs.
@@ -88,6 +90,7 @@ def compare(
     """
     named = [each.logs if isinstance(each, RunResult) else _path(each) for each in sources]
     words = ["compare", *named, "--workdir", _path(workdir), *set_words(overrides), *_vary(vary)]
+    words += ["--repeat", str(repeat)]
     words += ["--output", _path(output)] if output is not None else []
     words += ["--require-equal", str(require_equal)] if require_equal is not None else []
     folder = call(words, progress)

@@ -179,6 +179,9 @@ class BenchResult:
 
         return pd.DataFrame(list(self.found["strategies"].values()))
 
+    def __repr__(self) -> str:
+        return f"BenchResult({self.answer})"
+
     def _repr_html_(self) -> str:
         rows = [
             (

@@ -247,7 +247,7 @@ def check_in_passing(words: list[str]) -> None:
     "command",
     [
         "tfx-estimator run digits --workdirs x",
-        "tfx-estimator runs digits",
+        "tfx-estimator rnu digits",
         "tfx-estimator run digits --set trainer.train_step=5",
         "tfx-estimator run absent.yaml",
         "tfx-estimator bench strategies digits --strategies mirrord:2",

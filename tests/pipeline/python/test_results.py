@@ -1,0 +1,53 @@
+"""What functions return, of the very values that verbs write."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.pipeline.experiments.bench.test_results import comparison, measurement
+from tests.pipeline.experiments.compare.test_results import compared
+from tfx_estimator import BenchResult, CompareResult, DataNotFoundError, RunResult
+
+pytestmark = pytest.mark.unit
+
+
+def written(found: Any) -> Any:
+    return json.loads(json.dumps(found.to_dict()))
+
+
+def test_a_comparison_is_a_table_of_its_candidates() -> None:
+    found = compared([1, 2, 3], [1])
+    result = CompareResult("there", written(found))
+    assert (result.conclusions, result.spread) == (found.conclusions(), found.spread)
+    table = result.to_dataframe().set_index("name")
+    base, other = found.results
+    assert list(table.index) == [base.name, other.name]
+    assert table.loc[other.name, "accuracy"] == other.accuracy.value
+    assert table.loc[other.name, "difference"] == found.pairs[0].accuracy.value > 0
+    assert table.loc[other.name, "p"] == found.pairs[0].p
+    assert table.loc[[base.name], "p"].isna().all()
+    assert f"<td>{other.name}</td><td>{other.accuracy.value:.4f}</td>" in result._repr_html_()
+    assert found.conclusions()[0] in repr(result)
+
+
+def test_a_bench_is_a_table_of_its_strategies() -> None:
+    found = comparison(measurement("one_core", 1, 100.0), measurement("mirrored:2", 1, 150.0))
+    result = BenchResult("there", written(found))
+    table = result.to_dataframe().set_index("strategy")
+    assert table.loc["mirrored:2", "speedup"] == 1.5
+    assert "<td>mirrored:2</td><td>150" in result._repr_html_()
+    assert repr(result) == f"BenchResult({found.answer()})"
+
+
+def test_a_run_without_evaluation_or_training_says_so() -> None:
+    result = RunResult("there", {"name": "own", "seconds": 1.5, "model": "trained", "metrics": {}, "accuracy": None})
+    assert (result.metrics, result.blessed, result.model_uri, result.components) == ({}, None, "trained", [])
+    assert repr(result) == "RunResult(own: not evaluated, in 2 s)"
+    with pytest.raises(DataNotFoundError, match="TensorBoard"):
+        result.curves()
+    shown = RunResult("there", {"name": "<own>", "warnings": [{"component": "Trainer", "text": "a < b"}]})._repr_html_()
+    assert "&lt;own&gt;" in shown
+    assert "a &lt; b" in shown
