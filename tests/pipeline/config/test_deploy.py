@@ -13,6 +13,7 @@ from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, as_sect
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TARGETS
+from tfx_estimator.pipeline.platforms.vertex.rules import REGIONS
 
 pytestmark = pytest.mark.unit
 
@@ -284,3 +285,18 @@ def test_notes_are_told_beside_the_problems():
     two = "trainer.distribution.train=multi_worker_mirrored:2"
     with pytest.raises(DeclarationError, match=r"  note:     trainer\.distribution: 2 processes in one container"):
         load("digits", (*WHOLE["kubeflow"], two, "deploy.image=null"), "kubeflow")
+
+
+def test_a_region_that_vertex_ai_was_not_known_to_have_is_noted_and_taken():
+    def notes(region):
+        return load("digits", (*WHOLE["vertex"], f"deploy.region={region}"), "vertex").notes
+
+    assert not any("deploy.region" in each for each in notes("us-central1"))
+    assert any("deploy.region" in each and "did you mean `europe-west4`?" in each for each in notes("europ-west-4"))
+    assert any("deploy.region" in each and "did you mean" not in each for each in notes("mars"))
+
+
+def test_the_regions_are_those_of_googles_own_client():
+    constants = pytest.importorskip("google.cloud.aiplatform.constants.base")
+    # Which has no pipelines in `global`.
+    assert constants.SUPPORTED_REGIONS - {"global"} <= REGIONS
