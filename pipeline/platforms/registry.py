@@ -40,6 +40,7 @@ class Platform:
         keeps_in_volumes: Whether the pipeline's own folder may lie in one; and, as the next says, in a bucket.
         accelerator: A regular expression of what it calls an accelerator; and one of them.
         hides_results: Whether it does not tell what its steps have made.
+        notes: Whether its module `rules` has something to say before it is deployed: `note`.
     """
 
     name: str = ""
@@ -67,6 +68,7 @@ class Platform:
     keeps_in_buckets: bool = True
     accelerator: str = r"[a-z0-9.-]+/[A-Za-z0-9._-]+"
     an_accelerator: str = "nvidia.com/gpu"
+    notes: bool = False
 
     def part(self, name: str) -> Any:
         """Returns a module of its folder."""
@@ -100,6 +102,7 @@ _PLATFORMS = (
         has_volumes=False,
         accelerator=r"[A-Z][A-Z0-9_]+",
         an_accelerator="NVIDIA_TESLA_T4",
+        notes=True,
     ),
     Platform(
         KUBEFLOW,
@@ -142,6 +145,7 @@ _PLATFORMS = (
         },
         keeps_in_volumes=True,
         keeps_in_buckets=False,
+        notes=True,
     ),
 )
 BY_NAME = {each.name: each for each in (HERE, *_PLATFORMS)}

@@ -199,7 +199,7 @@ def note_deployment(case: Case) -> Iterator[str]:
     """Says what is right, and should be known before it is deployed."""
     if not case.target:
         return
-    if not case.platform.runs_steps:
+    if case.platform.notes:
         yield from case.platform.part("rules").note(case)
     if not case.platform.ends_steps and case.beam.runner == "dataflow":
         yield (

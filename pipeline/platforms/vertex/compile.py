@@ -33,6 +33,11 @@ def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[
     deploy = declaration.deploy or DeploySection()
     account = f", as {deploy.service_account}" if deploy.service_account else ""
     yield f"submit it to project {deploy.project}, region {deploy.region}{account}"
+    # It reads neither out of the file.
+    labels = f", labels={deploy.labels}" if deploy.labels else ""
+    submitted = f"service_account={deploy.service_account!r}" if deploy.service_account else ""
+    if labels or submitted:
+        yield f"by Google's own client: PipelineJob(template_path=…{labels}).submit({submitted})"
 
 
 def rows(documents: list[dict[str, Any]]) -> Iterator[Row]:

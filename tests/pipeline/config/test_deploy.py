@@ -13,6 +13,7 @@ from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, as_sect
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TARGETS
+from tfx_estimator.pipeline.platforms.vertex.rules import REGIONS
 
 pytestmark = pytest.mark.unit
 
@@ -294,3 +295,18 @@ def test_where_runs_are_written_to_mlflow_is_told(target):
     told = [note for note in loaded.notes if note.startswith("tracking.mlflow: ")]
     assert len(told) == bool(target)
     assert ("no effect" in " ".join(told)) == (target in TARGETS)
+
+
+def test_a_region_that_vertex_ai_was_not_known_to_have_is_noted_and_taken():
+    def notes(region):
+        return load("digits", (*WHOLE["vertex"], f"deploy.region={region}"), "vertex").notes
+
+    assert not any("deploy.region" in each for each in notes("us-central1"))
+    assert any("deploy.region" in each and "did you mean `europe-west4`?" in each for each in notes("europ-west-4"))
+    assert any("deploy.region" in each and "did you mean" not in each for each in notes("mars"))
+
+
+def test_the_regions_are_those_of_googles_own_client():
+    constants = pytest.importorskip("google.cloud.aiplatform.constants.base")
+    # Which has no pipelines in `global`.
+    assert constants.SUPPORTED_REGIONS - {"global"} <= REGIONS

@@ -118,6 +118,9 @@ def test_the_script_compiles_what_compile_does(script, capsys):
     assert "note: deploy.image: steps have accelerators" in remarks
     assert "your own modules, networks" in said
     assert "submit it to project example-project, region europe-west4" in said or target == KUBEFLOW
+    assert "PipelineJob(template_path=…, labels={'team': 'vision'}).submit(service_account='trainer@" in said or (
+        target == KUBEFLOW
+    )
 
 
 def test_what_is_wrong_is_said_and_ends_the_script(script, capsys):
