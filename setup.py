@@ -110,6 +110,8 @@ DEV_REQUIREMENTS = [
     "pytest-timeout",
     "pytest-xdist",
     "ruff",
+    # What completes in a shell is asked of it.
+    "shtab",
     "types-PyYAML",
 ]
 
