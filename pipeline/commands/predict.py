@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from tfx_estimator.pipeline.config.beam import BeamSection
+    from tfx_estimator.pipeline.predict.found_model import FoundModel
     from tfx_estimator.pipeline.predict.inputs import Unread
-    from tfx_estimator.pipeline.predict.model import Found
     from tfx_estimator.pipeline.predict.session import Progress
 
 HELP = "predict the classes of images, or of tf.Examples, by a pushed model, a run, or a SavedModel"
@@ -105,8 +105,9 @@ def run(args: argparse.Namespace) -> int:
             with uncollected():
                 from tfx_estimator.pipeline.predict import model as models
                 from tfx_estimator.pipeline.predict import session
+                from tfx_estimator.pipeline.predict.found_model import find
                 from tfx_estimator.pipeline.predict.inputs import Inputs
-            found = models.find(args.model)
+            found = find(args.model)
             chosen = models.choose(found, args.signature)
             models.check_pixels(chosen, pixels)
             inputs = Inputs(args.inputs, _lines())
@@ -152,7 +153,7 @@ class _Teller:
             self._told = time.monotonic()
 
 
-def _summary(found: Found, left_out: Sequence[str], progress: Progress) -> Iterator[str]:
+def _summary(found: FoundModel, left_out: Sequence[str], progress: Progress) -> Iterator[str]:
     if left_out:
         more = f", and {len(left_out) - _SHOWN:,} more" if left_out[_SHOWN:] else ""
         shown = one_line(", ".join(left_out[:_SHOWN]))

@@ -25,8 +25,8 @@ from tfx_estimator.components.files import first_error, write_error, write_whole
 from tfx_estimator.pipeline.base.errors import DamagedDataError, PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.paths import is_address
+from tfx_estimator.pipeline.predict.found_model import FoundModel
 from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, Unread, to_path
-from tfx_estimator.pipeline.predict.model import Found as FoundModel
 from tfx_estimator.pipeline.predict.model import Model, choose
 from tfx_estimator.pipeline.predict.session import Answer, answer
 
