@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.conftest import Finished
 from tests.examples import copy_example
 
-pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def test_a_notebook_runs_plots_and_compares(digits_run: Finished, tmp_path) -> None:
@@ -18,7 +18,7 @@ def test_a_notebook_runs_plots_and_compares(digits_run: Finished, tmp_path) -> N
     folder = copy_example("notebook", tmp_path)
     (folder / "runs").symlink_to(digits_run.workdir.path)
     notebook = nbformat.read(folder / "digits.ipynb", as_version=4)
-    kernel = preprocessors.ExecutePreprocessor(timeout=200)
+    kernel = preprocessors.ExecutePreprocessor(timeout=300)
     kernel.preprocess(notebook, {"metadata": {"path": str(folder)}})
     outputs = {cell["id"]: cell["outputs"] for cell in notebook.cells if cell.cell_type == "code"}
     assert outputs["import"] == []
