@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional, Union
 
+from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.python.call import call, set_words
-from tfx_estimator.pipeline.python.results import BenchResult, Checked, CompareResult, RunResult
+from tfx_estimator.pipeline.python.results import BenchResult, Checked, CompareResult, PredictResult, RunResult
 
 Source = Union[str, os.PathLike[str]]
 # By dotted path, as of `--set`.
@@ -144,6 +146,51 @@ def bench(
     words += ["--output", _path(output)] if output is not None else []
     folder = call([*words, "--input-share" if input_share else "--no-input-share"], progress)
     return BenchResult(folder, _read(folder, "strategies.json"))
+
+
+def predict(
+    model: Union[Source, RunResult],
+    *inputs: Source,
+    top: Optional[int] = None,
+    batch_size: int = 128,
+    signature: str = "",
+    pixels: Optional[tuple[float, float]] = None,
+    progress: bool = True,
+) -> PredictResult:
+    """Predicts the classes of images, or of tf.Examples, as `tfx-estimator predict` does; for as many as memory holds.
+
+        tfx_estimator.predict(result, "photos").to_dataframe()
+
+    Args:
+        model: The result of a `run`, a pushed version or a folder of such, a run's folder, or any SavedModel.
+        inputs: PNG or JPEG files, folders of such, CSV or Parquet files of their names, or TFRecord files of tf.Examples.
+        top: How many classes of each example have a score; None is all.
+        batch_size: Examples a call of the model.
+        signature: `NAME[:OUTPUT]`: what is called, and which output holds the scores; empty is the first that fits.
+        pixels: Of a model that takes images as floats: what 0 and 255 become.
+        progress: As of `run`.
+
+    Returns:
+        What the model says of each example; what could not be read is its `error`.
+
+    Raises:
+        TfxEstimatorError: Nothing could be predicted.
+    """
+    named = model.logs if isinstance(model, RunResult) else _path(model)
+    words = ["--batch-size", str(batch_size), "--signature", signature]
+    words += ["--top", str(top)] if top is not None else []
+    words += [f"--pixels={pixels[0]},{pixels[1]}"] if pixels is not None else []
+    with tempfile.TemporaryDirectory() as folder:
+        file, error = os.path.join(folder, "answers.jsonl"), None
+        try:
+            call(["predict", *words, "--output", file, "--", named, *map(_path, inputs)], progress)
+        except DataError as raised:
+            # All others are there.
+            if not os.path.exists(file):
+                raise
+            error = raised
+        with open(file, encoding="utf-8") as lines:
+            return PredictResult([json.loads(line) for line in lines], error)
 
 
 def validate(source: Source, overrides: Overrides = None, *, deep: bool = False, target: str = "") -> Checked:

@@ -14,9 +14,12 @@ from tfx_estimator.pipeline.runners.listener import NodeRun
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tfx_estimator.pipeline.base.errors import DataError
     from tfx_estimator.pipeline.config import Declaration
 
 REPORT = "report.html"
+# Rows of predictions in a notebook.
+_SHOWN = 20
 
 
 @dataclass(frozen=True, repr=False)
@@ -194,6 +197,35 @@ class BenchResult:
         ]
         told = "".join(f"<div>{html.escape(each)}</div>" for each in (self.answer, *self.found["doubts"], self.folder))
         return table(("strategy", "examples/s", "speedup", "CPU µs/example"), rows) + told
+
+
+@dataclass(frozen=True)
+class PredictResult:
+    """What a model says of examples.
+
+    Args:
+        rows: Of each example its `file`, its `class`, and `scores` by class, as in a file of JSON lines.
+        error: What could not be read; None where all could.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    error: Optional[DataError] = None
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Returns a table with a row for each example: file, class, and a column of scores for each class."""
+        import pandas as pd
+
+        scores = [{f"score_{name}": score for name, score in row["scores"].items()} for row in self.rows]
+        return pd.DataFrame(
+            [{"file": row["file"], "class": row["class"], **each} for row, each in zip(self.rows, scores)]
+        )
+
+    def __repr__(self) -> str:
+        return f"PredictResult({len(self.rows):,} examples{f'; {self.error.what}' if self.error else ''})"
+
+    def _repr_html_(self) -> str:
+        rows = [(row["file"], row["class"], f"{row['scores'][row['class']]:.4f}") for row in self.rows[:_SHOWN]]
+        return table(("file", "class", "score"), rows) + f"<div>{html.escape(repr(self))}</div>"
 
 
 @dataclass(frozen=True)

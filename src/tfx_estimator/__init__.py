@@ -22,6 +22,8 @@ Verbs of the command line as functions, for a script or a notebook:
     CompareResult       What it found.
     bench               Measures which distribution strategy pays.
     BenchResult         What it found.
+    predict             Predicts the classes of images, by a run or by any SavedModel.
+    PredictResult       What the model says of each.
     validate            Checks a declaration; with its code, if it is to.
     Checked             What it returns: the declaration, and what there is to remark.
 
@@ -94,8 +96,8 @@ if TYPE_CHECKING:
     from tfx_estimator.pipeline.config.data import DataSection
     from tfx_estimator.pipeline.config.load import load as load_declaration
     from tfx_estimator.pipeline.folders import PipelineFolders
-    from tfx_estimator.pipeline.python.functions import bench, compare, run, validate
-    from tfx_estimator.pipeline.python.results import BenchResult, Checked, CompareResult, RunResult
+    from tfx_estimator.pipeline.python.functions import bench, compare, predict, run, validate
+    from tfx_estimator.pipeline.python.results import BenchResult, Checked, CompareResult, PredictResult, RunResult
 
 __version__ = "0.2.0"
 
@@ -116,6 +118,7 @@ __all__ = [
     "NotEqualError",
     "PipelineError",
     "PipelineFolders",
+    "PredictResult",
     "Pusher",
     "RunResult",
     "Settings",
@@ -134,6 +137,7 @@ __all__ = [
     "compare",
     "create_pipeline",
     "load_declaration",
+    "predict",
     "run",
     "validate",
 ]
@@ -152,8 +156,11 @@ _PLACES = {
     "bring_back_estimator": ("pipeline.base.stack.estimator", "bring_back_estimator"),
     "create_pipeline": ("pipeline.build", "create_pipeline"),
     "load_declaration": ("pipeline.config", "load"),
-    **{name: ("pipeline.python.functions", name) for name in ("bench", "compare", "run", "validate")},
-    **{name: ("pipeline.python.results", name) for name in ("BenchResult", "Checked", "CompareResult", "RunResult")},
+    **{name: ("pipeline.python.functions", name) for name in ("bench", "compare", "predict", "run", "validate")},
+    **{
+        name: ("pipeline.python.results", name)
+        for name in ("BenchResult", "Checked", "CompareResult", "PredictResult", "RunResult")
+    },
     **{name: ("pipeline.base.errors", name) for name in __all__ if name.endswith("Error")},
 }
 
