@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Optional
 
+from tfx_estimator import __version__
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.protocol.events import Event
 from tfx_estimator.components.trainer.protocol.task_spec import COSTS, DRY_RUN, TaskSpec
@@ -26,6 +27,7 @@ from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.ending import scratch
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.base.log import get_logger
+from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config import Loaded
 from tfx_estimator.pipeline.config.known import SHORT_NAMES
 from tfx_estimator.pipeline.folders import PipelineFolders
@@ -270,13 +272,14 @@ class Memory:
         }
         sources = fingerprint_meaning([trainer.target, declaration.transform.target], self._loaded.search_paths)
         weights = trainer.warm_start.fingerprint() if trainer.warm_start else ""
-        return hashlib.sha256(json.dumps([sources, weights, told], sort_keys=True).encode()).hexdigest()
+        by = [stacks.current().extra, __version__]
+        return hashlib.sha256(json.dumps([by, sources, weights, told], sort_keys=True).encode()).hexdigest()
 
 
 def _shape(value: Any) -> Any:
-    """A value without what no shape depends on: how large a float is, such as a learning rate."""
-    if isinstance(value, float):
-        return f"a float, {(value > 0) - (value < 0)}"
+    """A value without what seldom decides a shape: how large a rate is, of whose code any from 0 to 1 passes."""
+    if isinstance(value, float) and 0 < value < 1:
+        return "a rate"
     if isinstance(value, Mapping):
         return {key: _shape(each) for key, each in value.items()}
     return [_shape(each) for each in value] if isinstance(value, (list, tuple)) else value

@@ -148,6 +148,7 @@ def test_what_passed_is_not_tried_again_until_it_changes(declare, tmp_path):
     memory("trainer.params.rate=0.1").remember()
     assert memory("trainer.params.rate=0.2").knows()
     assert not memory("trainer.params.rate=0.0").knows()
+    assert not memory("trainer.params.rate=5.0").knows()
     assert not memory("trainer.distribution.train={strategy: mirrored, devices: {cpu: 2}}").knows()
     assert not memory("trainer.params.units=3").knows()
     assert not memory("trainer.keep_best=loss").knows()
