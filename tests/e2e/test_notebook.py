@@ -12,7 +12,7 @@ from tests.examples import copy_example
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 
 
-def test_a_notebook_runs_plots_and_compares(digits_run: Finished, tmp_path) -> None:
+def test_a_notebook_runs_plots_compares_and_predicts(digits_run: Finished, tmp_path) -> None:
     nbformat = pytest.importorskip("nbformat")
     preprocessors = pytest.importorskip("nbconvert.preprocessors")
     folder = copy_example("notebook", tmp_path)
@@ -44,6 +44,10 @@ def test_a_notebook_runs_plots_and_compares(digits_run: Finished, tmp_path) -> N
     assert line["data"]["text/plain"].startswith("compare: done in")
     assert shown["data"]["text/html"].count("<tr>") == 3
     assert "McNemar" in shown["data"]["text/html"]
+    line, shown = outputs["predict"]
+    assert line["data"]["text/plain"].startswith("predict: done in")
+    for digit in range(3):
+        assert f"<td>images/{digit}.png</td><td>{digit}</td>" in shown["data"]["text/html"]
     line, told = outputs["wrong"]
     assert line["data"]["text/plain"].startswith("run: ended after")
     assert "did you mean" in told["text"]

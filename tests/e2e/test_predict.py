@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import tfx_estimator
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.served_outputs import read_labels
 
@@ -41,3 +42,20 @@ def test_a_run_and_what_it_pushed_predict_as_was_evaluated(digits_run, served_di
         images = predicted(capfd, model, folder)
         assert [row["class"] for row in images] == [row["class"] for row in rows]
         assert [Path(row["file"]).stem for row in images] == [f"{number:03}" for number in range(len(rows))]
+
+
+def test_python_has_the_answers_and_what_could_not_be_read(digits_run, served_digits, tmp_path):
+    for number, image in enumerate(served_digits["images"][:5]):
+        Image.fromarray(image[..., 0]).save(tmp_path / f"{number}.png")
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    result = tfx_estimator.predict(digits_run.logs, tmp_path, progress=False)
+    best = np.argmax(served_digits["probabilities"][:5], axis=1)
+    assert [row["class"] for row in result.rows] == [str(each) for each in best]
+    assert isinstance(result.error, tfx_estimator.DataError)
+    assert "broken.png" in result.error.what
+    table = result.to_dataframe()
+    scores = table[[f"score_{label}" for label in range(10)]].to_numpy()
+    np.testing.assert_allclose(scores, served_digits["probabilities"][:5], atol=1e-5)
+    assert "1 could not be read" in result._repr_html_()
+    with pytest.raises(tfx_estimator.DataError, match="absent"):
+        tfx_estimator.predict(digits_run.logs, tmp_path / "absent.png", progress=False)
