@@ -10,9 +10,10 @@ from typing import Any, Optional
 
 # The same under another name: for CPUs alone, of Intel's, of AMD's, for macOS.
 BUILDS = {"tensorflow": ("tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm", "tensorflow-macos")}
-# What others require and a pipeline works without; the image has none of it, nor what these alone require. The way from
-# TFMA's widgets to a whole JupyterLab; and a compiler's library that TensorFlow never loads.
-LEFT_OUT = ("widgetsnbextension", "debugpy", "libclang")
+# What others require and a pipeline works without; the image has none of it, nor what these alone require: TFMA's
+# widgets, and IPython with all of Jupyter; Beam's way to a private package index; a compiler's library that TensorFlow
+# never loads.
+LEFT_OUT = ("ipywidgets", "ipython", "keyrings-google-artifactregistry-auth", "libclang")
 
 
 def version_of(name: str) -> Optional[str]:
