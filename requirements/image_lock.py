@@ -11,15 +11,13 @@ from collections.abc import Collection
 from importlib import metadata
 from pathlib import Path
 
-from check_lock import LOCK, REQUIREMENTS, ROOT, STACK, cut_off, declared, pinned
+from check_lock import LOCK, REQUIREMENTS, ROOT, STACK, cut_off, declared
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tfx_estimator.pipeline.base.installed import LEFT_OUT
 
 IMAGE_LOCK = Path(__file__).resolve().parent / f"{STACK}-image.lock"
-# ipywidgets 7 imports it without asking for it.
-ADDED = tuple(Requirement(name) for name in ("ipykernel",) if name in pinned(LOCK.read_text()))
 REPLACED, REPLACEMENT = "tensorflow", "tensorflow-cpu"
 
 
@@ -70,7 +68,7 @@ def image_lock(lock: str, replacement: str) -> str:
     Returns:
         The contents.
     """
-    kept = reached([*declared(ROOT / "setup.py", *REQUIREMENTS), *ADDED], LEFT_OUT)
+    kept = reached(declared(ROOT / "setup.py", *REQUIREMENTS), LEFT_OUT)
     found = {name: entry for name, entry in entries(lock).items() if name in kept and name != REPLACED}
     found |= {name: entry for name, entry in entries(replacement).items() if name == REPLACEMENT}
     return "".join(found[name] for name in sorted(found))

@@ -1,18 +1,18 @@
-"""Installed packages: their versions, what they require, and their imports in less time. Standard library only."""
+"""Installed packages: their versions, what they require, and their imports in less time."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional
 
 # The same under another name: for CPUs alone, of Intel's, of AMD's, for macOS.
 BUILDS = {"tensorflow": ("tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm", "tensorflow-macos")}
-# What others require and a pipeline works without; the image has none of it, nor what these alone require. The way from
-# TFMA's widgets to a whole JupyterLab; and a compiler's library that TensorFlow never loads.
-LEFT_OUT = ("widgetsnbextension", "debugpy", "libclang")
+# What others require and a pipeline works without; the image has none of it, nor what these alone require: TFMA's
+# widgets, and IPython with all of Jupyter; Beam's way to a private package index; a compiler's library that TensorFlow
+# never loads.
+LEFT_OUT = ("ipywidgets", "ipython", "keyrings-google-artifactregistry-auth", "libclang")
 
 
 def version_of(name: str) -> Optional[str]:
@@ -21,19 +21,22 @@ def version_of(name: str) -> Optional[str]:
 
 
 def required_by(requirement: str, names: Iterable[str]) -> set[str]:
-    """Returns which of some packages a requirement leads to, installed or not; of the markers extras alone count."""
-    among, seen, waiting = frozenset(names), set(), [requirement]
+    """Returns which of some packages a requirement leads to in this Python, installed or not."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    seen: set[tuple[str, str]] = set()
+    waiting = [Requirement(requirement)]
     while waiting:
-        name, extras = re.match(r"([\w.-]+)(?:\s*\[(.*?)])?", waiting.pop()).groups("")  # type: ignore[union-attr]
-        name = re.sub(r"[-_.]+", "-", name)
-        for extra in {"", *re.findall(r"[\w.-]+", extras)}:
+        asked = waiting.pop()
+        name = canonicalize_name(asked.name)
+        for extra in {"", *asked.extras}:
             if name in LEFT_OUT or (name, extra) in seen:
                 continue
             seen.add((name, extra))
-            lines = _first(name, lambda metadata, each: metadata.requires(each)) or []
-            asked = [re.search(r"""extra\s*==\s*["'](.+?)["']""", line) for line in lines]
-            waiting += [line.lower() for line, found in zip(lines, asked) if (found[1] if found else "") == extra]
-    return {name for name, _ in seen} & among
+            below = map(Requirement, _first(name, lambda metadata, each: metadata.requires(each)) or ())
+            waiting += [each for each in below if each.marker is None or each.marker.evaluate({"extra": extra})]
+    return {name for name, _ in seen}.intersection(names)
 
 
 @contextlib.contextmanager

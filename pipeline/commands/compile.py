@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.commands.shared import add_declaration
+from tfx_estimator.pipeline.commands.shared import add_declaration, add_target
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, BY_NAME, TITLES
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ the pipeline will run; `validate --target` lists what is missing.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     add_declaration(parser)
-    parser.add_argument("--target", choices=ALL_TARGETS, required=True, help="the service")
+    add_target(parser, required=True)
     parser.add_argument(
         "--output",
         metavar="FILE",

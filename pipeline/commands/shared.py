@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.files import write_whole, writing
 from tfx_estimator.pipeline.base.text import one_line, printable
+from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, OTHERS
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.run.summary import Summary
@@ -43,6 +44,21 @@ def add_declaration(
         default=[],
         help=f"overrides {overridden}, which is YAML: --set trainer.train_steps=500; may be given several times",
     )
+
+
+def add_target(parser: argparse.ArgumentParser, what: str = "the service", **told: Any) -> None:
+    """Adds --target; `told` is argparse's."""
+    parser.add_argument("--target", choices=ALL_TARGETS, type=_to_target, help=what, **told)
+
+
+def _to_target(word: str) -> str:
+    if word.lower() in OTHERS:
+        raise DeclarationError(
+            f"nothing is compiled for {word}",
+            expected=f"one of {', '.join(ALL_TARGETS)}",
+            todo=f"{OTHERS[word.lower()]}; see docs/other-platforms.md",
+        )
+    return word
 
 
 class _Joined(argparse.Action):

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Optional
 
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.commands.shared import add_declaration
+from tfx_estimator.pipeline.commands.shared import add_declaration, add_target
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, BY_NAME, TITLES
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _TOLD = frozenset({"TfdsExampleGen", "Tuner", "Trainer", "Evaluator", "Pusher"})
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     add_declaration(parser, nargs="*")
-    parser.add_argument("--target", choices=ALL_TARGETS, help="the service")
+    add_target(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
     parser.add_argument("--dry-run", action="store_true", help="show the plan, and submit nothing")
     parser.add_argument("--follow", action="store_true", help="show how the job goes, and end as it does")

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Optional
 
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.commands.shared import add_declaration
-from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS
+from tfx_estimator.pipeline.commands.shared import add_declaration, add_target
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Declaration, Loaded
@@ -24,12 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deep", action="store_true", help="also try your code, on made-up examples: some seconds; 4 if it fails"
     )
-    parser.add_argument(
-        "--target",
-        choices=ALL_TARGETS,
-        default="",
-        help="also list all that is missing, or local, to be run there",
-    )
+    add_target(parser, "also list all that is missing, or local, to be run there", default="")
 
 
 def run(args: argparse.Namespace) -> int:

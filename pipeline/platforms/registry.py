@@ -153,6 +153,13 @@ ALL_TARGETS = tuple(each.name for each in _PLATFORMS)
 # Those that run the pipeline's steps by themselves; and of these, those of a PipelineSpec.
 TARGETS = tuple(each.name for each in _PLATFORMS if each.runs_steps)
 SPEC_TARGETS = tuple(each.name for each in _PLATFORMS if each.takes_spec)
+# Others, for which nothing is compiled, and what to do there; docs/other-platforms.md says more.
+OTHERS = {
+    "airflow": "have a BashOperator call `tfx-estimator run`, or a KubernetesPodOperator the image",
+    "ray": "submit `tfx-estimator run` as a job: ray job submit -- tfx-estimator run …",
+    "sagemaker": "start the image as a training job whose entry point is `tfx-estimator run`",
+    "slurm": "start the same command in each task: srun tfx-estimator run …",
+}
 TITLES = ", ".join(each.title for each in _PLATFORMS[:-1]) + f" or {_PLATFORMS[-1].title}"
 
 

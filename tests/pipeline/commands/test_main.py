@@ -17,6 +17,7 @@ from tests.root import ROOT, run_python, start_python
 from tfx_estimator import __main__ as command_line
 from tfx_estimator.__main__ import VERBS, main
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError, TrainingError
+from tfx_estimator.pipeline.platforms.registry import OTHERS
 
 pytestmark = pytest.mark.unit
 
@@ -208,3 +209,11 @@ def test_a_work_folder_may_be_named_from_the_home_folder(monkeypatch, verb, argu
     monkeypatch.setenv("HOME", "/home/somebody")
     args = command_line.make_parser().parse_args([verb, *arguments[:-1], f"{arguments[-1]}=~/runs"])
     assert getattr(args, arguments[-1].lstrip("-")) == "/home/somebody/runs"
+
+
+@pytest.mark.parametrize("verb", ["compile", "submit", "validate"])
+def test_a_platform_that_nothing_is_compiled_for_has_its_page(verb, capsys):
+    for name in OTHERS:
+        assert main([verb, "digits", "--target", name]) == 2
+        (page,) = re.findall(r"see (docs/\S+)$", capsys.readouterr().err, re.MULTILINE)
+        assert f"## {name}\n" in (ROOT / page).read_text().lower()

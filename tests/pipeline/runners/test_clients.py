@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.docs.pages import PAGES
 from tests.pipeline.runners.deployed import COMMON, CUSTOM_JOB, OF_TARGET, words
 from tests.root import ROOT
 from tests.stack import TARGETS, needs_argo
@@ -79,6 +80,15 @@ if "custom_job" in parameters:
     wanted = json.loads(sys.argv[2])
     specs = CustomJob(wanted).job_spec
     print([pool.replica_count for pool in specs.worker_pool_specs], specs.scheduling.strategy.name)
+"""
+# Airflow reads so what lies in its folder of DAGs.
+AIRFLOW = """
+import sys
+from airflow.dag_processing.dagbag import DagBag
+read = DagBag(sys.argv[1])
+for name, error in read.import_errors.items():
+    sys.exit(f"{name}: {error}")
+print(*sorted((each.task_id, each.retries) for each in read.dags["mine"].tasks))
 """
 
 
@@ -160,3 +170,19 @@ def test_vertex_ai(compiled, client, tmp_path):
     refused = client(VERTEX_AI, broken)
     assert refused.returncode
     assert "push_destination" in refused.stderr
+
+
+def test_airflow_takes_the_dag_of_the_page(client, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    monkeypatch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+    (page,) = (page for page in PAGES if page.name == "docs/other-platforms.md")
+    (dags := tmp_path / "dags").mkdir()
+    (dags / "dag.py").write_text(page.files["dag.py"])
+    providers = (f"apache-airflow-providers-{name}" for name in ("standard", "cncf-kubernetes"))
+    done = client(AIRFLOW, dags, "apache-airflow==3.3.2", *providers)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "('here', 2) ('pod', 2) ('service', 2)", done.stdout
+    (dags / "dag.py").write_text(page.files["dag.py"].replace("arguments=", "argumentz="))
+    refused = client(AIRFLOW, dags)
+    assert refused.returncode
+    assert "argumentz" in refused.stderr
