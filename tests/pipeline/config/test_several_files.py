@@ -72,6 +72,30 @@ def test_later_files_override_and_lists_are_replaced(folder):
     assert "trainer.train_steps" not in over.declared
 
 
+@pytest.mark.parametrize("written", ["", " ~", " null", " {}"])
+def test_an_empty_section_leaves_what_is_below_it(folder, written):
+    (folder / "mine.yaml").write_text(
+        f"evaluator:{written}\n  # min_accuracy: 0.9\ntrainer:\n  seed: 7\n  optimizer:{written}\npusher:{written}\n"
+    )
+    loaded = load("base/base.yaml+mine.yaml")
+    expected = load("base/base.yaml", ["trainer.seed=7"])
+    assert loaded.declaration == expected.declaration
+    assert loaded.origins["evaluator.min_accuracy"] == "base/base.yaml:9"
+
+
+def test_null_switches_off_what_an_empty_key_leaves(folder):
+    (folder / "net.py").write_text("def network(num_classes, inner): ...\n")
+    (folder / "base" / "base.yaml").write_text(
+        BASE.replace("500", "500\n  params: {inner: {a: 1}}\n  early_stopping: {patience: 2}").replace(
+            "mnist_cnn", "net:network"
+        )
+    )
+    for written, is_left in (("", True), (" null", False)):
+        (folder / "mine.yaml").write_text(f"trainer:\n  params:\n    inner:{written}\n  early_stopping:{written}\n")
+        trainer = load("base/base.yaml+mine.yaml").declaration.trainer
+        assert (trainer.early_stopping is not None, trainer.params["inner"] is not None) == (is_left, is_left)
+
+
 def test_the_order_decides(folder):
     assert load("mine.yaml+base/base.yaml").declaration.trainer.optimizer.learning_rate == 0.02
 
