@@ -104,13 +104,22 @@ def _lay_over(
 ) -> None:
     """Puts values over others, in place: mappings key by key, all else, lists too, as a whole; `empty` says nothing."""
 
+    def lengthen_at(held: dict[str, Any], key: str, place: Path) -> None:
+        """Writes out a short form below a mapping; one above stands for the whole value, as in an override."""
+        known = find_field(place)
+        if key in held and known and known.longer and is_section(known.kind) and not isinstance(held[key], dict):
+            held[key] = known.longer(held[key])
+            _set_lines(held[key], lines, place)
+
     def put_over(held: dict[str, Any], other: dict[str, Any], path: Path) -> None:
         for key, value in other.items():
             place = (*path, key)
-            is_section = isinstance(held.get(key), dict)
-            if is_section and isinstance(value, dict):
+            if value is None or isinstance(value, dict):
+                lengthen_at(held, key, place)
+            is_mapping = isinstance(held.get(key), dict)
+            if is_mapping and isinstance(value, dict):
                 put_over(held[key], value, place)
-            elif is_section and value is None and (place in empty or not _may_be_null(place)):
+            elif is_mapping and value is None and (place in empty or not _may_be_null(place)):
                 # As where all its keys are commented out. `null` switches off what can be.
                 theirs.pop(place, None)
             else:
