@@ -163,7 +163,8 @@ def predict(
 
     Args:
         model: The result of a `run`, a pushed version or a folder of such, a run's folder, or any SavedModel.
-        inputs: PNG or JPEG files, folders of such, CSV or Parquet files of their names, or TFRecord files of tf.Examples.
+        inputs: PNG or JPEG files, folders of such, CSV or Parquet files of their names, or TFRecord files of
+            tf.Examples.
         top: How many classes of each example have a score; None is all.
         batch_size: Examples a call of the model.
         signature: `NAME[:OUTPUT]`: what is called, and which output holds the scores; empty is the first that fits.
