@@ -30,6 +30,7 @@ def run(args: argparse.Namespace) -> int:
     """Checks each source; returns the exit code of the last problem."""
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError
     from tfx_estimator.pipeline.commands.shared import say
+    from tfx_estimator.pipeline.config.draft import join_sources
 
     code = 0
     for source in args.source:
@@ -47,11 +48,27 @@ def run(args: argparse.Namespace) -> int:
             if tried:
                 say(f"    tried: {one_line(str(tried))}")
         except TfxEstimatorError as error:
+            if source != args.source[0] and _is_partial(source):
+                error.todo = (
+                    f"to lay it over the first: tfx-estimator validate {join_sources([args.source[0], source])}"
+                )
             # An error that cannot be printed still decides the exit code.
             with contextlib.suppress(OSError, TfxEstimatorError):
                 say(f"tfx-estimator: {error}", to_stderr=True)
             code = error.exit_code
     return code
+
+
+def _is_partial(source: str) -> bool:
+    """Tells a file that lacks what every declaration needs: it may be meant to be laid over another."""
+    from tfx_estimator.pipeline.base.errors import TfxEstimatorError
+    from tfx_estimator.pipeline.config import Declaration
+    from tfx_estimator.pipeline.config.draft import read_source
+
+    with contextlib.suppress(TfxEstimatorError):
+        values = read_source(source).values
+        return any(field.required and key not in values for key, field in Declaration.__fields__.items())
+    return False
 
 
 def check(

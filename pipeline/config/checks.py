@@ -24,6 +24,7 @@ from tfx_estimator.pipeline.config.rules.rule import Case, broken
 from tfx_estimator.pipeline.config.rules.run_fn import RUN_FN
 from tfx_estimator.pipeline.config.rules.step import STEP
 from tfx_estimator.pipeline.config.rules.training import TRAINING
+from tfx_estimator.pipeline.config.tracking import check_tracking
 from tfx_estimator.pipeline.config.travel_checks import check_credentials, check_travel
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.platforms import registry
@@ -45,6 +46,7 @@ def check(case: Case) -> list[Problem]:
         *check_beam(case),
         *check_gpus(case),
         *check_credentials(case),
+        *check_tracking(case.tracking),
         *check_travel(case),
     ]
 

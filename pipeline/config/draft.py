@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.base.files import names_in
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.explain import explain
+from tfx_estimator.pipeline.config.explain import explain, find_field
 from tfx_estimator.pipeline.config.kinds import is_section
 from tfx_estimator.pipeline.config.paths import find_unresolved, resolve_paths
 from tfx_estimator.pipeline.config.problems import OVERRIDE, Problem, nearest, to_error
@@ -82,7 +82,8 @@ def read_source(source: str) -> SourceText:
     first, document = read[0]
     values, lines = document.value, {path: Line(first, number) for path, number in document.lines.items()}
     for part, other in read[1:]:
-        _lay_over(values, other.value, lines, {path: Line(part, number) for path, number in other.lines.items()})
+        theirs = {path: Line(part, number) for path, number in other.lines.items()}
+        _lay_over(values, other.value, lines, theirs, other.empty)
     parts, problems = tuple(part for part, _ in read), [problem for _, each in read for problem in each.problems]
     return SourceText(source, parts, values, lines, problems)
 
@@ -98,14 +99,29 @@ def _take_apart(source: str) -> list[str]:
     return found
 
 
-def _lay_over(held: dict[str, Any], other: dict[str, Any], lines: dict[Path, Line], theirs: dict[Path, Line]) -> None:
-    """Puts values over others, in place: mappings key by key, all else, lists too, as a whole."""
+def _lay_over(
+    held: dict[str, Any], other: dict[str, Any], lines: dict[Path, Line], theirs: dict[Path, Line], empty: set[Path]
+) -> None:
+    """Puts values over others, in place: mappings key by key, all else, lists too, as a whole; `empty` says nothing."""
+
+    def lengthen_at(held: dict[str, Any], key: str, place: Path) -> None:
+        """Writes out a short form below a mapping; one above stands for the whole value, as in an override."""
+        known = find_field(place)
+        if key in held and known and known.longer and is_section(known.kind) and not isinstance(held[key], dict):
+            held[key] = known.longer(held[key])
+            _set_lines(held[key], lines, place)
 
     def put_over(held: dict[str, Any], other: dict[str, Any], path: Path) -> None:
         for key, value in other.items():
             place = (*path, key)
-            if isinstance(value, dict) and isinstance(held.get(key), dict):
+            if value is None or isinstance(value, dict):
+                lengthen_at(held, key, place)
+            is_mapping = isinstance(held.get(key), dict)
+            if is_mapping and isinstance(value, dict):
                 put_over(held[key], value, place)
+            elif is_mapping and value is None and (place in empty or not _may_be_null(place)):
+                # As where all its keys are commented out. `null` switches off what can be.
+                theirs.pop(place, None)
             else:
                 held[key] = value
                 for gone in [each for each in lines if each[: len(place)] == place]:
@@ -113,6 +129,11 @@ def _lay_over(held: dict[str, Any], other: dict[str, Any], lines: dict[Path, Lin
 
     put_over(held, other, ())
     lines.update(theirs)
+
+
+def _may_be_null(path: Path) -> bool:
+    field = find_field(path)
+    return field is None or field.allow_none or not is_section(field.kind)
 
 
 def _read_part(source: str, whole: str) -> tuple[Part, Document]:

@@ -70,6 +70,8 @@ class Document:
     value: Any = None
     # Of each key, by its path; the whole text's under `()`.
     lines: dict[Path, int] = field(default_factory=dict)
+    # Keys after which nothing stands, not even `null`.
+    empty: set[Path] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -112,6 +114,8 @@ def read_yaml(text: str, source: str, environment: Mapping[str, str] | None = No
         """Notes the lines of a node and of all in it, and takes keys out of it that are no text."""
         document.lines.setdefault(path, node.start_mark.line + 1)
         fill(node, path)
+        if node.tag == _TAG + "null" and not node.value:
+            document.empty.add(path)
         if isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
                 look_at(item, (*path, str(index)))

@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from tfx_estimator.pipeline.base.errors import DataError
+from tfx_estimator.pipeline.config.draft import join_sources
 from tfx_estimator.pipeline.python.call import call, set_words
 from tfx_estimator.pipeline.python.results import BenchResult, Checked, CompareResult, PredictResult, RunResult
 
 Source = Union[str, os.PathLike[str]]
+Sources = Union[Source, Sequence[Source]]
 # By dotted path, as of `--set`.
 Overrides = Optional[Mapping[str, Any]]
 
 
 def run(
-    source: Source,
+    source: Sources,
     workdir: Source = "runs",
     overrides: Overrides = None,
     *,
@@ -35,7 +37,7 @@ def run(
     It runs in a process of its own: see docs/notebooks.md.
 
     Args:
-        source: A preset's name, or a YAML file.
+        source: A preset's name, or a YAML file; of several, a list or with + between, the later override.
         workdir: Folder of all runs, or gs://BUCKET/FOLDER.
         overrides: Values by dotted path, in place of the declared ones.
         require_blessing: Whether a model that is not blessed is an error.
@@ -51,7 +53,7 @@ def run(
         NotBlessedError: The model was not blessed, and had to be.
         KeyboardInterrupt: It was interrupted, and has ended in order; the next run goes on from there.
     """
-    words = ["run", _path(source), "--workdir", _path(workdir), *set_words(overrides)]
+    words = ["run", _source(source), "--workdir", _path(workdir), *set_words(overrides)]
     words += ["--require-blessing"] * require_blessing + ["--no-dry-run"] * (not dry_run)
     logs = call([*words, "--report" if report else "--no-report"], progress)
     # A task of a cluster that is not its chief has trained with it, and has no results of its own.
@@ -100,7 +102,7 @@ def compare(
 
 
 def bench(
-    source: Source,
+    source: Sources,
     strategies: Iterable[str] = ("all",),
     *,
     paths: Iterable[str] = (),
@@ -120,7 +122,7 @@ def bench(
         tfx_estimator.bench("cifar10", ["one_device", "multi_worker_mirrored:2"]).answer
 
     Args:
-        source: A preset's name, or a YAML file.
+        source: A preset's name, or a YAML file; of several, a list or with + between, the later override.
         strategies: Names with a count of devices or workers; `all` is each with 2.
         paths: Paths of the Trainer to train with each strategy on; none is the declared one.
         vary: Values by dotted path, or by an entry of `trainer`, under each of which each strategy is measured.
@@ -140,7 +142,7 @@ def bench(
     Raises:
         TfxEstimatorError: A strategy could not be measured.
     """
-    words = ["bench", "strategies", _path(source), "--workdir", _path(workdir), *set_words(overrides), *_vary(vary)]
+    words = ["bench", "strategies", _source(source), "--workdir", _path(workdir), *set_words(overrides), *_vary(vary)]
     words += ["--strategies", ",".join(strategies), "--paths", ",".join(paths), "--device", device]
     words += ["--steps", str(steps), "--warmup", str(warmup), "--rounds", str(rounds)]
     words += ["--output", _path(output)] if output is not None else []
@@ -193,11 +195,11 @@ def predict(
             return PredictResult([json.loads(line) for line in lines], error)
 
 
-def validate(source: Source, overrides: Overrides = None, *, deep: bool = False, target: str = "") -> Checked:
+def validate(source: Sources, overrides: Overrides = None, *, deep: bool = False, target: str = "") -> Checked:
     """Checks a declaration, as `tfx-estimator validate` does.
 
     Args:
-        source: A preset's name, or a YAML file.
+        source: A preset's name, or a YAML file; of several, a list or with + between, the later override.
         overrides: Values by dotted path, in place of the declared ones.
         deep: Whether your code is tried as well, on made-up examples, in a process of its own: some seconds.
         target: Where else it is to run: then also all that is missing for that is an error.
@@ -211,12 +213,17 @@ def validate(source: Source, overrides: Overrides = None, *, deep: bool = False,
     """
     from tfx_estimator.pipeline.commands.validate import check
 
-    loaded, tried = check(_path(source), set_words(overrides)[1::2], target, deep)
-    return Checked(_path(source), loaded.declaration, loaded.remarks, str(tried or ""))
+    named = _source(source)
+    loaded, tried = check(named, set_words(overrides)[1::2], target, deep)
+    return Checked(named, loaded.declaration, loaded.remarks, str(tried or ""))
 
 
 def _path(named: Source) -> str:
     return os.path.expanduser(named)  # type: ignore[return-value]
+
+
+def _source(named: Sources) -> str:
+    return _path(named) if isinstance(named, (str, os.PathLike)) else join_sources([_path(each) for each in named])
 
 
 def _vary(vary: Optional[Mapping[str, Iterable[Any]]]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,6 +57,7 @@ def find_candidates(
 
     Args:
         repeat: How often each is trained, under seeds that follow the declared one; they stand beside each other.
+            A declaration that is named again has those that follow.
     """
     folders = [source for source in sources if _is_folder(source)]
     if not vary:
@@ -84,17 +85,55 @@ def find_candidates(
         ]
     _check_same_examples([each for each in found if each.loaded])
     named = _with_unique_names(found)
-    return named if repeat == 1 else [again for each in named for again in _repeated(each, repeat)]
+    return named if repeat == 1 else _repeated(named, repeat)
 
 
-def _repeated(candidate: Candidate, repeat: int) -> list[Candidate]:
+def _repeated(candidates: Sequence[Candidate], repeat: int) -> list[Candidate]:
+    """Each under several seeds. No two share a training: that would count twice, and make them look alike."""
+    found: list[Candidate] = []
+    alike: dict[str, list[tuple[int, Candidate]]] = {}  # the first seed of each, by what else decides a training
+    for each in candidates:
+        first = _seed(each)
+        others = alike.setdefault(_training(each), [])
+        # Named twice, it is compared with itself, under seeds of its own.
+        if any(_seed(other) == first for _, other in others):
+            first = max(begun for begun, _ in others) + repeat
+        for begun, other in others:
+            if abs(first - begun) < repeat:
+                raise DeclarationError(
+                    f"--repeat {repeat}: {other.name} and {each.name} differ in trainer.seed alone, {begun} and "
+                    f"{first}, and would share trainings",
+                    expected=f"seeds that are {repeat} or more apart",
+                    todo=f"for example {begun} and {begun + repeat}",
+                )
+        others.append((first, each))
+        found += _under_seeds(each, range(first, first + repeat))
+    return found
+
+
+def _seed(candidate: Candidate) -> int:
+    assert candidate.loaded
+    return candidate.loaded.declaration.trainer.seed
+
+
+def _training(candidate: Candidate) -> str:
+    """What decides a training on the same examples, but for its seed."""
+    assert candidate.loaded
+    declaration = candidate.loaded.declaration
+    trainer, _ = declaration.trainer.split()
+    source = fingerprint_source(declaration.trainer.target, candidate.loaded.search_paths)
+    tune = declaration.tune and declaration.tune.split()[0]
+    return repr(({**trainer, "seed": None}, tune, source))
+
+
+def _under_seeds(candidate: Candidate, seeds: Iterable[int]) -> list[Candidate]:
     assert candidate.loaded
     declaration = candidate.loaded.declaration
     found = []
-    for number in range(repeat):
-        trainer = declaration.trainer.copy(update={"seed": declaration.trainer.seed + number})
+    for seed in seeds:
+        trainer = declaration.trainer.copy(update={"seed": seed})
         loaded = replace(candidate.loaded, declaration=declaration.copy(update={"trainer": trainer}))
-        found.append(replace(candidate, loaded=loaded, seed=trainer.seed))
+        found.append(replace(candidate, loaded=loaded, seed=seed))
     return found
 
 

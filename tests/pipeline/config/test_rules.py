@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.config.yaml_text import inline
 
 pytestmark = pytest.mark.unit
 
@@ -238,7 +239,7 @@ def test_a_default_may_stand_at_every_strategy(write, good):
     defaults = load("mine.yaml").declaration.trainer.distribution.dict()
     for strategy in STRATEGIES:
         defaults["train"].update(strategy=strategy, tpu="my-tpu" if strategy == "tpu" else None)
-        write(f"{good}  distribution: {defaults!r}\n".replace("None", "null"))
+        write(f"{good}  distribution: {inline(defaults)}\n")
         assert load("mine.yaml").declaration.trainer.distribution.dict() == defaults
 
 

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.config.draft import _read_input, join_sources
+from tfx_estimator.pipeline.config.yaml_text import inline
 
 pytestmark = pytest.mark.unit
 
@@ -70,6 +72,61 @@ def test_later_files_override_and_lists_are_replaced(folder):
     assert over.origins["trainer.train_steps"].startswith("preset digits:")
     assert "trainer.optimizer.learning_rate" in over.declared
     assert "trainer.train_steps" not in over.declared
+
+
+@pytest.mark.parametrize("written", ["", " ~", " null", " {}"])
+def test_an_empty_section_leaves_what_is_below_it(folder, written):
+    (folder / "mine.yaml").write_text(
+        f"evaluator:{written}\n  # min_accuracy: 0.9\ntrainer:\n  seed: 7\n  optimizer:{written}\npusher:{written}\n"
+    )
+    loaded = load("base/base.yaml+mine.yaml")
+    expected = load("base/base.yaml", ["trainer.seed=7"])
+    assert loaded.declaration == expected.declaration
+    assert loaded.origins["evaluator.min_accuracy"] == "base/base.yaml:9"
+
+
+def test_null_switches_off_what_an_empty_key_leaves(folder):
+    (folder / "net.py").write_text("def network(num_classes, inner): ...\n")
+    (folder / "base" / "base.yaml").write_text(
+        BASE.replace("500", "500\n  params: {inner: {a: 1}}\n  early_stopping: {patience: 2}").replace(
+            "mnist_cnn", "net:network"
+        )
+    )
+    for written, is_left in (("", True), (" null", False)):
+        (folder / "mine.yaml").write_text(f"trainer:\n  params:\n    inner:{written}\n  early_stopping:{written}\n")
+        trainer = load("base/base.yaml+mine.yaml").declaration.trainer
+        assert (trainer.early_stopping is not None, trainer.params["inner"] is not None) == (is_left, is_left)
+
+
+@pytest.mark.parametrize(
+    ("below", "above"),
+    [
+        ("distribution: {train: 'mirrored:2'}", "distribution: {train: {devices: 4}}"),
+        ("distribution: {train: 'mirrored:2'}", "distribution: {train: }"),
+        # What is short above stands for the whole: the devices of `mirrored` are not those of a cluster.
+        ("distribution: {train: 'mirrored:4'}", "distribution: {train: 'multi_worker_mirrored:2'}"),
+        ("distribution: {train: {strategy: mirrored, devices: {gpu: 2}}}", "distribution: {train: {devices: 2}}"),
+        ("keep_best: accuracy", "keep_best: {mode: max}"),
+        ("keep_best: accuracy", "keep_best: null"),
+        ("keep_best: {metric: loss, mode: min}", "keep_best: accuracy"),
+    ],
+)
+def test_a_short_form_means_the_same_below_and_above(folder, below, above):
+    """As of one file, in which the last part of what is above is set."""
+    (folder / "base" / "base.yaml").write_text(BASE.replace("500", f"500\n  {below}"))
+    (folder / "mine.yaml").write_text(f"trainer:\n  {above}\n")
+    values, path = yaml.safe_load(above), ["trainer"]
+    while isinstance(values, dict):
+        ((key, values),) = values.items()
+        path.append(key)
+    overrides = [] if above.endswith(": }") else [f"{'.'.join(path)}={inline(values)}"]
+    loaded, expected = load("base/base.yaml+mine.yaml"), load("base/base.yaml", overrides)
+    assert loaded.declaration == expected.declaration
+    if above.endswith("{devices: 4}}"):
+        train = loaded.declaration.trainer.distribution.train
+        assert (train.strategy, train.devices.cpu) == ("mirrored", 4)
+        assert loaded.origins["trainer.distribution.train.strategy"] == "base/base.yaml:8"
+        assert loaded.origins["trainer.distribution.train.devices.cpu"] == "mine.yaml:2"
 
 
 def test_the_order_decides(folder):

@@ -53,6 +53,19 @@ def test_validate_gives_the_declaration() -> None:
         tfx_estimator.validate("digits", {"trainer.train_steps": 0})
 
 
+def test_of_several_sources_the_later_override(tmp_path) -> None:
+    for name, steps in (("one", 7), ("two", 8)):
+        (tmp_path / f"{name}.yaml").write_text(f"trainer: {{train_steps: {steps}}}\n")
+    sources = ["digits", tmp_path / "one.yaml", str(tmp_path / "two.yaml")]
+    found = tfx_estimator.validate(sources)
+    assert found.declaration.trainer.train_steps == 8
+    assert found.declaration == tfx_estimator.validate("+".join(map(str, sources))).declaration
+    (tmp_path / "two.yaml").write_text("trainer: {train_steps: 0}\n")
+    for verb in (tfx_estimator.run, tfx_estimator.bench):
+        with pytest.raises(tfx_estimator.DeclarationError, match=r"two\.yaml:1 +trainer\.train_steps: 0"):
+            verb(sources, workdir=tmp_path / "runs", progress=False)
+
+
 def test_a_wrong_declaration_is_raised_and_not_printed_whatever_stands_for_stderr(tmp_path) -> None:
     async def cell() -> None:
         """As in a notebook, whose loop runs while a cell does."""

@@ -66,6 +66,20 @@ def test_parameters_are_the_declared_values():
     }
 
 
+@pytest.mark.parametrize("address", ["https://me:hunter2@host:5000/x", "HTTP://hunter2@host"])
+def test_a_password_in_the_address_is_refused_and_not_shown(tmp_path: Path, monkeypatch, address):
+    monkeypatch.setenv("ADDRESS", address)
+    (tmp_path / "mine.yaml").write_text("tracking: {mlflow: '${ADDRESS}'}\n")
+    with pytest.raises(
+        DeclarationError, match=r"(?s)mine.yaml:1  tracking.mlflow\n.*MLFLOW_TRACKING_PASSWORD"
+    ) as caught:
+        load(f"digits+{tmp_path}/mine.yaml")
+    assert "hunter2" not in str(caught.value)
+    for fine in ("http://host:5000/a@b", "http://[::1]:5000", str(tmp_path / "a@b")):
+        monkeypatch.setenv("ADDRESS", fine)
+        assert load(f"digits+{tmp_path}/mine.yaml").declaration.tracking.mlflow == fine
+
+
 @pytest.mark.parametrize(
     ("program", "words"),
     [

@@ -59,20 +59,37 @@ def test_what_is_varied_is_not_set_as_well_but_a_part_of_it_may_be():
     assert names == ["sgd", "sgd"]
 
 
+def seeds_of(*sources: str, overrides=(), vary=(), repeat: int = 3) -> list[tuple[str, int, int]]:
+    found = find_candidates(sources, overrides, vary, repeat)
+    return [(each.label, each.seed, each.values["trainer.seed"]) for each in found]
+
+
 def test_each_is_repeated_under_the_seeds_that_follow_its_own():
-    found = find_candidates(["digits", "digits"], ["trainer.seed=7"], [], repeat=3)
-    assert [(each.name, each.seed, each.values["trainer.seed"]) for each in found] == [
-        (name, seed, seed) for name in ("digits (1)", "digits (2)") for seed in (7, 8, 9)
+    assert seeds_of("digits", overrides=["trainer.seed=7"], vary=["trainer.train_steps=5,6"]) == [
+        (f"train_steps={steps}, seed {seed}", seed, seed) for steps in (5, 6) for seed in (7, 8, 9)
     ]
-    assert found[1].label == "digits (1), seed 8"
     # Other seeds of the same declaration, to see what seeds alone do.
-    found = find_candidates(["digits"], [], ["trainer.seed=1,11"], repeat=2)
-    assert [(each.name, each.seed) for each in found] == [
-        ("seed=1", 1),
-        ("seed=1", 2),
-        ("seed=11", 11),
-        ("seed=11", 12),
+    assert [seed for _, seed, _ in seeds_of("digits", vary=["trainer.seed=1,3"], repeat=2)] == [1, 2, 3, 4]
+
+
+def test_a_declaration_that_is_named_twice_has_seeds_of_its_own(tmp_path):
+    assert seeds_of("digits", "digits", overrides=["trainer.seed=7"]) == [
+        (f"digits ({1 + index // 3}), seed {7 + index}", 7 + index, 7 + index) for index in range(6)
     ]
+    # Another name makes no other training, and another network does.
+    same = [write(tmp_path / "a", name) for name in ("one", "two", "three")]
+    assert [seed for _, seed, _ in seeds_of(*same, repeat=2)] == [42, 43, 44, 45, 46, 47]
+    for folder, units in (("a", 1), ("b", 2)):
+        (file := Path(write(tmp_path / folder))).write_text(file.read_text().replace("mnist_cnn", "mine:network"))
+        file.with_name("mine.py").write_text(f"def network(classes):\n    return {units}\n")
+    others = [str(tmp_path / name / "own.yaml") for name in ("a", "b")]
+    assert [seed for _, seed, _ in seeds_of(*others, repeat=2)] == [42, 43, 42, 43]
+
+
+def test_seeds_that_would_share_trainings_are_refused():
+    with pytest.raises(DeclarationError, match="seed=1 and seed=2 differ in") as caught:
+        seeds_of("digits", vary=["trainer.seed=1,2"])
+    assert caught.value.todo == "for example 1 and 4"
 
 
 def test_a_finished_run_cannot_be_repeated(leave_run, capsys):
