@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.report.source import DECLARATION, Run, log_folders, read_run
 from tfx_estimator.pipeline.runners.listener import RAN
 
@@ -28,7 +29,7 @@ class Listed:
     state: Optional[str]
     accuracy: Optional[float]
     blessed: Optional[bool]
-    pushed: bool  # is the version that it pushed still there
+    pushed: bool  # is the version that it pushed still there; one at an address is taken to be
     bytes: int  # on the disk: of its logs, and of what its components made, and later runs have perhaps taken
 
 
@@ -52,10 +53,10 @@ def read(logs: str) -> Run:
 
 
 def pushed_here(run: Run) -> Optional[str]:
-    """The folder that its own Pusher has made, if it is there."""
+    """The folder that its own Pusher has made, if it is there; at an address it is taken to be."""
     folder = run.summary.get("pushed")
     ran = any(each["node"] == "Pusher" and each["state"] == RAN for each in _components(run))
-    return folder if ran and folder and os.path.isdir(folder) else None
+    return folder if ran and folder and (is_address(folder) or os.path.isdir(folder)) else None
 
 
 def executions(run: Run, *states: str) -> set[int]:

@@ -50,6 +50,14 @@ class Work:
         (logs / "summary.json").write_text(json.dumps(summary))
         return str(logs)
 
+    def push(self, to: str) -> str:
+        """Runs it, and notes that its Pusher ran as well; returns its folder of logs."""
+        logs = self.run(pushed=to)
+        summary = json.loads(Path(logs, "summary.json").read_text())
+        summary["components"].append({**summary["components"][0], "node": "Pusher", "execution_id": None})
+        Path(logs, "summary.json").write_text(json.dumps(summary))
+        return logs
+
     def states(self) -> list[str]:
         return [each.state for each in making.run(self.folders, self.word).runs.values()]
 
@@ -154,10 +162,7 @@ def test_a_removal_that_is_killed_at_any_point_can_be_done_again(work, tmp_path,
 def test_a_run_is_kept_as_long_as_its_model_is_pushed(work, capsys) -> None:
     pushed = Path(work.folders.serving) / "7"
     pushed.mkdir(parents=True)
-    logs = work.run(pushed=str(pushed))
-    summary = json.loads(Path(logs, "summary.json").read_text())
-    summary["components"].append({**summary["components"][0], "node": "Pusher", "execution_id": None})
-    Path(logs, "summary.json").write_text(json.dumps(summary))
+    logs = work.push(str(pushed))
     before = work.artifacts()
     assert main(["runs", "rm", logs]) == 2
     assert f"its model is pushed: {pushed}" in capsys.readouterr().err
@@ -165,6 +170,16 @@ def test_a_run_is_kept_as_long_as_its_model_is_pushed(work, capsys) -> None:
     pushed.rmdir()
     assert main(["runs", "rm", logs]) == 0
     assert work.listed() == []
+
+
+def test_a_model_that_was_pushed_to_an_address_counts_as_pushed(work, capsys) -> None:
+    logs = work.push(pushed := "gs://bucket/serving/7")
+    before = work.artifacts()
+    assert [(each.pushed, each.bytes > 0) for each in list_runs(work.folders.workdir)] == [(True, True)]
+    assert main(["runs", "rm", logs]) == 2
+    assert f"its model is pushed: {pushed}" in capsys.readouterr().err
+    assert (work.artifacts(), work.listed()) == (before, [logs])
+    assert all((each / "word").read_text() == "said" for each in before)
 
 
 def test_the_latest_blessed_model_of_each_kind_is_kept(work, tmp_path) -> None:
