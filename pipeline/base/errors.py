@@ -39,7 +39,8 @@ _TOLD = ("what", "expected", "todo", "retryable", "exit_code")
 class TfxEstimatorError(Exception):
     """Root of the project's errors.
 
-    `retryable` says that a task failed for no reason of its own, and may succeed when it is started again.
+    `retryable` says that a task failed for no reason of its own, and may succeed when it is started again. `folder` is
+    where a verb that Python called has left what it came to all the same; empty if there is none.
 
     Args:
         what: What was wrong, and where.
@@ -49,6 +50,7 @@ class TfxEstimatorError(Exception):
 
     exit_code = 1
     retryable = False
+    folder = ""
     # TensorFlow's AutoGraph makes a StagingError of any other, wherever it converts what raises it.
     ag_pass_through = True
     _indent = " " * 4

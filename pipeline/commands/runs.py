@@ -7,16 +7,19 @@ import dataclasses
 import itertools
 import json
 import os
+from typing import Optional
 
 HELP = "list the runs of a work folder, or remove some"
 _EPILOG = """\
   tfx-estimator runs                                   those in ./runs
   tfx-estimator runs DIR --json
   tfx-estimator runs rm runs/mnist/logs/TIME1 runs/mnist/logs/TIME2
+  tfx-estimator runs rm --unneeded                     all in ./runs that may be removed
 
 A run is not removed whose model is pushed, or is the latest that was blessed. What other runs have taken from it stays.
 """
-_REMOVE = "rm"
+_UNNEEDED = "tfx-estimator runs rm --unneeded [WORKDIR]"
+_REMOVE, _WORKDIR = "rm", "runs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="the folder of all runs (default: runs); or `rm`, and the runs to remove, as they are listed",
     )
+    parser.add_argument(
+        "--unneeded",
+        metavar="WORKDIR",
+        nargs="?",
+        const=_WORKDIR,
+        help="with `rm`: all runs of the folder whose model is not pushed, nor the latest that was blessed (default: "
+        "%(const)s)",
+    )
     parser.add_argument("--json", action="store_true", help="print the list as JSON, sizes in bytes")
     parser.epilog = _EPILOG
 
@@ -34,19 +45,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Lists, or removes."""
     if args.words[:1] == [_REMOVE]:
-        return _remove(args.words[1:])
+        return _remove(args.words[1:], args.unneeded)
     from tfx_estimator.pipeline.base.errors import DeclarationError
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config.paths import reject_address
     from tfx_estimator.pipeline.run.runs import list_runs
 
+    if args.unneeded is not None:
+        raise DeclarationError("--unneeded: there is nothing to remove", expected="`rm` before it", todo=_UNNEEDED)
     if len(args.words) > 1:
         raise DeclarationError(
             f"runs {' '.join(args.words)}: this names several folders",
             expected="one work folder; or `rm`, and runs",
             todo="list one after the other",
         )
-    workdir = os.path.expanduser(args.words[0] if args.words else "runs")
+    workdir = os.path.expanduser(args.words[0] if args.words else _WORKDIR)
     reject_address(workdir, "WORKDIR")
     found = list_runs(workdir)
     if args.json:
@@ -69,23 +82,37 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _remove(named: list[str]) -> int:
+def _remove(named: list[str], workdir: Optional[str]) -> int:
     from tfx_estimator.pipeline.base.errors import DeclarationError
+    from tfx_estimator.pipeline.base.text import one_line
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config.paths import reject_address
     from tfx_estimator.pipeline.experiments.estimate import size
-    from tfx_estimator.pipeline.run.runs import find_logs
+    from tfx_estimator.pipeline.run.runs import all_logs, find_logs, leads_out
 
-    if not named:
-        raise DeclarationError("runs rm: no run is named", expected="runs", todo="list them: tfx-estimator runs")
-    for each in named:
-        reject_address(each, "RUN")
-    logs = sorted({find_logs(each) for each in named})
+    if (workdir is None) != bool(named):
+        what = f"--unneeded, and {one_line(named[0])} as well" if named else "no run is named"
+        raise DeclarationError(
+            f"runs rm: {what}", expected="runs, or --unneeded", todo=f"list them: tfx-estimator runs; or {_UNNEEDED}"
+        )
+    for each in [*named, *([workdir] if workdir else [])]:
+        reject_address(each, "WORKDIR" if workdir else "RUN")
+    if workdir:
+        found = map(os.path.abspath, all_logs(os.path.expanduser(workdir)))
+        logs = sorted(each for each in found if not leads_out(each))
+    else:
+        logs = sorted({find_logs(each) for each in named})
 
-    from tfx_estimator.pipeline.run.removal import remove
+    from tfx_estimator.pipeline.run.removal import find_unneeded, remove
 
-    for _, group in itertools.groupby(logs, os.path.dirname):
-        several = list(group)
+    groups = [list(group) for _, group in itertools.groupby(logs, os.path.dirname)]
+    if workdir:
+        groups = [several for group in groups if (several := find_unneeded(group))]
+        for each in itertools.chain(*groups):
+            say(one_line(each))
+    for several in groups:
         freed = remove(several)
         say(f"removed {len(several)} of {os.path.dirname(os.path.dirname(several[0]))}: {size(freed)}")
+    if not groups:
+        say("no run may be removed")
     return 0

@@ -43,7 +43,7 @@ def call(words: Sequence[str], progress: bool) -> str:
         progress: Whether it is shown: in a notebook one line that changes, elsewhere on stderr.
 
     Raises:
-        TfxEstimatorError: What the verb ended with.
+        TfxEstimatorError: What the verb ended with; its `folder` is where results are all the same.
         KeyboardInterrupt: Ctrl-C, or a notebook's button, ended it; it has ended in order then.
     """
     with contextlib.ExitStack() as stack:
@@ -113,9 +113,12 @@ class _Verb:
             self._hears(0 if ended is not None else _TICK_SECONDS)
             self._show()
         self._show()
+        folder = self._said.get(caller.FOLDER, "")
         if self._process.returncode:
-            raise self._failure()
-        return self._said.get(caller.FOLDER, "")
+            error = self._failure()
+            error.folder = folder
+            raise error
+        return folder
 
     def interrupt(self) -> str:
         """Has it end in order, which a second Ctrl-C cuts short; returns what it says then."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Union
 
-from tfx_estimator.pipeline.base.text import duration
+from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.text import duration, one_line
+from tfx_estimator.pipeline.report.source import find_runs
 from tfx_estimator.pipeline.runners.listener import NodeRun
 
 if TYPE_CHECKING:
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from tfx_estimator.pipeline.base.errors import DataError
     from tfx_estimator.pipeline.config import Declaration
 
-REPORT = "report.html"
+REPORT, COMPARISON = "report.html", "compare.json"
 # Rows of predictions in a notebook.
 _SHOWN = 20
 
@@ -36,6 +39,18 @@ class RunResult:
 
     logs: str
     summary: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, logs: Union[str, os.PathLike[str]]) -> RunResult:
+        """Opens a run that has ended: by its folder of logs, or a pipeline's folder, which means its latest.
+
+            tfx_estimator.RunResult.of(error.folder)
+
+        Raises:
+            DeclarationError: There is no run.
+        """
+        (run,) = find_runs([os.fspath(logs)])
+        return cls(run.logs, run.summary)
 
     @property
     def name(self) -> str:
@@ -118,6 +133,24 @@ class CompareResult:
 
     folder: str
     found: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, folder: Union[str, os.PathLike[str]]) -> CompareResult:
+        """Opens a comparison, by the folder of its compare.json.
+
+        Raises:
+            DeclarationError: There is none.
+        """
+        folder = os.path.abspath(os.path.expanduser(folder))
+        try:
+            with open(os.path.join(folder, COMPARISON), encoding="utf-8") as file:
+                return cls(folder, json.load(file))
+        except (OSError, ValueError) as error:
+            raise DeclarationError(
+                f"no comparison can be read in {one_line(folder)}: {one_line(str(error))}",
+                expected=f"a folder with {COMPARISON}, as `compare` has left it",
+                todo="name it: the `folder` of a CompareResult, or of an error",
+            ) from error
 
     @property
     def conclusions(self) -> list[str]:

@@ -25,18 +25,20 @@ _TITLES = {"global_step/sec": "steps per second", "learning_rate": "learning rat
 
 @dataclass
 class Series:
-    """One curve: steps, and a value for each."""
+    """One curve: steps, and a value for each, and when it was measured."""
 
     steps: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
+    times: list[float] = field(default_factory=list, compare=False)  # seconds since 1970
 
-    def add(self, step: int, value: float) -> None:
+    def add(self, step: int, value: float, time: float) -> None:
         """Adds a point; training that went back to a checkpoint takes back what followed it."""
         while self.steps and self.steps[-1] >= step:
-            self.steps.pop()
-            self.values.pop()
+            for points in (self.steps, self.values, self.times):
+                points.pop()
         self.steps.append(step)
         self.values.append(value)
+        self.times.append(time)
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ def read_training(model_run: str) -> Training:
                     starts.append((event.wall_time, event.step))
             for value in event.summary.value:
                 if (number := _number(value)) is not None:
-                    curves.setdefault(value.tag, {}).setdefault(where, Series()).add(event.step, number)
+                    series = curves.setdefault(value.tag, {}).setdefault(where, Series())
+                    series.add(event.step, number, event.wall_time)
                     if where == TRAIN:
                         progress.append((event.wall_time, event.step))
     if not curves:

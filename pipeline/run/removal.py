@@ -34,8 +34,13 @@ def remove(logs: Sequence[str]) -> int:
     folders = PipelineFolders(*os.path.split(home), option="WORKDIR")
     with only_run(folders):
         runs = [read(each) for each in logs]
-        store = open_store(folders.metadata) if os.path.exists(folders.metadata) else None
-        _check_unneeded(runs, store)
+        store = _store(home)
+        if wrong := [f"{one_line(each)}: {why}" for each, why in _needed(runs, store).items()]:
+            raise DeclarationError(
+                "\n  ".join(["still needed:", *wrong]),
+                expected="runs whose model is neither pushed nor the latest that was blessed",
+                todo="leave these out; or remove the pushed version first",
+            )
         left = _tell(runs, store, folders) if store else []
         left += [folder for run in runs for folder in _left_training(run)]
         paths = [path for path in left if _is_inside(path, home)]
@@ -47,20 +52,28 @@ def remove(logs: Sequence[str]) -> int:
     return freed
 
 
-def _check_unneeded(runs: Sequence[Run], store: Any) -> None:
-    """Refuses a run whose model is pushed, or is the baseline of the next one."""
-    wrong, baselines = [], _baselines(store) if store else set()
+def find_unneeded(logs: Sequence[str]) -> list[str]:
+    """Returns those runs of one pipeline that may be removed."""
+    needed = _needed([read(each) for each in logs], _store(os.path.dirname(os.path.dirname(logs[0]))))
+    return [each for each in logs if each not in needed]
+
+
+def _store(home: str) -> Any:
+    """The pipeline's ML Metadata; None without one."""
+    metadata = PipelineFolders(*os.path.split(home), option="WORKDIR").metadata
+    return open_store(metadata) if os.path.exists(metadata) else None
+
+
+def _needed(runs: Sequence[Run], store: Any) -> dict[str, str]:
+    """Why a run must stay, by its folder of logs."""
+    baselines = _baselines(store) if store else set()
+    why = {}
     for run in runs:
         if pushed := pushed_here(run):
-            wrong.append(f"{one_line(run.logs)}: its model is pushed: {one_line(pushed)}")
+            why[run.logs] = f"its model is pushed: {one_line(pushed)}"
         elif executions(run, "ran") & baselines:
-            wrong.append(f"{one_line(run.logs)}: its model is the latest blessed one, which the next is compared with")
-    if wrong:
-        raise DeclarationError(
-            "\n  ".join(["still needed:", *wrong]),
-            expected="runs whose model is neither pushed nor the latest that was blessed",
-            todo="leave these out; or remove the pushed version first",
-        )
+            why[run.logs] = "its model is the latest blessed one, which the next is compared with"
+    return why
 
 
 def _baselines(store: Any) -> set[int]:

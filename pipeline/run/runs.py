@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
+from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.report.source import DECLARATION, Run, log_folders, read_run
 from tfx_estimator.pipeline.runners.listener import RAN
 
@@ -28,12 +29,17 @@ class Listed:
     state: Optional[str]
     accuracy: Optional[float]
     blessed: Optional[bool]
-    pushed: bool  # is the version that it pushed still there
+    pushed: bool  # is the version that it pushed still there; one at an address is taken to be
     bytes: int  # on the disk: of its logs, and of what its components made, and later runs have perhaps taken
 
 
 def list_runs(workdir: str) -> list[Listed]:
-    """Finds the runs of all pipelines in a work folder, of each the latest last; a link there is none."""
+    """Describes the runs of all pipelines in a work folder, of each the latest last."""
+    return [_listed(logs) for logs in all_logs(workdir)]
+
+
+def all_logs(workdir: str) -> list[str]:
+    """Finds the folders of logs of all runs in a work folder; a link there is no pipeline's."""
     if not os.path.isdir(workdir):
         raise DeclarationError(
             f"there is no folder {one_line(workdir)}",
@@ -41,7 +47,7 @@ def list_runs(workdir: str) -> list[Listed]:
             todo="name it: tfx-estimator runs DIR",
         )
     homes = sorted(entry.path for entry in os.scandir(workdir) if entry.is_dir(follow_symlinks=False))
-    return [_listed(logs) for home in homes for logs in log_folders(os.path.join(home, "logs"))]
+    return [logs for home in homes for logs in log_folders(os.path.join(home, "logs"))]
 
 
 def read(logs: str) -> Run:
@@ -52,10 +58,10 @@ def read(logs: str) -> Run:
 
 
 def pushed_here(run: Run) -> Optional[str]:
-    """The folder that its own Pusher has made, if it is there."""
+    """The folder that its own Pusher has made, if it is there; at an address it is taken to be."""
     folder = run.summary.get("pushed")
     ran = any(each["node"] == "Pusher" and each["state"] == RAN for each in _components(run))
-    return folder if ran and folder and os.path.isdir(folder) else None
+    return folder if ran and folder and (is_address(folder) or os.path.isdir(folder)) else None
 
 
 def executions(run: Run, *states: str) -> set[int]:
@@ -99,17 +105,11 @@ def _below(path: str) -> Iterator[str]:
 
 
 def find_logs(named: str) -> str:
-    """Returns the folder of logs that a run was named by, absolute; refuses all that is no run's in its place.
-
-    A link in the work folder may lead out of it.
-    """
+    """Returns the folder of logs that a run was named by, absolute; refuses all that is no run's in its place."""
     logs = os.path.abspath(os.path.expanduser(named))
-    home = os.path.dirname(os.path.dirname(logs))
-    workdir = os.path.realpath(os.path.dirname(home))
-    inside = os.path.join(workdir, *(os.path.basename(each) for each in (home, os.path.dirname(logs), logs)))
     if os.path.basename(os.path.dirname(logs)) != "logs" or not os.path.exists(os.path.join(logs, DECLARATION)):
         what = f"{one_line(named)} is not the folder of a run"
-    elif os.path.realpath(logs) != inside:
+    elif leads_out(logs):
         what = f"{one_line(named)} leads out of the work folder by a link"
     else:
         return logs
@@ -118,3 +118,11 @@ def find_logs(named: str) -> str:
         expected="RUNS/NAME/logs/TIME, as `tfx-estimator runs` lists it",
         todo="name it so; nothing was removed",
     )
+
+
+def leads_out(logs: str) -> bool:
+    """Whether a link in the work folder leads from there to a folder of logs, which is absolute."""
+    home = os.path.dirname(os.path.dirname(logs))
+    workdir = os.path.realpath(os.path.dirname(home))
+    inside = os.path.join(workdir, *(os.path.basename(each) for each in (home, os.path.dirname(logs), logs)))
+    return os.path.realpath(logs) != inside

@@ -10,11 +10,12 @@ import logging
 import math
 import os
 import re
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.files import write_whole
@@ -31,6 +32,8 @@ from tfx_estimator.pipeline.user_source import loader
 _PROGRAM = "from tfx_estimator.pipeline.run import tracking; tracking.main(*sys.argv[1:])"
 # A server that answers takes a second or two.
 SECONDS = 60.0
+# The rest is left to say that it failed.
+_OWN_SHARE = 5 / 6
 # Its client waits 2 minutes for an answer, and asks seven times.
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "15", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
 _SQLITE = "sqlite:///"
@@ -80,7 +83,7 @@ def _write(uri: str, logs: str, seconds: float) -> str:
     """Writes a finished run, by its log folder; says where it is."""
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as folder:
         told_file = os.path.join(folder, "told")
-        words = [*loader.fresh_python(_PROGRAM), uri, logs, told_file]
+        words = [*loader.fresh_python(_PROGRAM), uri, logs, told_file, str(seconds * _OWN_SHARE)]
         environment = {**_PATIENCE, **os.environ, "PYTHONPATH": loader.python_path()}
         try:
             done = subprocess.run(words, stdin=subprocess.DEVNULL, env=environment, timeout=seconds, check=False)
@@ -92,15 +95,26 @@ def _write(uri: str, logs: str, seconds: float) -> str:
     return told["where"]
 
 
-def main(uri: str, logs: str, told_file: str) -> None:
+class _LateError(BaseException):
+    """Time is up; no Exception, as clients catch those, and ask again."""
+
+
+def main(uri: str, logs: str, told_file: str, seconds: str) -> None:
     """The fresh process: writes, and leaves in a file where the run is, or why it is not there."""
+
+    def late(*_: object) -> NoReturn:
+        raise _LateError(f"it took longer than {float(seconds):g} s")
+
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, float(seconds))
     # A folder was declared, which MLflow keeps for those who say so.
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     try:
         told = {"where": write(uri, logs)}
-    except Exception as error:
+    except (Exception, _LateError) as error:
         logging.getLogger(__name__).exception("the run is not in MLflow")
-        told = {"error": f"{type(error).__name__}: {one_line(str(error))[:_LENGTH]}"}
+        told = {"error": _words(error)}
+    signal.setitimer(signal.ITIMER_REAL, 0)
     write_whole(told_file, json.dumps(told))
 
 
@@ -115,20 +129,35 @@ def write(uri: str, logs: str) -> str:
     summary = run.summary
     client = MlflowClient(tracking_uri=uri if is_address(uri) or ":" in uri else Path(uri).as_uri())
     begun = int(datetime.datetime.fromisoformat(summary["started"]).timestamp() * 1000)
+    ended = begun + int(summary["seconds"] * 1000)
     created = client.create_run(_experiment(client, uri, run.name), begun, run_name=run.time, tags=_tags(summary))
     made = created.info.run_id
-    parameters = [Param(key, value) for key, value in parameters_of(run.values).items()]
-    for some in _batches(parameters, _PARAMETERS):
-        client.log_batch(made, params=some)
-    metrics = [Metric(name, value, begun, step) for name, value, step in metrics_of(summary, _curves(run))]
-    for some in _batches(metrics, _METRICS):
-        client.log_batch(made, metrics=some)
-    for name in _FILES:
-        if os.path.exists(path := os.path.join(logs, name)):
-            client.log_artifact(made, path)
-    ended = begun + int(summary["seconds"] * 1000)
-    client.set_terminated(made, "FAILED" if summary["state"] == FAILED else "FINISHED", ended)
+    try:
+        parameters = [Param(key, value) for key, value in parameters_of(run.values).items()]
+        for some in _batches(parameters, _PARAMETERS):
+            client.log_batch(made, params=some)
+        metrics = [
+            Metric(name, value, ended if time is None else int(time * 1000), step)
+            for name, value, step, time in metrics_of(summary, _curves(run))
+        ]
+        for some in _batches(metrics, _METRICS):
+            client.log_batch(made, metrics=some)
+        for name in _FILES:
+            if os.path.exists(path := os.path.join(logs, name)):
+                client.log_artifact(made, path)
+        client.set_terminated(made, "FAILED" if summary["state"] == FAILED else "FINISHED", ended)
+    except (Exception, _LateError) as error:
+        # It would be running for ever. A server that is gone is told in vain.
+        with contextlib.suppress(Exception):
+            client.set_terminated(made, "FAILED", ended)
+            client.set_tag(made, "not_written", _words(error))
+        raise
     return f"experiment {run.name}, run {made}"
+
+
+def _words(error: BaseException) -> str:
+    kind = "" if isinstance(error, _LateError) else f"{type(error).__name__}: "
+    return kind + one_line(str(error))[:_LENGTH]
 
 
 def _experiment(client: Any, uri: str, name: str) -> str:
@@ -160,8 +189,13 @@ def parameters_of(values: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def metrics_of(summary: Mapping[str, Any], curves: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, float, int]]:
-    """Yields name, value and step of what the run came to, and of each point of its curves."""
+def metrics_of(
+    summary: Mapping[str, Any], curves: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[str, float, int, float | None]]:
+    """Yields name, value and step of what the run came to, and of each point of its curves; and when that was.
+
+    None is at the run's end.
+    """
     steps = int((summary.get("training") or {}).get("last_step") or 0)
     values = {name: summary.get(name) for name in ("accuracy", "loss", "evaluated")}
     values |= summary.get("metrics") or {}
@@ -171,14 +205,14 @@ def metrics_of(summary: Mapping[str, Any], curves: Mapping[str, Mapping[str, Any
     values |= {f"component_seconds/{each['node']}": each["seconds"] for each in summary.get("components") or ()}
     for name, value in values.items():
         if isinstance(value, (int, float)) and math.isfinite(value):
-            yield _FOREIGN.sub("_", name), float(value), steps
+            yield _FOREIGN.sub("_", name), float(value), steps, None
     for metric, series in curves.items():
         for who, curve in series.items():
             # In a file store a metric cannot be a folder of others as well.
             name = _FOREIGN.sub("_", f"{who.replace('/', '_')}/{metric.replace('/', '_')}")
-            for step, value in zip(curve.steps, curve.values):
+            for step, value, time in zip(curve.steps, curve.values, curve.times):
                 if math.isfinite(value):
-                    yield name, float(value), int(step)
+                    yield name, float(value), int(step), time
 
 
 def _curves(run: Run) -> Mapping[str, Mapping[str, Any]]:

@@ -35,7 +35,8 @@ told = []
 for run in client.search_runs([experiment.experiment_id]):
     curves = {}
     for name in run.data.metrics:
-        curves[name] = sorted((each.step, each.value) for each in client.get_metric_history(run.info.run_id, name))
+        history = client.get_metric_history(run.info.run_id, name)
+        curves[name] = sorted((each.step, each.value, each.timestamp) for each in history)
     files = [each.path for each in client.list_artifacts(run.info.run_id)]
     told.append({
         "status": run.info.status, "name": run.info.run_name, "params": run.data.params, "tags": run.data.tags,
@@ -78,9 +79,11 @@ def check(told: Any, finished: Finished) -> None:
     for metric, curves in read_training(summary["model_run"]).curves.items():
         for who, curve in curves.items():
             name = f"{who}/{metric.replace('/', '_')}"
-            assert told["curves"][name] == [list(each) for each in zip(curve.steps, curve.values)]
+            times = [int(time * 1000) for time in curve.times]
+            assert told["curves"][name] == [list(each) for each in zip(curve.steps, curve.values, times)]
     assert len(told["curves"]["train/loss"]) > 10
-    assert told["curves"]["eval/accuracy"][-1] == [600, pytest.approx(summary["accuracy"])]
+    assert len({time for *_, time in told["curves"]["train/loss"]}) > 10
+    assert told["curves"]["eval/accuracy"][-1][:2] == [600, pytest.approx(summary["accuracy"])]
     assert told["params"]["trainer.optimizer.learning_rate"] == "0.02"
     assert told["params"]["trainer.seed"] == "42"
     assert told["tags"]["pushed"] == summary["pushed"]

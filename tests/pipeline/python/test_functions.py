@@ -72,7 +72,7 @@ def test_a_wrong_declaration_is_raised_and_not_printed_whatever_stands_for_stder
         with pytest.raises(tfx_estimator.DeclarationError) as raised:
             tfx_estimator.run("digits", tmp_path / "runs", {"trainer.train_steps": 0})
         assert "trainer.train_steps: 0" in raised.value.what
-        assert raised.value.exit_code == 2
+        assert (raised.value.exit_code, raised.value.folder) == (2, "")
 
     with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(said):
         asyncio.run(cell())
@@ -133,3 +133,15 @@ def test_a_module_of_the_current_folder_hides_none(tmp_path) -> None:
     done = run_python("-c", code, cwd=tmp_path)
     assert "DeclarationError" in done.stderr
     assert "hidden" not in done.stderr
+
+
+def test_what_a_failed_run_has_left_is_named_by_its_error(tmp_path) -> None:
+    for split in ("train", "test"):
+        (folder := tmp_path / "images" / split / "only").mkdir(parents=True)
+        (folder / "one.png").write_bytes(b"")
+    with pytest.raises(tfx_estimator.DataError, match="one class only") as raised:
+        tfx_estimator.run("digits", tmp_path / "runs", {"data.dataset": str(tmp_path / "images")}, progress=False)
+    result = tfx_estimator.RunResult.of(raised.value.folder)
+    assert Path(result.logs).parent == tmp_path / "runs" / "digits" / "logs"
+    assert (result.summary["state"], result.summary["exit_code"]) == ("failed", raised.value.exit_code)
+    assert result.report

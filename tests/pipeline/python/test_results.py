@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.pipeline.experiments.bench.test_results import comparison, measurement
 from tests.pipeline.experiments.compare.test_results import compared
-from tfx_estimator import BenchResult, CompareResult, DataNotFoundError, RunResult
+from tfx_estimator import BenchResult, CompareResult, DataNotFoundError, DeclarationError, RunResult
 
 pytestmark = pytest.mark.unit
 
@@ -51,3 +52,23 @@ def test_a_run_without_evaluation_or_training_says_so() -> None:
     shown = RunResult("there", {"name": "<own>", "warnings": [{"component": "Trainer", "text": "a < b"}]})._repr_html_()
     assert "&lt;own&gt;" in shown
     assert "a &lt; b" in shown
+
+
+def test_what_was_left_is_opened_again(tmp_path: Path) -> None:
+    for time, accuracy in (("20261121-120000", 0.5), ("20261122-120000", 0.75)):
+        (logs := tmp_path / "own" / "logs" / time).mkdir(parents=True)
+        (logs / "declaration.yaml").write_text("name: own\n")
+        summary = {"name": "own", "started": f"{time[:4]}-11-{time[6:8]}T12:00:00+00:00", "accuracy": accuracy}
+        (logs / "summary.json").write_text(json.dumps(summary))
+    first = logs.with_name("20261121-120000")
+    assert (RunResult.of(first).logs, RunResult.of(first).metrics) == (str(first), {"accuracy": 0.5})
+    assert RunResult.of(str(tmp_path / "own")).metrics == {"accuracy": 0.75}
+    with pytest.raises(DeclarationError, match="there is no such folder"):
+        RunResult.of(tmp_path / "none")
+
+    found = compared([1, 2, 3], [1])
+    (tmp_path / "compare.json").write_text(json.dumps(found.to_dict()))
+    result = CompareResult.of(tmp_path)
+    assert (result.folder, result.conclusions, result.spread) == (str(tmp_path), found.conclusions(), found.spread)
+    with pytest.raises(DeclarationError, match="no comparison can be read"):
+        CompareResult.of(tmp_path / "own")

@@ -50,6 +50,16 @@ class Work:
         (logs / "summary.json").write_text(json.dumps(summary))
         return str(logs)
 
+    def push(self, to: str) -> str:
+        """Runs it, and notes that its Pusher ran as well; returns its folder of logs."""
+        logs = self.run(pushed=to)
+        summary = json.loads(Path(logs, "summary.json").read_text())
+        summary["components"].append(
+            {**summary["components"][0], "node": "Pusher", "state": "ran", "execution_id": None}
+        )
+        Path(logs, "summary.json").write_text(json.dumps(summary))
+        return logs
+
     def states(self) -> list[str]:
         return [each.state for each in making.run(self.folders, self.word).runs.values()]
 
@@ -154,10 +164,7 @@ def test_a_removal_that_is_killed_at_any_point_can_be_done_again(work, tmp_path,
 def test_a_run_is_kept_as_long_as_its_model_is_pushed(work, capsys) -> None:
     pushed = Path(work.folders.serving) / "7"
     pushed.mkdir(parents=True)
-    logs = work.run(pushed=str(pushed))
-    summary = json.loads(Path(logs, "summary.json").read_text())
-    summary["components"].append({**summary["components"][0], "node": "Pusher", "execution_id": None})
-    Path(logs, "summary.json").write_text(json.dumps(summary))
+    logs = work.push(str(pushed))
     before = work.artifacts()
     assert main(["runs", "rm", logs]) == 2
     assert f"its model is pushed: {pushed}" in capsys.readouterr().err
@@ -165,6 +172,38 @@ def test_a_run_is_kept_as_long_as_its_model_is_pushed(work, capsys) -> None:
     pushed.rmdir()
     assert main(["runs", "rm", logs]) == 0
     assert work.listed() == []
+
+
+def test_a_model_that_was_pushed_to_an_address_counts_as_pushed(work, capsys) -> None:
+    logs = work.push(pushed := "gs://bucket/serving/7")
+    before = work.artifacts()
+    assert [(each.pushed, each.bytes > 0) for each in list_runs(work.folders.workdir)] == [(True, True)]
+    assert main(["runs", "rm", logs]) == 2
+    assert f"its model is pushed: {pushed}" in capsys.readouterr().err
+    assert (work.artifacts(), work.listed()) == (before, [logs])
+    assert all((each / "word").read_text() == "said" for each in before)
+
+
+def test_all_runs_are_removed_that_nothing_needs(work, tmp_path, monkeypatch, capsys) -> None:
+    first, pushed, last = work.run(), work.push("gs://bucket/serving/7"), work.run()
+    Path(last, "summary.json").write_text("{")
+    outside = tmp_path / "outside"
+    shutil.copytree(last, outside)
+    (Path(work.folders.logs) / "linked").symlink_to(outside)
+    monkeypatch.chdir(tmp_path)
+    assert main(["runs", "rm", pushed, "--unneeded"]) == 2
+    assert main(["runs", "--unneeded"]) == 2
+    assert len(work.listed()) == 4
+    capsys.readouterr()
+    assert main(["runs", "rm", "--unneeded"]) == 0
+    *removed, told = capsys.readouterr().out.splitlines()
+    assert removed == [first, last]
+    assert told.startswith(f"removed 2 of {work.folders.home}: ")
+    assert sorted(work.listed()) == [pushed, os.path.join(work.folders.logs, "linked")]
+    assert (outside / "declaration.yaml").exists()
+    assert all((each / "word").read_text() == "said" for each in work.artifacts())
+    assert main(["runs", "rm", "--unneeded", work.folders.workdir]) == 0
+    assert pushed in work.listed()
 
 
 def test_the_latest_blessed_model_of_each_kind_is_kept(work, tmp_path) -> None:
@@ -187,7 +226,7 @@ def test_the_latest_blessed_model_of_each_kind_is_kept(work, tmp_path) -> None:
     for kept in runs[1:]:
         with pytest.raises(DeclarationError, match="latest blessed"):
             removal.remove([kept])
-    removal.remove(runs[:1])
+    assert main(["runs", "rm", "--unneeded", work.folders.workdir]) == 0
     assert work.listed() == runs[1:]
 
 

@@ -32,20 +32,23 @@ def test_metrics_are_the_summarys_and_the_curves():
         "examples": {"eval": 10},
         "components": [{"node": "Trainer", "seconds": 2.0}],
     }
-    curves = {"global_step/sec": {"train": Series([1, 2], [5.0, float("nan")])}, "loss": {"eval/a": Series([2], [1.5])}}
+    curves = {
+        "global_step/sec": {"train": Series([1, 2], [5.0, float("nan")], [100.5, 101.0])},
+        "loss": {"eval/a": Series([2], [1.5], [102.25])},
+    }
     assert list(tracking.metrics_of(summary, curves)) == [
-        ("accuracy", 0.5, 7),
-        ("evaluated", 10.0, 7),
-        ("classId_1/precision", 0.25, 7),
-        ("run/seconds", 3.5, 7),
-        ("training/last_step", 7.0, 7),
-        ("examples/eval", 10.0, 7),
-        ("component_seconds/Trainer", 2.0, 7),
-        ("train/global_step_sec", 5.0, 1),
-        ("eval_a/loss", 1.5, 2),
+        ("accuracy", 0.5, 7, None),
+        ("evaluated", 10.0, 7, None),
+        ("classId_1/precision", 0.25, 7, None),
+        ("run/seconds", 3.5, 7, None),
+        ("training/last_step", 7.0, 7, None),
+        ("examples/eval", 10.0, 7, None),
+        ("component_seconds/Trainer", 2.0, 7, None),
+        ("train/global_step_sec", 5.0, 1, 100.5),
+        ("eval_a/loss", 1.5, 2, 102.25),
     ]
     # Of a run that came to nothing.
-    assert list(tracking.metrics_of({"seconds": 0.5, "components": ()}, {})) == [("run/seconds", 0.5, 0)]
+    assert list(tracking.metrics_of({"seconds": 0.5, "components": ()}, {})) == [("run/seconds", 0.5, 0, None)]
 
 
 def test_parameters_are_the_declared_values():
@@ -104,6 +107,59 @@ def test_a_server_that_fails_or_hangs_leaves_a_warning(tmp_path: Path, monkeypat
     assert told["state"] == "succeeded"
     assert [each["component"] for each in told["warnings"]] == ["tracking"]
     assert words in told["warnings"][0]["text"]
+
+
+# In the place of MLflow: it notes in a file what the run has become, and its artifacts fail, or hang.
+CLIENT = """\
+import json, time
+from types import SimpleNamespace
+
+class MlflowClient:
+    def __init__(self, tracking_uri):
+        self.path, self.run = tracking_uri.removeprefix("file://"), {"status": "RUNNING"}
+    def get_experiment_by_name(self, name):
+        return SimpleNamespace(experiment_id=name)
+    def create_run(self, *args, **options):
+        return SimpleNamespace(info=SimpleNamespace(run_id="1"))
+    def log_batch(self, *args, **options):
+        pass
+    def log_artifact(self, *args):
+        while True:
+            try:
+                ARTIFACT
+            except Exception as error:
+                if "full" in str(error):
+                    raise
+    def set_tag(self, made, key, value):
+        self._note(**{key: value})
+    def set_terminated(self, made, status, ended):
+        self._note(status=status)
+    def _note(self, **said):
+        self.run.update(said)
+        open(self.path, "w").write(json.dumps(self.run))
+"""
+
+
+@pytest.mark.parametrize(
+    ("artifact", "words"),
+    [("raise OSError('it is full')", "OSError: it is full"), ("time.sleep(60)", "longer than 6 s")],
+)
+def test_a_run_that_could_not_be_written_wholly_is_failed_there(tmp_path: Path, monkeypatch, artifact, words):
+    (tmp_path / "mlflow").mkdir()
+    (tmp_path / "mlflow" / "__init__.py").write_text(CLIENT.replace("ARTIFACT", artifact))
+    (tmp_path / "mlflow" / "entities.py").write_text("Metric = Param = lambda *args: args\n")
+    monkeypatch.setattr(tracking, "_OWN_SHARE", 0.2)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (logs := tmp_path / "own" / "logs" / "20261121-120000").mkdir(parents=True)
+    (logs / "declaration.yaml").write_text("name: own\n")
+    Summary("own.yaml", name="own").write(str(logs / "summary.json"))
+    begun = time.monotonic()
+    with pytest.raises(RuntimeError, match=words):
+        tracking._write(str(tmp_path / "noted"), str(logs), 30)
+    assert time.monotonic() - begun < 30
+    told = json.loads((tmp_path / "noted").read_text())
+    assert told["status"] == "FAILED"
+    assert words in told["not_written"]
 
 
 @pytest.mark.parametrize(("state", "uri", "writes"), [(INTERRUPTED, "x", 0), (FAILED, "x", 1), (FAILED, None, 0)])
