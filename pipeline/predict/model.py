@@ -257,7 +257,11 @@ class Model:
             raise UserCodeError(
                 f"the model failed: {first_line(error)}", expected="scores", todo="try a smaller --batch-size"
             ) from error
-        got = outputs[signature.scores.key].numpy()[:count]
+        got = outputs[signature.scores.key].numpy()
+        if got.shape[:1] != (len(batch),):
+            # As of the examples, of which one may hold the bytes of two images.
+            raise tf.errors.InvalidArgumentError(None, None, f"it answers {list(got.shape)} to {len(batch)}")
+        got = got[:count]
         classes = len(self.chosen.labels) or (2 if signature.scores.of_two else got.shape[-1])
         try:
             return to_probabilities(got, classes, signature.scores)[0]

@@ -265,6 +265,14 @@ def test_an_example_that_the_model_does_not_take_is_named(run, model, tmp_path):
     assert f"damaged file {records}:1: the model does not take it: " in said
 
 
+def test_an_example_of_which_the_model_makes_two_is_named(run, model, tmp_path):
+    # The model reshapes to [-1, ...].
+    records = write_records(tmp_path / "records", [example(image=bytes(count)) for count in (16, 32)])
+    found, said = run(model, records, "--batch-size", 1, code=3)
+    check(found, {f"{records}:0": np.zeros((SIDE, SIDE, 1), np.uint8)})
+    assert f"damaged file {records}:1: the model does not take it: it answers [2, 3] to 1" in said
+
+
 def test_a_model_of_floats_and_of_any_size_needs_the_range_of_its_pixels(run, images, tmp_path):
     model = save(tmp_path / "model", names=False, serving_default="from_floats")
     assert "--pixels LOW,HIGH" in run(model, *images, code=2)[1]
