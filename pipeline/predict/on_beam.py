@@ -94,7 +94,8 @@ class PredictPart(beam.DoFn):
         try:
             # Not in `setup`, whose error would come back as text.
             self._model = self._model or self._shared.acquire(self._call.load)
-            answers = list(answer(self._model, _read_names(self._folder, number), self._call.batch_size))
+            found = _read_names(self._folder, number)
+            answers = list(answer(self._model, found, self._call.batch_size, is_part=True))
         except TfxEstimatorError as error:
             write_error(self._folder, error)
             raise

@@ -53,25 +53,35 @@ class Progress:
         if self.unread:
             raise DamagedDataError(
                 f"{len(self.unread):,} could not be read, first {one_line(self.unread[0].name)}",
-                expected=f"what can be read; the {self.examples:,} others are predicted",
-                todo="fetch them again, or leave them out",
+                expected=f"what can be read; {self.examples:,} others are predicted",
+                todo="fetch them again, or leave them out" + ("" if self.examples else "; nothing was written"),
             )
 
 
-def answer(model: Model, found: Iterable[Found], batch_size: int) -> Iterator[Union[Answer, Unread]]:
-    """Yields what the model says, batch by batch, and what cannot be read, in the order of what was found."""
+def answer(
+    model: Model, found: Iterable[Found], batch_size: int, is_part: bool = False
+) -> Iterator[Union[Answer, Unread]]:
+    """Yields what the model says, batch by batch, and what cannot be read, in the order of what was found.
+
+    Args:
+        is_part: Is there more than what was found here; else a model that takes nothing of the first batch is an error.
+    """
     chosen = model.chosen
     height, width, channels = chosen.image_shape or (None, None, 3)
     resized = (height, width) if height and width else None
     most = chosen.batch_size or batch_size
+    some = is_part
     for each in batches(refusing(found, chosen), channels, resized, most, available_cpus()):
         if isinstance(each, Unread):
             yield each
             continue
         try:
             yield _ask(model, each)
+            some = True
         except tf.errors.InvalidArgumentError as error:
-            yield from _one_by_one(model, each, error)
+            for one in _one_by_one(model, each, error, some):
+                yield one
+                some |= isinstance(one, Answer)
 
 
 def _ask(model: Model, batch: Batch) -> Answer:
@@ -79,8 +89,10 @@ def _ask(model: Model, batch: Batch) -> Answer:
     return Answer(batch.names, predict(batch.values))  # type: ignore[arg-type]
 
 
-def _one_by_one(model: Model, batch: Batch, error: tf.errors.OpError) -> Iterator[Union[Answer, Unread]]:
-    """Finds the examples that a model does not take, such as one that lacks a feature; it must take some."""
+def _one_by_one(
+    model: Model, batch: Batch, error: tf.errors.OpError, may_be_none: bool
+) -> Iterator[Union[Answer, Unread]]:
+    """Finds the examples that a model does not take, such as one that lacks a feature."""
     count = len(batch.names)
     taken = 0
     refused: list[Unread] = []
@@ -91,7 +103,7 @@ def _one_by_one(model: Model, batch: Batch, error: tf.errors.OpError) -> Iterato
         except tf.errors.InvalidArgumentError as wrong:
             told = damaged(name, f"the model does not take it: {_said(wrong)}", "an example of the model's kind")
             refused.append(Unread(name, told))
-    if not taken and count > 1:
+    if not (taken or may_be_none) and count > 1:
         raise DamagedDataError(
             one_line(f"the model takes none of {count:,} examples from {batch.names[0]} on: {_said(error)}"),
             expected="examples as those that it was trained on",
@@ -133,13 +145,14 @@ def write(
         if writer:
             writer.drop()
         raise
-    if not progress.examples and not progress.unread:
+    if writer is None:
+        progress.check()
         raise DataNotFoundError(
             "there is nothing to predict",
             expected="images, or TFRecord files of tf.Examples, among what is named",
             todo="name others",
         )
-    (writer or make_writer(0)).end()
+    writer.end()
     return progress
 
 

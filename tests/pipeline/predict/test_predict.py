@@ -227,10 +227,11 @@ def test_a_file_is_there_whole_or_as_it_was(run, model, images, tmp_path, ending
     output = tmp_path / f"out.{ending}"
     output.write_text("before")
     other = write_records(tmp_path / "other", [example(other=1)] * 2)
-    # The model fails at it after a batch was written.
-    said = run(model, *images, other, "--output", output, "--batch-size", 2, code=3)[1]
+    said = run(model, other, *images, "--output", output, "--batch-size", 2, code=3)[1]
     assert f"takes none of 2 examples from {other}:0 on: " in said
     assert "Feature: image (data type: string) is required but could not be found." in said
+    assert output.read_text() == "before"
+    assert "nothing was written" in run(model, tmp_path / "gone.png", "--output", output, code=3)[1]
     assert output.read_text() == "before"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["images", "other", output.name]
 
@@ -248,8 +249,13 @@ def test_on_an_engine_of_beam_the_same_is_written(run, model, images, tmp_path, 
     assert len(here.read_text().splitlines()) == 6
     before = sorted(each.name for each in tmp_path.iterdir())
     other = write_records(tmp_path / "images" / "other", [example(other=1)] * 2)
-    # An error of a worker comes back as what it is.
-    assert f"takes none of 2 examples from {other}:0" in run(*words, "--output", there, "--beam", "digits", code=3)[1]
+    # Examples that the model takes none of, after others: all those are predicted on either engine.
+    for output, engine in ((here, []), (there, ["--beam", "digits"])):
+        said = run(*words, "--output", output, *engine, code=3)[1]
+        assert f"damaged file {other}:1: the model does not take it: " in said
+        assert "3 could not be read" in said
+        assert len(output.read_text().splitlines()) == 6
+        assert "nothing was written" in run(model, other, "--output", output, *engine, code=3)[1]
     assert there.read_text() == here.read_text()
     assert sorted(each.name for each in tmp_path.iterdir()) == before
     assert "--beam needs --output" in run(*words, "--beam", "digits", code=2)[1]
