@@ -147,7 +147,7 @@ class _Teller:
 
     def __call__(self, progress: Progress, unread: Optional[Unread]) -> None:
         if unread is not None:
-            self._console.print(one_line(unread.error.what))
+            self._console.print(one_line(unread.what))
         if self._status is not None and time.monotonic() > self._told + _TOLD_SECONDS:
             self._status.update(str(progress))
             self._told = time.monotonic()

@@ -13,7 +13,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from tfx_estimator.components.served_outputs import Scores, choose_scores, read_labels, read_outputs
+from tfx_estimator.components.served_outputs import Scores, choose_of_any, choose_scores, read_labels, read_outputs
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, UserCodeError
 from tfx_estimator.pipeline.base.text import first_line, one_line
@@ -196,17 +196,12 @@ def _told(signature: Any) -> str:
 
 
 def _scores(folder: str, name: str, key: Optional[str], classes: int) -> Scores:
-    """Finds the scores; where nobody tells how many classes there are, one score is that of the second of two."""
     outputs = read_outputs(folder, name)
-    refused: Optional[UserCodeError] = None
-    for count in (classes,) if classes else (2, None):
-        try:
-            return choose_scores(outputs, key, count)
-        except UserCodeError as error:
-            refused = error
-    assert refused is not None
-    todo = f"name it: --signature {name}:OUTPUT"
-    raise DeclarationError(refused.what, expected=refused.expected, todo=todo) from refused
+    try:
+        return choose_scores(outputs, key, classes) if classes else choose_of_any(outputs, key)
+    except UserCodeError as refused:
+        todo = f"name it: --signature {name}:OUTPUT"
+        raise DeclarationError(refused.what, expected=refused.expected, todo=todo) from refused
 
 
 class Model:

@@ -22,7 +22,7 @@ from apache_beam.utils.shared import Shared
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import first_error, write_error, write_whole
-from tfx_estimator.pipeline.base.errors import DamagedDataError, PipelineError, TfxEstimatorError
+from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.predict.found_model import FoundModel
@@ -123,7 +123,7 @@ def _told(each: Found) -> dict[str, str]:
 
 
 def _unread(each: Unread) -> dict[str, str]:
-    return {"unread": each.name, "what": each.error.what}
+    return {"unread": each.name, "what": each.what}
 
 
 def _absolute(path: str) -> str:
@@ -143,7 +143,7 @@ def _read_names(folder: str, number: int) -> Iterator[Found]:
 
 
 def _as_unread(told: dict[str, str]) -> Unread:
-    return Unread(told["unread"], DamagedDataError(told["what"]))
+    return Unread(told["unread"], told["what"])
 
 
 def _write_part(folder: str, number: int, answers: Sequence[Union[Answer, Unread]]) -> None:

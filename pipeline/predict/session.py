@@ -41,7 +41,8 @@ class Progress:
     """How far it is."""
 
     examples: int = 0
-    unread: list[Unread] = field(default_factory=list)
+    unread: int = 0
+    first: str = ""  # of those that cannot be read
     started: float = field(default_factory=time.monotonic)
 
     def __str__(self) -> str:
@@ -52,7 +53,7 @@ class Progress:
         """Refuses what could not be read, once all else is done."""
         if self.unread:
             raise DamagedDataError(
-                f"{len(self.unread):,} could not be read, first {one_line(self.unread[0].name)}",
+                f"{self.unread:,} could not be read, first {one_line(self.first)}",
                 expected=f"what can be read; {self.examples:,} others are predicted",
                 todo="fetch them again, or leave them out" + ("" if self.examples else "; nothing was written"),
             )
@@ -102,7 +103,7 @@ def _one_by_one(
             taken += 1
         except tf.errors.InvalidArgumentError as wrong:
             told = damaged(name, f"the model does not take it: {_said(wrong)}", "an example of the model's kind")
-            refused.append(Unread(name, told))
+            refused.append(Unread(name, told.what))
     if not (taken or may_be_none) and count > 1:
         raise DamagedDataError(
             one_line(f"the model takes none of {count:,} examples from {batch.names[0]} on: {_said(error)}"),
@@ -134,7 +135,8 @@ def write(
     try:
         for each in answers:
             if isinstance(each, Unread):
-                progress.unread.append(each)
+                progress.first = progress.first or each.name
+                progress.unread += 1
                 tell(progress, each)
                 continue
             writer = writer or make_writer(each.probabilities.shape[1])
