@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
                 call = Call(found, args.signature, pixels, args.batch_size)
                 answers = answer_on_beam(call, session.refusing(inputs, chosen), section, _parts(args.output, section))
             progress = session.write(
-                answers,
+                session.to_answers(answers, len(chosen.labels), console.print),
                 lambda classes: kind(file, chosen.labels or [str(label) for label in range(classes)], args.top),
                 _Teller(console, status),
             )

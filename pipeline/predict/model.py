@@ -18,8 +18,6 @@ from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, UserCodeError
 from tfx_estimator.pipeline.base.text import first_line, one_line
 from tfx_estimator.pipeline.predict.found_model import FILE, FoundModel
-from tfx_estimator.pipeline.report.page import LeftOutError
-from tfx_estimator.pipeline.report.predictions import to_probabilities
 
 _SERVE = "serve"
 # Signatures that are looked at first; one of encoded images takes no tf.Examples.
@@ -225,7 +223,7 @@ class Model:
             ) from error
 
     def predict_images(self, images: np.ndarray) -> np.ndarray:
-        """Returns probabilities, float32 [batch, classes], of images, uint8 [batch, height, width, channels]."""
+        """Returns the scores, float32, as the model serves them, of images, uint8 [batch, height, width, channels]."""
         signature = self.chosen.images
         if signature is None:
             return self.predict_examples([_example(image) for image in images])
@@ -252,20 +250,11 @@ class Model:
             raise UserCodeError(
                 f"the model failed: {first_line(error)}", expected="scores", todo="try a smaller --batch-size"
             ) from error
-        got = outputs[signature.scores.key].numpy()
+        got = outputs[signature.scores.key].numpy().astype(np.float32)
         if got.shape[:1] != (len(batch),):
             # As of the examples, of which one may hold the bytes of two images.
             raise tf.errors.InvalidArgumentError(None, None, f"it answers {list(got.shape)} to {len(batch)}")
-        got = got[:count]
-        classes = len(self.chosen.labels) or (2 if signature.scores.of_two else got.shape[-1])
-        try:
-            return to_probabilities(got, classes, signature.scores)[0]
-        except LeftOutError as error:
-            raise UserCodeError(
-                str(error),
-                expected="numbers, one for each class",
-                todo="name another output: --signature SIGNATURE:OUTPUT",
-            ) from error
+        return got[:count]
 
 
 def _example(image: np.ndarray) -> bytes:

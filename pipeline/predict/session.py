@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Optional, Union
 
 import numpy as np
 import tensorflow as tf
 
+from tfx_estimator.components.served_outputs import Scores
 from tfx_estimator.data.sources.files import damaged
 from tfx_estimator.pipeline.base.cpus import available_cpus
-from tfx_estimator.pipeline.base.errors import DamagedDataError, DataNotFoundError
+from tfx_estimator.pipeline.base.errors import DamagedDataError, DataNotFoundError, UserCodeError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, Unread
 from tfx_estimator.pipeline.predict.model import Chosen, Model
 from tfx_estimator.pipeline.predict.output import Writer
 from tfx_estimator.pipeline.predict.reading import Batch, batches
+from tfx_estimator.pipeline.report.page import LeftOutError
+from tfx_estimator.pipeline.report.predictions import to_probabilities
 
 # How TensorFlow begins the lines that say where in a graph an error was.
 _WHERE = ("Graph execution error", "Detected at node", "<stack traces", 'File "', "[[")
@@ -29,11 +32,13 @@ class Answer:
 
     Args:
         names: Of its examples.
-        probabilities: float32 [batch, classes].
+        values: float32: what the model serves; behind `to_answers` probabilities, [batch, classes].
+        scores: What these are.
     """
 
     names: Sequence[str]
-    probabilities: np.ndarray
+    values: np.ndarray
+    scores: Scores
 
 
 @dataclass
@@ -86,8 +91,12 @@ def answer(
 
 
 def _ask(model: Model, batch: Batch) -> Answer:
-    predict = model.predict_images if isinstance(batch.values, np.ndarray) else model.predict_examples
-    return Answer(batch.names, predict(batch.values))  # type: ignore[arg-type]
+    if isinstance(batch.values, np.ndarray):
+        signature, values = model.chosen.images or model.chosen.examples, model.predict_images(batch.values)
+    else:
+        signature, values = model.chosen.examples, model.predict_examples(batch.values)
+    assert signature
+    return Answer(batch.names, values, signature.scores)
 
 
 def _one_by_one(
@@ -119,6 +128,35 @@ def _said(error: tf.errors.OpError) -> str:
     return next((line for line in lines if line and not line.startswith(_WHERE)), type(error).__name__)
 
 
+def to_answers(
+    answers: Iterable[Union[Answer, Unread]], classes: int, note: Callable[[str], None]
+) -> Iterator[Union[Answer, Unread]]:
+    """Makes probabilities of what the model serves; whether it is, the first batch tells for all, on any engine.
+
+    Args:
+        classes: How many there are; 0 is as many as there are scores.
+        note: Is told what is done to them.
+    """
+    are_served: dict[Scores, bool] = {}
+    for each in answers:
+        if isinstance(each, Answer):
+            scores = each.scores
+            count = classes or (2 if scores.of_two else each.values.shape[-1])
+            try:
+                probabilities, said = to_probabilities(each.values, count, scores, are_served.get(scores))
+            except LeftOutError as error:
+                raise UserCodeError(
+                    str(error),
+                    expected="numbers, one for each class",
+                    todo="name another output: --signature SIGNATURE:OUTPUT",
+                ) from error
+            if said and scores not in are_served:
+                note(said)
+            are_served[scores] = not said
+            each = replace(each, values=probabilities)
+        yield each
+
+
 def write(
     answers: Iterable[Union[Answer, Unread]],
     make_writer: Callable[[int], Writer],
@@ -139,8 +177,8 @@ def write(
                 progress.unread += 1
                 tell(progress, each)
                 continue
-            writer = writer or make_writer(each.probabilities.shape[1])
-            writer.write(each.names, each.probabilities)
+            writer = writer or make_writer(each.values.shape[1])
+            writer.write(each.names, each.values)
             progress.examples += len(each.names)
             tell(progress, None)
     except BaseException:

@@ -261,6 +261,28 @@ def test_on_an_engine_of_beam_the_same_is_written(run, model, images, tmp_path, 
     assert "--beam needs --output" in run(*words, "--beam", "digits", code=2)[1]
 
 
+def test_whether_scores_are_probabilities_is_told_once(run, tmp_path, monkeypatch):
+    class Points(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None, SIDE, SIDE, 1], tf.uint8, "images")])
+        def answer(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
+            first = tf.cast(images, tf.float32)[:, 0, 0]
+            return {"points": tf.concat([first, 1 - first], 1)}
+
+    module, model, names = Points(), tmp_path / "model", []
+    tf.saved_model.save(module, str(model), module.answer)
+    for level in (2, 1):
+        names.append(tmp_path / f"{level}.png")
+        Image.fromarray(np.full((SIDE, SIDE), level, np.uint8)).save(names[-1])
+    monkeypatch.setattr(on_beam, "_IMAGES", 1)
+    output = tmp_path / "out.csv"
+    for engine in ([], ["--beam", "digits"]):
+        said = run(model, *names, "--batch-size", 1, "--output", output, *engine)[1]
+        assert said.count("A softmax has made probabilities of the served points.") == 1
+        # By itself, the second batch, of 1 and 0, may be of probabilities.
+        scores = [float(row["score_0"]) for row in csv.DictReader(io.StringIO(output.read_text()))]
+        assert scores == pytest.approx([1 / (1 + np.exp(-3)), 1 / (1 + np.exp(-1))], abs=1e-6)
+
+
 def test_an_example_that_the_model_does_not_take_is_named(run, model, tmp_path):
     records = write_records(
         tmp_path / "records", [example(image=bytes(16)), example(other=1), example(image=bytes(16))]
