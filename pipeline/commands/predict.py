@@ -108,6 +108,8 @@ def run(args: argparse.Namespace) -> int:
                 from tfx_estimator.pipeline.predict.found_model import find
                 from tfx_estimator.pipeline.predict.inputs import Inputs
             found = find(args.model)
+            if found.blessed is False:
+                console.print(f"{one_line(found.folder)} is not blessed")
             chosen = models.choose(found, args.signature)
             models.check_pixels(chosen, pixels)
             inputs = Inputs(args.inputs, _lines())

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
@@ -20,7 +21,7 @@ from PIL import Image
 from tests.artifacts import example, write_records
 from tfx_estimator.__main__ import main
 from tfx_estimator.data.sources.image_decoding import read_image
-from tfx_estimator.pipeline.predict import on_beam
+from tfx_estimator.pipeline.predict import found_model, on_beam
 
 pytestmark = pytest.mark.unit
 
@@ -259,6 +260,14 @@ def test_on_an_engine_of_beam_the_same_is_written(run, model, images, tmp_path, 
     assert there.read_text() == here.read_text()
     assert sorted(each.name for each in tmp_path.iterdir()) == before
     assert "--beam needs --output" in run(*words, "--beam", "digits", code=2)[1]
+
+
+def test_that_a_model_is_not_blessed_is_told_first(run, model, images, tmp_path, monkeypatch):
+    found = replace(found_model.find(model), blessed=False)
+    monkeypatch.setattr(found_model, "find", lambda _: found)
+    lines = run(model, tmp_path / "gone.png", *images, code=3)[1].splitlines()
+    assert lines[0] == f"{model}/10 is not blessed"
+    assert f"model  {model}/10, which is not blessed" in lines
 
 
 def test_whether_scores_are_probabilities_is_told_once(run, tmp_path, monkeypatch):
