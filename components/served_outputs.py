@@ -126,6 +126,21 @@ def choose_scores(outputs: Sequence[Output], declared: Optional[str], num_classe
     return _scores((named or fitting)[0], num_classes)
 
 
+def choose_of_any(outputs: Sequence[Output], declared: Optional[str]) -> Scores:
+    """Finds the scores where nobody tells how many classes there are.
+
+    An output of one number an example is the score of the second of two classes, if no other may be the scores.
+    """
+    if declared is not None:
+        return choose_scores(outputs, declared, 2)
+    named = [output for output in outputs if output.name in _NAMES]
+    for among in (named, outputs):
+        for count in (None, 2):
+            if any(_fits(output, count) for output in among):
+                return choose_scores(among, None, count)
+    return choose_scores(outputs, None, None)
+
+
 def _fits(output: Output, num_classes: Optional[int]) -> bool:
     """May it be scores: a number for each class, or for the second of two."""
     if output.dtype not in _FLOATS:

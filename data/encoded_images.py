@@ -32,13 +32,15 @@ def decode_encoded(encoded: tf.Tensor, image_shape: tuple[int, int, int], resize
         resized: Were the data resized to it; else an image must be of this size.
 
     Raises:
-        InvalidArgumentError: An image cannot be read, or is of another shape; says which of the batch.
+        InvalidArgumentError: An image cannot be read, or is of another shape, but for grey that may become colour; says
+            which of the batch.
     """
 
     def decode(index: tf.Tensor, data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         image, channels = _decode(data, image_shape[2])
         found = tf.stack([*tf.unstack(tf.shape(image)[:2]), channels])
-        fits = tf.equal(channels, image_shape[2])
+        # Grey becomes colour without loss, and not the other way round.
+        fits = tf.equal(channels, image_shape[2]) | tf.equal(channels, 1)
         if not resized:
             fits &= tf.reduce_all(tf.equal(found[:2], image_shape[:2]))
         pixels = tf.cond(

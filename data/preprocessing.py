@@ -16,7 +16,9 @@ _MIN_VARIANCE = 1e-6
 def decode_images(image_bytes: tf.Tensor, image_shape: tuple[int, int, int]) -> tf.Tensor:
     """Reads raw bytes, string [batch] or [batch, 1], as images, uint8 [batch, height, width, channels]."""
     flat = tf.reshape(image_bytes, [-1])
-    return tf.reshape(tf.io.decode_raw(flat, tf.uint8), [-1, *image_shape])
+    decoded = tf.io.decode_raw(flat, tf.uint8)
+    # Not -1: bytes of two images are an error, and not one more of the batch.
+    return tf.reshape(decoded, [tf.shape(decoded)[0], *image_shape])
 
 
 def encode_images(images: tf.Tensor) -> tf.Tensor:

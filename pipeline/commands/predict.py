@@ -108,6 +108,8 @@ def run(args: argparse.Namespace) -> int:
                 from tfx_estimator.pipeline.predict.found_model import find
                 from tfx_estimator.pipeline.predict.inputs import Inputs
             found = find(args.model)
+            if found.blessed is False:
+                console.print(f"{one_line(found.folder)} is not blessed")
             chosen = models.choose(found, args.signature)
             models.check_pixels(chosen, pixels)
             inputs = Inputs(args.inputs, _lines())
@@ -121,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
                 call = Call(found, args.signature, pixels, args.batch_size)
                 answers = answer_on_beam(call, session.refusing(inputs, chosen), section, _parts(args.output, section))
             progress = session.write(
-                answers,
+                session.to_answers(answers, len(chosen.labels), console.print),
                 lambda classes: kind(file, chosen.labels or [str(label) for label in range(classes)], args.top),
                 _Teller(console, status),
             )
@@ -147,7 +149,7 @@ class _Teller:
 
     def __call__(self, progress: Progress, unread: Optional[Unread]) -> None:
         if unread is not None:
-            self._console.print(one_line(unread.error.what))
+            self._console.print(one_line(unread.what))
         if self._status is not None and time.monotonic() > self._told + _TOLD_SECONDS:
             self._status.update(str(progress))
             self._told = time.monotonic()

@@ -48,10 +48,14 @@ class RecordFile(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """What was named, and cannot be predicted."""
+    """What was named, and cannot be predicted.
+
+    Args:
+        what: Why, as a text: an error holds the frames that it went through, and the bytes of the file in them.
+    """
 
     name: str
-    error: DataError
+    what: str
 
 
 Found = Union[ImageFile, RecordFile, Unread]
@@ -99,7 +103,7 @@ class Inputs:
                 else:
                     raise damaged(path, "it is of no form that can be predicted", _FORMS, _TODO)
         except DataError as error:
-            yield Unread(name, error)
+            yield Unread(name, error.what)
 
     def _walk(self, folder: Any, above: tuple[str, ...]) -> Iterator[Found]:
         """A folder's files by name, then those of the folders in it; `above` are the folders that lead there."""
@@ -112,7 +116,7 @@ class Inputs:
             if path.name.lower().endswith(SUFFIXES) and counts(path.name):
                 yield ImageFile(name, path)
             elif path.name.lower().endswith(OTHER_IMAGES):
-                yield Unread(name, damaged(path, "it is an image of another form", "PNG or JPEG", "convert it"))
+                yield Unread(name, damaged(path, "it is an image of another form", "PNG or JPEG", "convert it").what)
             elif counts(path.name) and not is_table(path.name) and (found := _look_into(path)):
                 yield found
             else:

@@ -13,13 +13,11 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from tfx_estimator.components.served_outputs import Scores, choose_scores, read_labels, read_outputs
+from tfx_estimator.components.served_outputs import Scores, choose_of_any, choose_scores, read_labels, read_outputs
 from tfx_estimator.data.features import IMAGE
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, UserCodeError
 from tfx_estimator.pipeline.base.text import first_line, one_line
 from tfx_estimator.pipeline.predict.found_model import FILE, FoundModel
-from tfx_estimator.pipeline.report.page import LeftOutError
-from tfx_estimator.pipeline.report.predictions import to_probabilities
 
 _SERVE = "serve"
 # Signatures that are looked at first; one of encoded images takes no tf.Examples.
@@ -196,17 +194,12 @@ def _told(signature: Any) -> str:
 
 
 def _scores(folder: str, name: str, key: Optional[str], classes: int) -> Scores:
-    """Finds the scores; where nobody tells how many classes there are, one score is that of the second of two."""
     outputs = read_outputs(folder, name)
-    refused: Optional[UserCodeError] = None
-    for count in (classes,) if classes else (2, None):
-        try:
-            return choose_scores(outputs, key, count)
-        except UserCodeError as error:
-            refused = error
-    assert refused is not None
-    todo = f"name it: --signature {name}:OUTPUT"
-    raise DeclarationError(refused.what, expected=refused.expected, todo=todo) from refused
+    try:
+        return choose_scores(outputs, key, classes) if classes else choose_of_any(outputs, key)
+    except UserCodeError as refused:
+        todo = f"name it: --signature {name}:OUTPUT"
+        raise DeclarationError(refused.what, expected=refused.expected, todo=todo) from refused
 
 
 class Model:
@@ -230,7 +223,7 @@ class Model:
             ) from error
 
     def predict_images(self, images: np.ndarray) -> np.ndarray:
-        """Returns probabilities, float32 [batch, classes], of images, uint8 [batch, height, width, channels]."""
+        """Returns the scores, float32, as the model serves them, of images, uint8 [batch, height, width, channels]."""
         signature = self.chosen.images
         if signature is None:
             return self.predict_examples([_example(image) for image in images])
@@ -257,16 +250,11 @@ class Model:
             raise UserCodeError(
                 f"the model failed: {first_line(error)}", expected="scores", todo="try a smaller --batch-size"
             ) from error
-        got = outputs[signature.scores.key].numpy()[:count]
-        classes = len(self.chosen.labels) or (2 if signature.scores.of_two else got.shape[-1])
-        try:
-            return to_probabilities(got, classes, signature.scores)[0]
-        except LeftOutError as error:
-            raise UserCodeError(
-                str(error),
-                expected="numbers, one for each class",
-                todo="name another output: --signature SIGNATURE:OUTPUT",
-            ) from error
+        got = outputs[signature.scores.key].numpy().astype(np.float32)
+        if got.shape[:1] != (len(batch),):
+            # As of the examples, of which one may hold the bytes of two images.
+            raise tf.errors.InvalidArgumentError(None, None, f"it answers {list(got.shape)} to {len(batch)}")
+        return got[:count]
 
 
 def _example(image: np.ndarray) -> bytes:

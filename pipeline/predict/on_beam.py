@@ -12,8 +12,8 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Optional, Union
+from dataclasses import asdict, dataclass
+from typing import Any, Optional, Union
 
 import apache_beam as beam
 import numpy as np
@@ -22,7 +22,8 @@ from apache_beam.utils.shared import Shared
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import first_error, write_error, write_whole
-from tfx_estimator.pipeline.base.errors import DamagedDataError, PipelineError, TfxEstimatorError
+from tfx_estimator.components.served_outputs import Scores
+from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.config.beam import BeamSection
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.predict.found_model import FoundModel
@@ -94,7 +95,8 @@ class PredictPart(beam.DoFn):
         try:
             # Not in `setup`, whose error would come back as text.
             self._model = self._model or self._shared.acquire(self._call.load)
-            answers = list(answer(self._model, _read_names(self._folder, number), self._call.batch_size))
+            found = _read_names(self._folder, number)
+            answers = list(answer(self._model, found, self._call.batch_size, is_part=True))
         except TfxEstimatorError as error:
             write_error(self._folder, error)
             raise
@@ -122,7 +124,11 @@ def _told(each: Found) -> dict[str, str]:
 
 
 def _unread(each: Unread) -> dict[str, str]:
-    return {"unread": each.name, "what": each.error.what}
+    return {"unread": each.name, "what": each.what}
+
+
+def _answer(each: Answer) -> dict[str, Any]:
+    return {"names": each.names, "scores": asdict(each.scores)}
 
 
 def _absolute(path: str) -> str:
@@ -142,12 +148,12 @@ def _read_names(folder: str, number: int) -> Iterator[Found]:
 
 
 def _as_unread(told: dict[str, str]) -> Unread:
-    return Unread(told["unread"], DamagedDataError(told["what"]))
+    return Unread(told["unread"], told["what"])
 
 
 def _write_part(folder: str, number: int, answers: Sequence[Union[Answer, Unread]]) -> None:
-    told = [_unread(each) if isinstance(each, Unread) else {"names": each.names} for each in answers]
-    scores = [each.probabilities for each in answers if isinstance(each, Answer)]
+    told = [_unread(each) if isinstance(each, Unread) else _answer(each) for each in answers]
+    scores = [each.values for each in answers if isinstance(each, Answer)]
     content = io.BytesIO()
     all_scores = np.concatenate(scores) if scores else np.zeros((0, 0), np.float32)
     np.savez(content, told=np.frombuffer(json.dumps(told).encode(), np.uint8), scores=all_scores)
@@ -173,8 +179,9 @@ def _read_part(folder: str, number: int) -> Iterator[Union[Answer, Unread]]:
         if "unread" in told:
             yield _as_unread(told)
         else:
-            yield Answer(told["names"], scores[done : done + len(told["names"])])
-            done += len(told["names"])
+            names = told["names"]
+            yield Answer(names, scores[done : done + len(names)], Scores(**told["scores"]))
+            done += len(names)
 
 
 def _names(folder: str, number: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import itertools
 import os
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, Optional, Union
@@ -109,7 +110,9 @@ def _read_image(file: ImageFile, channels: int, size: Optional[tuple[int, int]])
     try:
         return _Read(file.name, read_image(file.path, channels, size))
     except DataError as error:
-        return Unread(file.name, error)
+        # They hold the bytes of the file, in a circle.
+        traceback.clear_frames(error.__traceback__)
+        return Unread(file.name, error.what)
 
 
 def _read_records(file: RecordFile) -> Iterator[Union[_Read, Unread]]:
@@ -121,5 +124,6 @@ def _read_records(file: RecordFile) -> Iterator[Union[_Read, Unread]]:
         except StopIteration:
             return
         except tf.errors.OpError as error:
-            yield Unread(file.name, damaged(file.name, f"after {number:,} records: {error.message}", "a TFRecord file"))
+            told = damaged(file.name, f"after {number:,} records: {error.message}", "a TFRecord file")
+            yield Unread(file.name, told.what)
             return

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Optional, Union
 
 import numpy as np
 import tensorflow as tf
 
+from tfx_estimator.components.served_outputs import Scores
 from tfx_estimator.data.sources.files import damaged
 from tfx_estimator.pipeline.base.cpus import available_cpus
-from tfx_estimator.pipeline.base.errors import DamagedDataError, DataNotFoundError
+from tfx_estimator.pipeline.base.errors import DamagedDataError, DataNotFoundError, UserCodeError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, Unread
 from tfx_estimator.pipeline.predict.model import Chosen, Model
 from tfx_estimator.pipeline.predict.output import Writer
 from tfx_estimator.pipeline.predict.reading import Batch, batches
+from tfx_estimator.pipeline.report.page import LeftOutError
+from tfx_estimator.pipeline.report.predictions import to_probabilities
 
 # How TensorFlow begins the lines that say where in a graph an error was.
 _WHERE = ("Graph execution error", "Detected at node", "<stack traces", 'File "', "[[")
@@ -29,11 +32,13 @@ class Answer:
 
     Args:
         names: Of its examples.
-        probabilities: float32 [batch, classes].
+        values: float32: what the model serves; behind `to_answers` probabilities, [batch, classes].
+        scores: What these are.
     """
 
     names: Sequence[str]
-    probabilities: np.ndarray
+    values: np.ndarray
+    scores: Scores
 
 
 @dataclass
@@ -41,7 +46,8 @@ class Progress:
     """How far it is."""
 
     examples: int = 0
-    unread: list[Unread] = field(default_factory=list)
+    unread: int = 0
+    first: str = ""  # of those that cannot be read
     started: float = field(default_factory=time.monotonic)
 
     def __str__(self) -> str:
@@ -52,35 +58,51 @@ class Progress:
         """Refuses what could not be read, once all else is done."""
         if self.unread:
             raise DamagedDataError(
-                f"{len(self.unread):,} could not be read, first {one_line(self.unread[0].name)}",
-                expected=f"what can be read; the {self.examples:,} others are predicted",
-                todo="fetch them again, or leave them out",
+                f"{self.unread:,} could not be read, first {one_line(self.first)}",
+                expected=f"what can be read; {self.examples:,} others are predicted",
+                todo="fetch them again, or leave them out" + ("" if self.examples else "; nothing was written"),
             )
 
 
-def answer(model: Model, found: Iterable[Found], batch_size: int) -> Iterator[Union[Answer, Unread]]:
-    """Yields what the model says, batch by batch, and what cannot be read, in the order of what was found."""
+def answer(
+    model: Model, found: Iterable[Found], batch_size: int, is_part: bool = False
+) -> Iterator[Union[Answer, Unread]]:
+    """Yields what the model says, batch by batch, and what cannot be read, in the order of what was found.
+
+    Args:
+        is_part: Is there more than what was found here; else a model that takes nothing of the first batch is an error.
+    """
     chosen = model.chosen
     height, width, channels = chosen.image_shape or (None, None, 3)
     resized = (height, width) if height and width else None
     most = chosen.batch_size or batch_size
+    some = is_part
     for each in batches(refusing(found, chosen), channels, resized, most, available_cpus()):
         if isinstance(each, Unread):
             yield each
             continue
         try:
             yield _ask(model, each)
+            some = True
         except tf.errors.InvalidArgumentError as error:
-            yield from _one_by_one(model, each, error)
+            for one in _one_by_one(model, each, error, some):
+                yield one
+                some |= isinstance(one, Answer)
 
 
 def _ask(model: Model, batch: Batch) -> Answer:
-    predict = model.predict_images if isinstance(batch.values, np.ndarray) else model.predict_examples
-    return Answer(batch.names, predict(batch.values))  # type: ignore[arg-type]
+    if isinstance(batch.values, np.ndarray):
+        signature, values = model.chosen.images or model.chosen.examples, model.predict_images(batch.values)
+    else:
+        signature, values = model.chosen.examples, model.predict_examples(batch.values)
+    assert signature
+    return Answer(batch.names, values, signature.scores)
 
 
-def _one_by_one(model: Model, batch: Batch, error: tf.errors.OpError) -> Iterator[Union[Answer, Unread]]:
-    """Finds the examples that a model does not take, such as one that lacks a feature; it must take some."""
+def _one_by_one(
+    model: Model, batch: Batch, error: tf.errors.OpError, may_be_none: bool
+) -> Iterator[Union[Answer, Unread]]:
+    """Finds the examples that a model does not take, such as one that lacks a feature."""
     count = len(batch.names)
     taken = 0
     refused: list[Unread] = []
@@ -90,8 +112,8 @@ def _one_by_one(model: Model, batch: Batch, error: tf.errors.OpError) -> Iterato
             taken += 1
         except tf.errors.InvalidArgumentError as wrong:
             told = damaged(name, f"the model does not take it: {_said(wrong)}", "an example of the model's kind")
-            refused.append(Unread(name, told))
-    if not taken and count > 1:
+            refused.append(Unread(name, told.what))
+    if not (taken or may_be_none) and count > 1:
         raise DamagedDataError(
             one_line(f"the model takes none of {count:,} examples from {batch.names[0]} on: {_said(error)}"),
             expected="examples as those that it was trained on",
@@ -104,6 +126,35 @@ def _said(error: tf.errors.OpError) -> str:
     """What was wrong, without where in the graph."""
     lines = [line.strip() for line in error.message.splitlines()]
     return next((line for line in lines if line and not line.startswith(_WHERE)), type(error).__name__)
+
+
+def to_answers(
+    answers: Iterable[Union[Answer, Unread]], classes: int, note: Callable[[str], None]
+) -> Iterator[Union[Answer, Unread]]:
+    """Makes probabilities of what the model serves; whether it is, the first batch tells for all, on any engine.
+
+    Args:
+        classes: How many there are; 0 is as many as there are scores.
+        note: Is told what is done to them.
+    """
+    are_served: dict[Scores, bool] = {}
+    for each in answers:
+        if isinstance(each, Answer):
+            scores = each.scores
+            count = classes or (2 if scores.of_two else each.values.shape[-1])
+            try:
+                probabilities, said = to_probabilities(each.values, count, scores, are_served.get(scores))
+            except LeftOutError as error:
+                raise UserCodeError(
+                    str(error),
+                    expected="numbers, one for each class",
+                    todo="name another output: --signature SIGNATURE:OUTPUT",
+                ) from error
+            if said and scores not in are_served:
+                note(said)
+            are_served[scores] = not said
+            each = replace(each, values=probabilities)
+        yield each
 
 
 def write(
@@ -122,24 +173,26 @@ def write(
     try:
         for each in answers:
             if isinstance(each, Unread):
-                progress.unread.append(each)
+                progress.first = progress.first or each.name
+                progress.unread += 1
                 tell(progress, each)
                 continue
-            writer = writer or make_writer(each.probabilities.shape[1])
-            writer.write(each.names, each.probabilities)
+            writer = writer or make_writer(each.values.shape[1])
+            writer.write(each.names, each.values)
             progress.examples += len(each.names)
             tell(progress, None)
     except BaseException:
         if writer:
             writer.drop()
         raise
-    if not progress.examples and not progress.unread:
+    if writer is None:
+        progress.check()
         raise DataNotFoundError(
             "there is nothing to predict",
             expected="images, or TFRecord files of tf.Examples, among what is named",
             todo="name others",
         )
-    (writer or make_writer(0)).end()
+    writer.end()
     return progress
 
 

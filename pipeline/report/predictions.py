@@ -74,12 +74,13 @@ def predict(
     scores_are = choose_scores(read_outputs(folder, name), key or declared, len(data.names))
     signature = tf.saved_model.load(folder).signatures[name]
     argument = _argument(signature)
-    labels, scores, notes = [], [], []
+    labels, scores = [], []
+    notes: list[str] = []
     worst: list[Mistake] = []
     deadline, seen = time.monotonic() + seconds, 0
     for serialized, raw, truth in batches(data, split, most):
         got = signature(**{argument: tf.constant(serialized)})[scores_are.key].numpy()
-        probabilities, note = to_probabilities(got, len(data.names), scores_are)
+        probabilities, note = to_probabilities(got, len(data.names), scores_are, not notes if seen else None)
         worst += _mistakes(data, seen, raw, truth, probabilities)
         worst = sorted(worst, key=lambda mistake: -mistake.loss)[:WORST]
         labels.append(truth)
@@ -117,8 +118,14 @@ def _argument(signature: Any) -> str:
     return next(iter(inputs))
 
 
-def to_probabilities(got: np.ndarray, classes: int, scores: Scores) -> tuple[np.ndarray, str]:
-    """Returns what the model serves as probabilities, and what was done to it."""
+def to_probabilities(
+    got: np.ndarray, classes: int, scores: Scores, are_served: bool | None = None
+) -> tuple[np.ndarray, str]:
+    """Returns what the model serves as probabilities, and what was done to it.
+
+    Args:
+        are_served: Are they probabilities, as it was told of the first batch; None tells it by the values.
+    """
     if not np.isfinite(got).all():
         raise LeftOutError(f"The served output {scores.key} holds values that are no numbers (NaN or infinite).")
     if scores.of_two:
@@ -131,7 +138,9 @@ def to_probabilities(got: np.ndarray, classes: int, scores: Scores) -> tuple[np.
             f"The served output {scores.key} has the shape {list(got.shape[1:])} for each example, and not a score for "
             f"each of the {classes} classes."
         )
-    if not scores.from_logits and got.min() >= 0 and np.abs(got.sum(axis=1) - 1).max() < _CLOSE:
+    if are_served is None:
+        are_served = not scores.from_logits and got.min() >= 0 and np.abs(got.sum(axis=1) - 1).max() < _CLOSE
+    if are_served:
         return got, ""
     powers = np.exp(got - got.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True), f"A softmax has made probabilities of the served {scores.key}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from tfx_estimator.components.served_outputs import Output, Scores, choose_scores, read_outputs
+from tfx_estimator.components.served_outputs import Output, Scores, choose_of_any, choose_scores, read_outputs
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 pytestmark = pytest.mark.unit
@@ -52,6 +52,26 @@ def test_the_scores_are_found_by_name_kind_and_shape(kinds, declared, classes, e
             choose_scores(outputs(**kinds), declared, classes)
     else:
         assert choose_scores(outputs(**kinds), declared, classes) == Scores(*expected)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "declared", "expected"),
+    [
+        ({"uncertainty": (FLOAT, (None,)), "probabilities": (FLOAT, (None, 10))}, None, ("probabilities",)),
+        ({"uncertainty": (FLOAT, (None, 1)), "dense": (FLOAT, (None, 10))}, None, ("dense",)),
+        ({"embedding": (FLOAT, (None, 64)), "logistic": (FLOAT, (None, 1))}, None, ("logistic", False, True)),
+        ({"dense": (FLOAT, (None, 1))}, None, ("dense", False, True)),
+        (BINARY, "logistic", ("logistic", False, True)),
+        (OURS, "logits", ("logits", True)),
+        ({"a": (FLOAT, (None, 10)), "b": (FLOAT, (None, 10)), "uncertainty": (FLOAT, (None,))}, None, None),
+    ],
+)
+def test_without_a_count_of_classes_one_number_is_their_score_only_if_no_other_output_may_be(kinds, declared, expected):
+    if expected is None:
+        with pytest.raises(UserCodeError, match="each of a, b may be the scores"):
+            choose_of_any(outputs(**kinds), declared)
+    else:
+        assert choose_of_any(outputs(**kinds), declared) == Scores(*expected)
 
 
 @pytest.mark.parametrize(

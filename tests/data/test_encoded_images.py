@@ -58,7 +58,7 @@ KINDS = {
 def test_files_of_each_kind_become_the_pixels_that_ingestion_reads(tmp_path, channels, size):
     by_shape = collections.defaultdict(list)
     for kind, (kinds_channels, files) in KINDS.items():
-        for number, data in enumerate(files if kinds_channels == channels else ()):
+        for number, data in enumerate(files if kinds_channels in (1, channels) else ()):
             place = epath.Path(tmp_path / f"{kind} {number}")
             place.write_bytes(data)
             read = read_image(place, channels, size)
@@ -86,13 +86,18 @@ def decode():
         (file(COLOUR, "GIF"), "image 2 of the batch is no whole PNG or JPEG file"),
         (file(pixels(9, 13, 4), "JPEG", mode="CMYK"), "image 2 of the batch is CMYK"),
         (file(pixels(9, 12, 3)), r"image 2 of the batch is of height, width, channels \[9 12 3\]"),
-        (file(GREY), r"image 2 of the batch is of height, width, channels \[9 13 1\]"),
+        (file(GREY[1:]), r"image 2 of the batch is of height, width, channels \[8 13 1\]"),
     ],
 )
 def test_the_first_image_that_cannot_be_read_is_named(decode, bad, said):
     good = file(COLOUR)
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"{said}, expected 9 x 13 pixels with 3 channels"):
         decode(tf.constant([good, good, bad, good, b""]))
+
+
+def test_a_model_of_grey_takes_no_colour():
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"channels \[9 13 3\], expected 9 x 13 pixels with 1 ch"):
+        decode_encoded(tf.constant([file(GREY), file(COLOUR)]), (9, 13, 1), resized=False)
 
 
 def test_a_batch_may_be_empty(decode):

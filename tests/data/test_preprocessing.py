@@ -22,6 +22,13 @@ def test_images_are_read_back_from_their_bytes():
     np.testing.assert_array_equal(decode_images(raw[:, None], (4, 3, 2)), images)
 
 
+@pytest.mark.parametrize("times", [0, 2])
+def test_bytes_that_are_not_of_one_image_are_an_error(times):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decode_images(tf.constant([bytes(24 * times)] * 3), (4, 3, 2))
+    assert decode_images(tf.constant([], tf.string), (4, 3, 2)).shape == (0, 4, 3, 2)
+
+
 def test_images_become_bytes_again_in_the_serving_receiver():
     images = np.random.default_rng(0).integers(0, 256, (7, 9, 5, 3), dtype=np.uint8)
     assert encode_images(tf.constant(images)).numpy().tolist() == [image.tobytes() for image in images]

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
@@ -20,7 +21,7 @@ from PIL import Image
 from tests.artifacts import example, write_records
 from tfx_estimator.__main__ import main
 from tfx_estimator.data.sources.image_decoding import read_image
-from tfx_estimator.pipeline.predict import on_beam
+from tfx_estimator.pipeline.predict import found_model, on_beam
 
 pytestmark = pytest.mark.unit
 
@@ -227,10 +228,11 @@ def test_a_file_is_there_whole_or_as_it_was(run, model, images, tmp_path, ending
     output = tmp_path / f"out.{ending}"
     output.write_text("before")
     other = write_records(tmp_path / "other", [example(other=1)] * 2)
-    # The model fails at it after a batch was written.
-    said = run(model, *images, other, "--output", output, "--batch-size", 2, code=3)[1]
+    said = run(model, other, *images, "--output", output, "--batch-size", 2, code=3)[1]
     assert f"takes none of 2 examples from {other}:0 on: " in said
     assert "Feature: image (data type: string) is required but could not be found." in said
+    assert output.read_text() == "before"
+    assert "nothing was written" in run(model, tmp_path / "gone.png", "--output", output, code=3)[1]
     assert output.read_text() == "before"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["images", "other", output.name]
 
@@ -248,11 +250,46 @@ def test_on_an_engine_of_beam_the_same_is_written(run, model, images, tmp_path, 
     assert len(here.read_text().splitlines()) == 6
     before = sorted(each.name for each in tmp_path.iterdir())
     other = write_records(tmp_path / "images" / "other", [example(other=1)] * 2)
-    # An error of a worker comes back as what it is.
-    assert f"takes none of 2 examples from {other}:0" in run(*words, "--output", there, "--beam", "digits", code=3)[1]
+    # Examples that the model takes none of, after others: all those are predicted on either engine.
+    for output, engine in ((here, []), (there, ["--beam", "digits"])):
+        said = run(*words, "--output", output, *engine, code=3)[1]
+        assert f"damaged file {other}:1: the model does not take it: " in said
+        assert "3 could not be read" in said
+        assert len(output.read_text().splitlines()) == 6
+        assert "nothing was written" in run(model, other, "--output", output, *engine, code=3)[1]
     assert there.read_text() == here.read_text()
     assert sorted(each.name for each in tmp_path.iterdir()) == before
     assert "--beam needs --output" in run(*words, "--beam", "digits", code=2)[1]
+
+
+def test_that_a_model_is_not_blessed_is_told_first(run, model, images, tmp_path, monkeypatch):
+    found = replace(found_model.find(model), blessed=False)
+    monkeypatch.setattr(found_model, "find", lambda _: found)
+    lines = run(model, tmp_path / "gone.png", *images, code=3)[1].splitlines()
+    assert lines[0] == f"{model}/10 is not blessed"
+    assert f"model  {model}/10, which is not blessed" in lines
+
+
+def test_whether_scores_are_probabilities_is_told_once(run, tmp_path, monkeypatch):
+    class Points(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None, SIDE, SIDE, 1], tf.uint8, "images")])
+        def answer(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
+            first = tf.cast(images, tf.float32)[:, 0, 0]
+            return {"points": tf.concat([first, 1 - first], 1)}
+
+    module, model, names = Points(), tmp_path / "model", []
+    tf.saved_model.save(module, str(model), module.answer)
+    for level in (2, 1):
+        names.append(tmp_path / f"{level}.png")
+        Image.fromarray(np.full((SIDE, SIDE), level, np.uint8)).save(names[-1])
+    monkeypatch.setattr(on_beam, "_IMAGES", 1)
+    output = tmp_path / "out.csv"
+    for engine in ([], ["--beam", "digits"]):
+        said = run(model, *names, "--batch-size", 1, "--output", output, *engine)[1]
+        assert said.count("A softmax has made probabilities of the served points.") == 1
+        # By itself, the second batch, of 1 and 0, may be of probabilities.
+        scores = [float(row["score_0"]) for row in csv.DictReader(io.StringIO(output.read_text()))]
+        assert scores == pytest.approx([1 / (1 + np.exp(-3)), 1 / (1 + np.exp(-1))], abs=1e-6)
 
 
 def test_an_example_that_the_model_does_not_take_is_named(run, model, tmp_path):
@@ -263,6 +300,14 @@ def test_an_example_that_the_model_does_not_take_is_named(run, model, tmp_path):
     dark = np.zeros((SIDE, SIDE, 1), np.uint8)
     check(found, {f"{records}:0": dark, f"{records}:2": dark})
     assert f"damaged file {records}:1: the model does not take it: " in said
+
+
+def test_an_example_of_which_the_model_makes_two_is_named(run, model, tmp_path):
+    # The model reshapes to [-1, ...].
+    records = write_records(tmp_path / "records", [example(image=bytes(count)) for count in (16, 32)])
+    found, said = run(model, records, "--batch-size", 1, code=3)
+    check(found, {f"{records}:0": np.zeros((SIDE, SIDE, 1), np.uint8)})
+    assert f"damaged file {records}:1: the model does not take it: it answers [2, 3] to 1" in said
 
 
 def test_a_model_of_floats_and_of_any_size_needs_the_range_of_its_pixels(run, images, tmp_path):
