@@ -126,8 +126,8 @@ def test_real_mnist_ends_in_keras_as_in_the_estimator(forks, tmp_path, real_data
         there, exact = (_trained_in_keras_3(keras3, by) for by in ("loop", "float64"))
         apart_there, rounding, rounding_there = _apart(before, there), _apart(before, exact), _apart(there, exact)
         print(f"{optimizer} in Keras 3: {apart_there:.1e} apart; from float64 {rounding:.1e} and {rounding_there:.1e}")
-        # Of two values that are all but equal, rounding decides which is the maximum, and some optimizers divide by what
-        # follows: then Keras 3 must end as near to exact arithmetic as the Estimator did.
+        # Of two values that are all but equal, rounding decides which is the maximum, and some optimizers divide by
+        # what follows: then Keras 3 must end as near to exact arithmetic as the Estimator did.
         assert apart_there <= 1e-5 or rounding_there <= 1.1 * rounding
     begins = f"{{checkpoint: {converted}/checkpoints, resume: true}}"
     run("--set", "trainer.path=keras", "--set", f"trainer.warm_start={begins}", *_steps(200))
