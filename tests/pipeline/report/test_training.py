@@ -62,6 +62,7 @@ def test_a_restart_takes_back_what_followed_its_checkpoint(tmp_path):
     write(tmp_path / "a.tfevents.2", (9.0, 10, None), (10.0, 15, {"loss": 2.5}), (11.0, 25, {"loss": 1.5}))
     found = read_training(str(tmp_path))
     assert found.curves["loss"]["train"] == Series([10, 15, 25], [3.0, 2.5, 1.5])
+    assert found.curves["loss"]["train"].times == [1.0, 10.0, 11.0]
     assert found.starts == [(0.0, 0), (9.0, 10)]
 
 
