@@ -39,6 +39,7 @@ OPERATIONAL = {
     "trainer.pipeline_parallel.devices",
     "trainer.start_timeout",
     "trainer.stall_timeout",
+    "trainer.distribution.acknowledge",
     "trainer.distribution.max_restarts",
     "trainer.distribution.network",
     "trainer.distribution.train.timeout_seconds",
@@ -62,7 +63,7 @@ def marked(section: type[Section], path: str = "") -> set[str]:
 
 
 def test_what_is_operational_is_marked_at_its_field_and_editors_are_not_told():
-    assert marked(Declaration) == {*OPERATIONAL, "tune.max_consecutive_failures"}
+    assert marked(Declaration) == {*OPERATIONAL, "tune.max_consecutive_failures", "tracking.mlflow"}
     assert "operational" not in json.dumps(json_schema(Declaration))
 
 
