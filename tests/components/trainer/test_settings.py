@@ -105,6 +105,7 @@ def test_settings_travel_whole_in_two_properties():
 def test_an_operational_value_changes_the_blanked_property_alone(name):
     values: dict[str, Any] = {
         "network": "host",
+        "acknowledge": ["dropout"],
         "tpu": "other",
         "threads": {"inter_op": 3},
         "gpu": {"memory_limit_mb": 100},
