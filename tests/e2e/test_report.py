@@ -77,7 +77,7 @@ def test_the_report_of_a_run_shows_what_the_run_came_to(digits_run, served_digit
     waits = dict(line.split(" , after ") for line in texts(browser, ".graph .node") if "," in line)
     assert waits["BaselineResolver"] == "Trainer"
     assert waits["Transform"] == "TfdsExampleGen, ImageSchemaGen, ExampleValidator"
-    assert waits["Pusher"] == "Trainer, Evaluator"
+    assert waits["Pusher"] == "TfdsExampleGen, Trainer, Evaluator"
     assert browser.ask("document.querySelectorAll('.graph path').length") == sum(
         len(each["upstream"]) for each in results["components"]
     )
