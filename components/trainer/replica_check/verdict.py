@@ -61,7 +61,7 @@ def write(training_dir: str, notes: list[str], batch: str = "", chance: Sequence
     Args:
         chance: Of the notes, those that dropout explains.
     """
-    found = {"notes": notes, "batch": batch, "chance": list(chance)}
+    found = {"notes": notes, "batch": batch, **({"chance": list(chance)} if chance else {})}
     write_whole(_path(training_dir), json.dumps(found, indent=2))
 
 

@@ -149,7 +149,7 @@ def test_only_replicas_in_step_need_a_check_and_once(tmp_path, distribution, nee
     assert verdict.read(str(tmp_path)) == {}
     verdict.write(str(tmp_path), ["a note"])
     assert not is_needed(tmp_path, distribution, MODULE)
-    assert verdict.read(str(tmp_path)) == {"notes": ["a note"], "batch": "", "chance": []}
+    assert verdict.read(str(tmp_path)) == {"notes": ["a note"], "batch": ""}
 
 
 @pytest.mark.unit
