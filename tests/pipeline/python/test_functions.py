@@ -97,7 +97,7 @@ def test_several_threads_may_call() -> None:
 
 def _begun(folder: Path) -> None:
     """Waits until a run has its folder."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not list(folder.glob("runs/digits/logs/*/declaration.yaml")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
