@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -122,6 +123,8 @@ class Finished:
     versions: list[str]
     examples: Path
     logs: Path
+    # Of the work folder.
+    kept: Path
 
     @classmethod
     def of(cls, workdir: Workdir, name: str, *args: str) -> Finished:
@@ -130,13 +133,20 @@ class Finished:
         (logs,) = (home / "logs").iterdir()
         (examples,) = (home / "artifacts" / "TfdsExampleGen" / "examples").iterdir()
         versions = [str(version) for version in (home / "serving").iterdir()]
-        return cls(workdir, said, workdir.summary(name), versions, examples / "Split-eval", logs)
+        kept = shutil.copytree(workdir.path, workdir.path.parent / "kept")
+        return cls(workdir, said, workdir.summary(name), versions, examples / "Split-eval", logs, kept)
 
 
 @pytest.fixture(scope="session")
 def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """One run of the preset digits, for all tests that look at one, or go on from one."""
     return Finished.of(Workdir(tmp_path_factory.mktemp("digits") / "runs"), "digits", "--report")
+
+
+@pytest.fixture
+def digits_alone(digits_run: Finished, tmp_path: Path) -> Workdir:
+    """A copy of the work folder as that run left it, whatever others have run there since."""
+    return Workdir(shutil.copytree(digits_run.kept, tmp_path / "alone"))
 
 
 @pytest.fixture

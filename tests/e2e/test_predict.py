@@ -23,8 +23,8 @@ def predicted(capfd: pytest.CaptureFixture[str], *words: object) -> list[dict[st
     return list(csv.DictReader(capfd.readouterr().out.splitlines()))
 
 
-def test_a_run_and_what_it_pushed_predict_as_was_evaluated(digits_run, served_digits, capfd, tmp_path):
-    home, labels = digits_run.logs.parent.parent, served_digits["labels"].tolist()
+def test_a_run_and_what_it_pushed_predict_as_was_evaluated(digits_run, digits_alone, served_digits, capfd, tmp_path):
+    home, labels = digits_alone.path / "digits", served_digits["labels"].tolist()
     rows = predicted(capfd, home, *sorted(digits_run.examples.iterdir()))
     hits = [int(row["class"]) == label for row, label in zip(rows, labels, strict=True)]
     assert np.float32(np.mean(hits)) == np.float32(digits_run.summary["accuracy"])

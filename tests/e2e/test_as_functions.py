@@ -1,4 +1,7 @@
-"""A run that Python calls, after one of the command line: what it gives, and what the other verbs make of it."""
+"""A run that Python calls, after one of the command line: what it gives, and what the other verbs make of it.
+
+It comes before the tests that bless another model in that folder.
+"""
 
 from __future__ import annotations
 
