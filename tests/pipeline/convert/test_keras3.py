@@ -118,7 +118,7 @@ def is_of_floats(value: np.ndarray) -> bool:
 @pytest.mark.equivalence
 @pytest.mark.parametrize(
     "name",
-    [name if name in ("momentum", "adam", "ftrl") else pytest.param(name, marks=pytest.mark.long) for name in STEPS],
+    [name if name in ("momentum", "ftrl") else pytest.param(name, marks=pytest.mark.long) for name in STEPS],
 )
 def test_a_plain_loop_ends_where_the_estimator_does(half: Any, keras3: Keras3, name: str, tmp_path: Path) -> None:  # noqa: F811
     # Adam makes steps of the rounding of a gradient that is 0: see below.
@@ -346,7 +346,12 @@ def test_weights_that_neither_name_nor_order_places_are_told(keras3: Keras3, tmp
 @needs_keras_3
 @pytest.mark.equivalence
 @pytest.mark.parametrize(
-    ("wrong", "by"), [("conv/kernel/momentum", 0.1), ("norm/moving_mean", 0.1), ("logits/bias/momentum", np.nan)]
+    ("wrong", "by"),
+    [
+        ("conv/kernel/momentum", 0.1),
+        pytest.param("norm/moving_mean", 0.1, marks=pytest.mark.long),
+        pytest.param("logits/bias/momentum", np.nan, marks=pytest.mark.long),
+    ],
 )
 def test_a_wrong_value_is_found_out(
     half: Any,  # noqa: F811

@@ -22,8 +22,11 @@ from tfx_estimator.pipeline.python.call import set_words
 
 pytestmark = pytest.mark.unit
 
+# Python leaves SIGINT alone where whoever started the tests has it ignored, as a shell has it of what it starts by `&`.
 RUN = """
+import signal
 import tfx_estimator
+signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     tfx_estimator.run("digits")
 except KeyboardInterrupt as end:
