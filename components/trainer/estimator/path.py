@@ -44,7 +44,7 @@ def run(context: TaskContext) -> None:
     configure_devices(train, evaluate, cpus=section.logical_cpus if section else 1)
     # Before any TensorFlow op, and while TF_CONFIG is there.
     strategies = make_strategy(train), make_strategy(evaluate)
-    progress.write(Event.STARTED)
+    progress.write(Event.STARTED, pid=os.getpid())
     # A RunConfig of a trainer_fn that knows nothing of the cluster shall not be made for one.
     tf_config = os.environ.pop(TF_CONFIG, None)
     make_spec = _spec_maker(context)

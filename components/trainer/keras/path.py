@@ -72,7 +72,7 @@ class _Task:
                 drivers.serve(self._context)
                 return
         train, self._eval_strategy = self._strategies()
-        self._progress.write(Event.STARTED)
+        self._progress.write(Event.STARTED, pid=os.getpid())
         if self._trains:
             self._train(train or tf.distribute.get_strategy())
         if self._evaluations is None:

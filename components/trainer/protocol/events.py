@@ -25,7 +25,7 @@ _OVER = "over"
 class Event(str, enum.Enum):
     """What a task reports; with it come the time and the fields that are named here."""
 
-    STARTED = "started"  # the strategy is made: the cluster is complete
+    STARTED = "started"  # pid; the strategy is made: the cluster is complete
     RUNNING = "running"  # the user's code runs, and reports nothing by itself
     SCALED = "scaled"  # text: the learning rate that is scaled with the number of replicas
     WARMED = "warmed"  # text: the weights that training begins with

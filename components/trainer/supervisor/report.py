@@ -99,7 +99,9 @@ class Report:
             self._metrics = event.get("metrics", self._metrics)
             logger.info(_SAID[kind] + event["text"])
         elif kind not in _UNTOLD:
-            logger.info(kind.value if task_spec.type == CHIEF else f"{task_spec.name} {kind.value}")
+            who = "" if task_spec.type == CHIEF else f"{task_spec.name} "
+            pid = f", pid {event['pid']}" if "pid" in event else ""
+            logger.info(f"{who}{kind.value}{pid}")
 
     def restarted(self, restart: Restart) -> None:
         """Takes note of a restart."""

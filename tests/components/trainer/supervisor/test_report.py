@@ -31,6 +31,14 @@ def test_steps_beyond_the_declared_ones_are_counted(batch_size, last, extra):
     assert properties.get("examples_per_second") == (batch_size and pytest.approx(batch_size))
 
 
+def test_a_task_that_has_started_says_its_process(caplog):
+    caplog.set_level("INFO", "absl.tfx_estimator")
+    report = Report(batch_size=8, total_steps=50)
+    for kind in (CHIEF, WORKER):
+        report.hear(TaskSpec(kind, 0, 1), {"event": Event.STARTED, "pid": 77})
+    assert [record.getMessage() for record in caplog.records] == ["started, pid 77", "worker-0 started, pid 77"]
+
+
 def test_steps_that_were_done_twice_are_counted_and_end_with_the_checkpoint_that_they_were_not_in():
     report = Report(batch_size=8, total_steps=50)
     for moment, (step, extra) in enumerate([(0, 0), (20, 2), (10, 1), (50, 1)]):
