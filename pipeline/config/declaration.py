@@ -37,7 +37,9 @@ class Declaration(Section):
     SCHEMA = {"patternProperties": {"^x-": {}}}
 
     name: str = Field(
-        ..., "the pipeline's name: a to z, then a to z, digits and `-`, at most 63", pattern=r"^[a-z][a-z0-9-]{0,62}\Z"
+        ...,
+        "the pipeline's name: a to z, then a to z, digits, `-` and, on this machine, `_`, at most 63",
+        pattern=r"^[a-z][a-z0-9_-]{0,62}\Z",
     )
     data: DataSection
     transform: TransformSection = inner()

@@ -112,6 +112,13 @@ def _unreached(path: str) -> str:
 
 DEPLOY = (
     Rule(
+        "name",
+        lambda case: "_" in (case.name or "") and (case.target or case.declaration.deploy is not None),
+        "names of jobs and pods have no underscore",
+        "write `-` for `_`",
+        "a to z, then a to z, digits and `-`",
+    ),
+    Rule(
         "deploy.image",
         lambda case: case.deploy.image is not None and not _PINNED.fullmatch(case.deploy.image),
         "the image is not pinned by its digest: what a tag names changes",

@@ -310,3 +310,9 @@ def test_the_regions_are_those_of_googles_own_client():
     constants = pytest.importorskip("google.cloud.aiplatform.constants.base")
     # Which has no pipelines in `global`.
     assert constants.SUPPORTED_REGIONS - {"global"} <= REGIONS
+
+
+def test_an_underscore_in_a_name_is_for_this_machine_alone():
+    assert load("mnist", ["name=my_model"]).declaration.name == "my_model"
+    with pytest.raises(DeclarationError, match=r"name: my_model\n +names of jobs and pods have no underscore"):
+        load("mnist", (*WHOLE["vertex"], "name=my_model"), "vertex")
