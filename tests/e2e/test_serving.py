@@ -27,7 +27,8 @@ PAGE = Page(ROOT / "docs" / "serving.md")
 
 @pytest.fixture(scope="module")
 def server(digits_run) -> Iterator[ModelServer]:
-    with ModelServer(Path(digits_run.versions[0]).parent, "digits") as server:
+    # The newest version that was there before other tests pushed theirs.
+    with ModelServer(digits_run.kept / "digits" / "serving", "digits") as server:
         yield server
 
 

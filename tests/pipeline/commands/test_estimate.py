@@ -75,7 +75,8 @@ def test_the_numbers_of_a_network_by_hand_and_the_memory_of_its_training(capsys,
     # Each convolution's output and its gradient, at least.
     assert memory["activations"] > 2 * 4 * batch * 26 * 26 * 32
     assert found["bytes_per_step"]["total"] == 0
-    assert memory["process"] == pytest.approx(_measure(training, settings, trainer), rel=0.2)
+    # Of a process that was forked, the runtime is shared in part.
+    assert memory["process"] == pytest.approx(_measure(training, settings, trainer), rel=0.3)
 
 
 @pytest.mark.long
