@@ -23,7 +23,7 @@ from tfx_estimator.pipeline.run import tracking
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-# Where the environment has none: `pip install --target FOLDER -c VERSIONS mlflow`.
+# Where the environment has none: `pip install --target FOLDER/site-packages -c VERSIONS mlflow`.
 FOLDER = os.environ.get("TFX_ESTIMATOR_MLFLOW", "")
 READ = """\
 import json, sys
