@@ -52,7 +52,8 @@ def find(named: str) -> FoundModel:
         (run,) = find_runs([named])
     except DeclarationError as error:
         expected = f"a SavedModel, a folder of its versions such as RUNS/NAME/serving, or {error.expected}"
-        raise DeclarationError(error.what, expected=expected, todo=error.todo) from error
+        todo = "name RUNS/NAME/serving for the model that was pushed, or RUNS/NAME for that of the latest run"
+        raise DeclarationError(error.what, expected=expected, todo=todo) from error
     try:
         outputs = read_run_outputs(run)
         folder = _saved_model(need(outputs, "Trainer", "model").uri)

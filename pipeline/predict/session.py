@@ -59,8 +59,9 @@ class Progress:
         if self.unread:
             raise DamagedDataError(
                 f"{self.unread:,} could not be read, first {one_line(self.first)}",
-                expected=f"what can be read; {self.examples:,} others are predicted",
-                todo="fetch them again, or leave them out" + ("" if self.examples else "; nothing was written"),
+                expected="images and tf.Examples that can be read",
+                todo="fetch them again, or leave them out; "
+                + (f"{self.examples:,} others are predicted" if self.examples else "nothing was written"),
             )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Iterator
 from typing import Any, Optional
@@ -20,7 +19,7 @@ from tfx_estimator.pipeline.config.yaml_text import render
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run import dry_run
 from tfx_estimator.pipeline.run.join import Rendezvous
-from tfx_estimator.pipeline.run.summary import FILE, INTERRUPTED, Summary, Warned, recorded
+from tfx_estimator.pipeline.run.summary import INTERRUPTED, Summary, recorded
 from tfx_estimator.pipeline.run.table import COLUMN, print_table
 from tfx_estimator.pipeline.run.terminal import in_order, make_console, quiet, title
 from tfx_estimator.pipeline.run.tracking import check_client, tracked
@@ -122,24 +121,15 @@ def reported(results: Summary, view: View, logs: str) -> Iterator[None]:
         yield
     finally:
         if results.state != INTERRUPTED:
-            _leave(results, view, logs)
+            path = os.path.join(logs, REPORT)
+            view.finish(
+                *(results, logs, "report", "making the report", "it could not be made"), lambda: _report(logs, path)
+            )
 
 
-def _leave(results: Summary, view: View, logs: str) -> None:
-    path = os.path.join(logs, REPORT)
-    try:
-        with view.waiting("making the report"):
-            from tfx_estimator.pipeline.report.report import write_report
-            from tfx_estimator.pipeline.report.source import read_run
+def _report(logs: str, path: str) -> str:
+    from tfx_estimator.pipeline.report.report import write_report
+    from tfx_estimator.pipeline.report.source import read_run
 
-            write_report(read_run(logs), path)
-    except Exception as error:
-        logging.getLogger(__name__).exception("there is no report")
-        view.hide()
-        view.current = "report"
-        view.warn(text := f"it could not be made: {type(error).__name__}: {error}")
-        results.warnings.append(Warned("report", text))
-        with contextlib.suppress(OSError):
-            results.write(os.path.join(logs, FILE))
-    else:
-        view.note(f"{'report':<{COLUMN}} {path}")
+    write_report(read_run(logs), path)
+    return f"{'report':<{COLUMN}} {path}"

@@ -17,14 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.base.files import write_whole
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.report.source import Run
-from tfx_estimator.pipeline.run.summary import FAILED, FILE, INTERRUPTED, Summary, Warned
+from tfx_estimator.pipeline.run.summary import FAILED, FILE, INTERRUPTED, Summary
 from tfx_estimator.pipeline.run.table import COLUMN
 from tfx_estimator.pipeline.run.view import View
 from tfx_estimator.pipeline.user_source import loader
@@ -60,23 +60,10 @@ def tracked(uri: str | None, results: Summary, view: View, logs: str, seconds: f
         yield
     finally:
         if uri and results.state != INTERRUPTED:
-            _leave(uri, results, view, logs, seconds)
-
-
-def _leave(uri: str, results: Summary, view: View, logs: str, seconds: float) -> None:
-    try:
-        with view.waiting("writing to MLflow"):
-            where = _write(uri, logs, seconds)
-    except Exception as error:
-        logging.getLogger(__name__).exception("the run is not in MLflow")
-        view.hide()
-        view.current = "tracking"
-        view.warn(text := f"the run is not in MLflow: {error}")
-        results.warnings.append(Warned("tracking", text))
-        with contextlib.suppress(OSError):
-            results.write(os.path.join(logs, FILE))
-    else:
-        view.note(f"{'mlflow':<{COLUMN}} {where}")
+            view.finish(
+                *(results, logs, "tracking", "writing to MLflow", "the run is not in MLflow"),
+                lambda: f"{'mlflow':<{COLUMN}} {_write(uri, logs, seconds)}",
+            )
 
 
 def _write(uri: str, logs: str, seconds: float) -> str:
@@ -88,10 +75,10 @@ def _write(uri: str, logs: str, seconds: float) -> str:
         try:
             done = subprocess.run(words, stdin=subprocess.DEVNULL, env=environment, timeout=seconds, check=False)
         except subprocess.TimeoutExpired:
-            raise TimeoutError(f"it took longer than {seconds:g} s") from None
+            raise PipelineError(f"it took longer than {seconds:g} s") from None
         told = json.loads(Path(told_file).read_text()) if os.path.exists(told_file) else {}
     if "where" not in told:
-        raise RuntimeError(told.get("error") or f"its client ended with exit code {done.returncode}")
+        raise PipelineError(told.get("error") or f"its client ended with exit code {done.returncode}")
     return told["where"]
 
 

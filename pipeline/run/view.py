@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Optional
@@ -17,10 +18,10 @@ from rich.text import Text
 from tfx_estimator.pipeline.base import caller, log
 from tfx_estimator.pipeline.base.ending import shared_status
 from tfx_estimator.pipeline.base.ending.signals import SignalledError, received
-from tfx_estimator.pipeline.base.errors import StoppedError
+from tfx_estimator.pipeline.base.errors import StoppedError, TfxEstimatorError
 from tfx_estimator.pipeline.base.text import duration, one_line
 from tfx_estimator.pipeline.run.explain import explain
-from tfx_estimator.pipeline.run.summary import Warned
+from tfx_estimator.pipeline.run.summary import FILE, Summary, Warned
 from tfx_estimator.pipeline.runners.listener import RAN, NodeRun
 
 _PROGRESS_SECONDS = 5.0
@@ -133,6 +134,23 @@ class View:
         quiet, self._console.quiet = self._console.quiet, False
         self._console.print(Text.assemble("  ", Text("warning", "yellow"), f"  {one_line(str(warned))}"))
         self._console.quiet = quiet
+
+    def finish(self, results: Summary, logs: str, part: str, doing: str, failed: str, work: Callable[[], str]) -> None:
+        """Does what comes after a run, and leaves the line that it returns; its failure is a warning of the run."""
+        try:
+            with self.waiting(doing):
+                line = work()
+        except Exception as error:
+            logging.getLogger(__name__).exception(failed)
+            self.hide()
+            self.current = part
+            told = error.what if isinstance(error, TfxEstimatorError) else f"{type(error).__name__}: {error}"
+            self.warn(text := f"{failed}: {told}")
+            results.warnings.append(Warned(part, text))
+            with contextlib.suppress(OSError):
+                results.write(os.path.join(logs, FILE))
+        else:
+            self.note(line)
 
     def close(self) -> None:
         """Ends the view."""

@@ -18,6 +18,7 @@ import pytest
 
 from tests.e2e.conftest import Finished
 from tfx_estimator.components.trainer.cluster.plan import free_ports
+from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.report.training import read_training
 from tfx_estimator.pipeline.run import tracking
 
@@ -109,7 +110,7 @@ def test_a_run_is_in_a_file_store(digits_run: Finished, read, tmp_path: Path) ->
 
 def test_a_server_that_is_not_there_is_told_soon(digits_run: Finished, environment) -> None:
     begun = time.monotonic()
-    with pytest.raises(RuntimeError, match="Connection refused"):
+    with pytest.raises(PipelineError, match="Connection refused"):
         tracking._write(f"http://127.0.0.1:{free_ports(1)[0]}", str(digits_run.logs), tracking.SECONDS)
     assert time.monotonic() - begun < tracking.SECONDS
 

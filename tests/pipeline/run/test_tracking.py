@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_estimator.pipeline.base.errors import DeclarationError
+from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.report.training import Series
 from tfx_estimator.pipeline.run import tracking
@@ -154,7 +154,7 @@ def test_a_run_that_could_not_be_written_wholly_is_failed_there(tmp_path: Path, 
     (logs / "declaration.yaml").write_text("name: own\n")
     Summary("own.yaml", name="own").write(str(logs / "summary.json"))
     begun = time.monotonic()
-    with pytest.raises(RuntimeError, match=words):
+    with pytest.raises(PipelineError, match=words):
         tracking._write(str(tmp_path / "noted"), str(logs), 30)
     assert time.monotonic() - begun < 30
     told = json.loads((tmp_path / "noted").read_text())
