@@ -21,7 +21,7 @@ QUEUES = {
     "pipelines": ("tests/e2e/", "tests/store/", "tests/wheel/", "tests/pipeline/commands/test_bench.py"),
     "equalities": ("tests/equivalence/", "tests/faults/", "tests/model_fn/"),
     "techniques": ("tests/techniques/",),
-    "clusters": ("tests/pipeline/platforms/tfjob/",),
+    "clusters": ("tests/pipeline/platforms/training_jobs/",),
 }
 
 

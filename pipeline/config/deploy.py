@@ -9,14 +9,17 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.section import Field, Section, number
 from tfx_estimator.pipeline.platforms.kubeflow.section import Secret, SecurityContext, Toleration, Volume, placement
-from tfx_estimator.pipeline.platforms.registry import BY_NAME, TFJOB, VERTEX
-from tfx_estimator.pipeline.platforms.tfjob.section import TfJob
+from tfx_estimator.pipeline.platforms.registry import BY_NAME, POD_TARGETS, VERTEX
+from tfx_estimator.pipeline.platforms.training_jobs.section import TfJob, TrainingJob, TrainJob
 from tfx_estimator.pipeline.platforms.vertex.section import VertexJob
 
 # Keys of a pod's template -> ours. Under nodes and replicas they are right, or near to a right one.
 ALIASES = {
     f"deploy.{place}{key}": f"deploy.nodes.{node}.{ours}"
-    for place, node in (("", "default"), ("tfjob.", "Trainer"), ("tfjob.replicas.", "Trainer"))
+    for place, node in (
+        ("", "default"),
+        *((f"{job}.{place}", "Trainer") for job in POD_TARGETS for place in ("", "replicas.")),
+    )
     for key, ours in {
         "tolerations": "tolerations",
         "node_selector": "node_selector",
@@ -71,7 +74,7 @@ def gpus(accelerator: Optional[str], count: Optional[int]) -> int:
 
 
 class DeploySection(Section):
-    """The place where a compiled pipeline runs, or its training; `run` reads it if `tfjob.train` is said."""
+    """The place where a compiled pipeline runs, or its training; `run` reads it if the Trainer trains elsewhere."""
 
     image: Optional[str] = Field(
         None, "the container of every step, pinned: REGISTRY/NAME@sha256:…, with tfx-estimator in it"
@@ -89,19 +92,20 @@ class DeploySection(Section):
     secrets: tuple[Secret, ...] = Field((), "of Kubeflow")
     env: dict[str, str] = Field({}, "environment variables of every step; no secrets: they are in the compiled file")
     labels: dict[str, str] = Field({}, "labels of the job, or of the pods")
-    security_context: SecurityContext = Field(SecurityContext(), "of every pod of the targets kubeflow and tfjob")
+    security_context: SecurityContext = Field(SecurityContext(), "of every pod of the targets trainjob and tfjob")
     vertex: Optional[VertexJob] = Field(
         None, "trains as a custom job of Vertex AI, on machines of its own; null trains in the step's container"
     )
+    trainjob: TrainJob = Field(TrainJob(), "of the target trainjob, and of a training in a TrainJob or a JobSet")
     tfjob: TfJob = Field(TfJob(), "of the target tfjob, and of a training in a TFJob")
 
     def step(self, node_id: str) -> Node:
         """Returns what holds for a step: one that only waits for its custom job has no machine of nodes.default's.
 
-        One that only waits for its TFJob has no accelerator, and leaves what nodes.Trainer says to the pods.
+        One that only waits for its training job has no accelerator, and leaves what nodes.Trainer says to the pods.
         """
         node = self.nodes.of(node_id)
-        if node_id == "Trainer" and self.tfjob.train:
+        if node_id == "Trainer" and self.trains_elsewhere:
             tries = {"retries": node.retries, "timeout_seconds": node.timeout_seconds}
             return self.nodes.default.copy(update={**tries, "accelerator": None, "accelerators": None})
         if node_id != "Trainer" or self.vertex is None:
@@ -110,23 +114,30 @@ class DeploySection(Section):
         return own.copy(update={"retries": node.retries, "timeout_seconds": node.timeout_seconds})
 
     @property
+    def elsewhere(self) -> str:
+        """The section of the training job in which the Trainer, where it is executed, trains; empty for itself."""
+        return next((key for key in POD_TARGETS if getattr(self, key).train), "")
+
+    @property
     def trains_elsewhere(self) -> bool:
         """Does the Trainer, where it is executed, have others train."""
-        return self.tfjob.train
+        return bool(self.elsewhere)
 
     @property
     def launcher(self) -> Any:
         """Who trains elsewhere than where the Trainer is executed: `check` and `train`; None if nobody does."""
-        return BY_NAME[TFJOB].part("launcher") if self.tfjob.train else None
+        return BY_NAME[self.elsewhere].part("launcher") if self.elsewhere else None
 
     def machines(self, target: str, distribution: Distribution) -> dict[str, tuple[str, str, int]]:
         """Returns what each process has for itself, by its role: a name, where it is declared, and how many GPUs.
 
         Nothing where all share what the step Trainer has.
         """
-        if target == TFJOB or (self.tfjob.train and BY_NAME[target].trains_in_pods):
+        if key := target if target in POD_TARGETS else self.elsewhere if BY_NAME[target].trains_in_pods else "":
+            job = getattr(self, key)
+            path = f"deploy.{key}.replicas."
             return {
-                role: (f"each pod of {role}", f"deploy.tfjob.replicas.{role}", gpus(*self.pod_accelerator(role)))
+                role: (f"each pod of {role}", f"{path}{job.role(role)}", gpus(*self.pod_accelerator(role, job)))
                 for role in distribution.pods
             }
         if target != VERTEX or self.vertex is None:
@@ -142,29 +153,31 @@ class DeploySection(Section):
         if target == VERTEX and self.vertex is not None:
             yield "Trainer", "the step only waits for the custom job; deploy.vertex names what trains"
         for name in Nodes.__fields__:
-            if target == TFJOB and name not in ("default", "Trainer"):
-                yield name, "a TFJob's chief runs every step, with the resources of deploy.tfjob.replicas.chief"
+            if target in POD_TARGETS and name not in ("default", "Trainer"):
+                chief = f"deploy.{target}.replicas.{getattr(self, target).role('chief')}"
+                yield name, f"the chief runs every step, with the resources of {chief}"
 
     def accelerated(self, target: str) -> Iterator[tuple[str, Any, Optional[str], str]]:
         """Yields what may have accelerators: its path, it, their kind, and the platform that calls them so."""
         for name, node in self.nodes.sections():
             yield f"deploy.nodes.{name}", node, self.nodes.of(name).accelerator, target
-        for name, replica in self.tfjob.replicas.sections():
-            yield f"deploy.tfjob.replicas.{name}", replica, replica.accelerator, TFJOB
+        for key in POD_TARGETS:
+            for name, replica in getattr(self, key).replicas.sections():
+                yield f"deploy.{key}.replicas.{name}", replica, replica.accelerator, key
         if job := self.vertex:
             for name, machine in job.sections():
                 yield f"deploy.vertex.{name}", machine, machine.accelerator or job.machine.accelerator, VERTEX
 
-    def pod_accelerator(self, kind: str) -> tuple[Optional[str], Optional[int]]:
-        """Returns the accelerator of a TFJob's pods of a kind, and how many each has; None is none, and one."""
-        own = getattr(self.tfjob.replicas, kind)
-        if own.accelerator is None and kind in ("chief", "worker"):
-            own = self.nodes.of("Trainer")
+    def pod_accelerator(self, process: str, job: TrainingJob) -> tuple[Optional[str], Optional[int]]:
+        """Returns the accelerator of a process's pods, and how many each has; None is none, and one."""
+        own, trainer = job.replica(process), self.nodes.of("Trainer")
+        if own.accelerator is None and process in ("chief", "worker"):
+            return trainer.accelerator, trainer.accelerators
         return own.accelerator, own.accelerators
 
-    def pod_placement(self, kind: str) -> dict[str, Any]:
-        """Returns what a TFJob's pods say of their nodes, in Kubernetes' words."""
-        own, trainer = getattr(self.tfjob.replicas, kind), self.nodes.of("Trainer")
+    def pod_placement(self, process: str, job: TrainingJob) -> dict[str, Any]:
+        """Returns what a process's pods say of their nodes, in Kubernetes' words."""
+        own, trainer = job.replica(process), self.nodes.of("Trainer")
         selector = trainer.node_selector if own.node_selector is None else own.node_selector
         return placement(selector, trainer.tolerations if own.tolerations is None else own.tolerations)
 

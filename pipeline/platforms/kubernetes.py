@@ -177,5 +177,5 @@ def _unknown(error: object, context: Optional[str]) -> PipelineError:
     return PipelineError(
         f"no Kubernetes cluster is known here: {error}",
         expected="a kubeconfig, in ~/.kube/config or where KUBECONFIG says, or a pod's service account",
-        todo=f"see whether `{kubectl('get pods', context)}` works, and --context, or deploy.tfjob.context",
+        todo=f"see whether `{kubectl('get pods', context)}` works, and --context, or the target's own `context`",
     )

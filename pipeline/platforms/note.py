@@ -27,10 +27,10 @@ class Note:
         job: Its name, as the service knows it.
         address: Where a person sees it.
         context: Of the kubeconfig; None is its current one, before the job was submitted, or the pod's cluster.
-        namespace: Of the TFJob, or of Kubeflow Pipelines; with an endpoint that of the experiment.
+        namespace: Of the training job, or of Kubeflow Pipelines; with an endpoint that of the experiment.
         endpoint: Of Kubeflow Pipelines; None is by way of the Kubernetes API server.
         experiment: Of Kubeflow Pipelines; None is its default one.
-        uid: Of the TFJob, whose name another one may have later.
+        uid: Of the training job, whose name another one may have later; its kind is the next.
     """
 
     target: str
@@ -43,6 +43,7 @@ class Note:
     endpoint: Optional[str] = None
     experiment: Optional[str] = None
     uid: Optional[str] = None
+    kind: Optional[str] = None
 
 
 def with_job(note: Note, service: Service, job: str) -> Note:
@@ -63,7 +64,7 @@ def leave_note(folder: str, note: Note) -> Optional[tuple[str, str]]:
     with writing(file := os.path.join(folder, FILE)):
         with contextlib.suppress(DeclarationError):
             former = find_note(file)
-            # A namespace has only one TFJob of a name, so the former one was replaced.
+            # A namespace has only one training job of a name, so the former one was replaced.
             if dataclasses.replace(former, address=note.address, uid=note.uid) != note:
                 kept = former.job, os.path.join(folder, f"submission-{former.job.rpartition('/')[2]}.json")
                 os.rename(file, kept[1])

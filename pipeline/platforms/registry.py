@@ -10,7 +10,10 @@ import importlib
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-VERTEX, KUBEFLOW, KUBEFLOW_V2, TFJOB = "vertex", "kubeflow", "kubeflow_v2", "tfjob"
+VERTEX, KUBEFLOW, KUBEFLOW_V2 = "vertex", "kubeflow", "kubeflow_v2"
+TRAINJOB, TFJOB = "trainjob", "tfjob"
+# Those of a training job, whose chief runs the pipeline; its section of `deploy` has their name.
+POD_TARGETS = (TRAINJOB, TFJOB)
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Platform:
         runs_steps: Whether it runs the steps by itself, each in a container; else one process runs them all.
         takes_spec: Whether it takes a PipelineSpec: no drivers, stock resolvers only, no deadline of a step.
         resolver: Which resolver it runs: ours, TFX's own only, or none.
-        trains_in_pods: Whether what `deploy.tfjob.train` says is done there.
+        trains_in_pods: Whether what `deploy.trainjob.train` says, or `deploy.tfjob.train`, is done there.
         needs: What the stack must have for it, by the name of a field of `stacks.Stack`.
         options: Options of `submit` that it takes, by the key of the declaration that they stand for, if any.
         jobs: A regular expression of a job's name, by which it is found without a note; its groups are the note's.
@@ -55,7 +58,7 @@ class Platform:
     options: dict[str, str] = field(default_factory=dict)
     jobs: str = ""
     engine: str = ""
-    clusters: str = "the target tfjob has a pod for each"
+    clusters: str = "the targets trainjob and tfjob have a pod for each"
     hides_results: bool = False
     section: str = ""
     ends_steps: bool = True
@@ -80,7 +83,7 @@ HERE = Platform(trains_in_pods=True)
 _OF_CLUSTER = {"context": "", "namespace": ""}
 _NO_DEADLINE = {"timeout_seconds": ("a PipelineSpec has no deadline of a step", "trainer.stall_timeout")}
 _NO_NODES = ("Vertex AI has no nodes of yours, nor taints", "the machines of deploy.vertex")
-_NO_STEPS = "a TFJob has one for all, and no steps"
+_NO_STEPS = "the job has one for all, and no steps"
 _OF_SERVICE = {**_OF_CLUSTER, "endpoint": "", "experiment": ""}
 _PLATFORMS = (
     Platform(
@@ -133,19 +136,22 @@ _PLATFORMS = (
         options=_OF_SERVICE,
         hides_results=True,
     ),
-    Platform(
-        TFJOB,
-        "the Kubeflow training operator",
-        "tfjob",
-        "{}-tfjob.yaml",
-        options={name: f"deploy.tfjob.{name}" for name in _OF_CLUSTER},
-        not_of_steps={
-            "timeout_seconds": (_NO_STEPS, "deploy.tfjob.active_deadline_seconds"),
-            "retries": (_NO_STEPS, "deploy.tfjob.backoff_limit"),
-        },
-        keeps_in_volumes=True,
-        keeps_in_buckets=False,
-        notes=True,
+    *(
+        Platform(
+            name,
+            title,
+            "training_jobs",
+            f"{{}}-{name}.yaml",
+            options={each: f"deploy.{name}.{each}" for each in _OF_CLUSTER},
+            not_of_steps={
+                "timeout_seconds": (_NO_STEPS, f"deploy.{name}.active_deadline_seconds"),
+                "retries": (_NO_STEPS, f"deploy.{name}.backoff_limit"),
+            },
+            keeps_in_volumes=True,
+            keeps_in_buckets=False,
+            notes=True,
+        )
+        for name, title in zip(POD_TARGETS, ("Kubeflow Trainer 2, or JobSet", "the Kubeflow training operator 1"))
     ),
 )
 BY_NAME = {each.name: each for each in (HERE, *_PLATFORMS)}

@@ -60,7 +60,7 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
     if not platform.runs_steps:
         code = [each for step in targets.values() for each in step]
         # They travel in the file.
-        documents = platform.part("compile").compile_declaration(declaration, pack(code, loaded.search_paths))
+        documents = platform.part("compile").compile_declaration(declaration, target, pack(code, loaded.search_paths))
         return Compiled(_text(documents, platform.file), (), "", "")
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.runners.buckets import check_buckets

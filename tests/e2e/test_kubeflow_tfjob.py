@@ -17,9 +17,9 @@ import yaml
 
 from tests.e2e.conftest import open_metadata
 from tests.e2e.workflow import Container, containers, execute
-from tests.pipeline.platforms.tfjob.api_server import ACCOUNT_TOKEN, NAMESPACE, ApiServer, api_server
-from tests.pipeline.platforms.tfjob.operator import Operator
-from tests.pipeline.platforms.tfjob.test_training import DECLARATION, STEPS, write_project
+from tests.pipeline.platforms.training_jobs.api_server import ACCOUNT_TOKEN, NAMESPACE, ApiServer, api_server
+from tests.pipeline.platforms.training_jobs.operator import Operator
+from tests.pipeline.platforms.training_jobs.test_training import DECLARATION, STEPS, write_project
 from tests.pipeline.runners.deployed import IMAGE
 from tests.root import ROOT
 from tests.waiting import wait_until

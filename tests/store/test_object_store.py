@@ -19,7 +19,7 @@ from tests.pipeline.runners.deployed import COMMON, IMAGE
 from tests.store.conftest import Store, serving
 from tests.store.front import BUCKET
 from tests.waiting import wait_until
-from tfx_estimator.pipeline.platforms.tfjob.compile import CONFIG_FOLDER
+from tfx_estimator.pipeline.platforms.training_jobs.compile import CONFIG_FOLDER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -17,7 +17,8 @@ from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.platforms import pipeline_spec
 from tfx_estimator.pipeline.platforms.plan import Row, row_of
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
-from tfx_estimator.pipeline.platforms.tfjob.compile import make_manifest, rows_of_pods
+from tfx_estimator.pipeline.platforms.training_jobs import compile as training_jobs
+from tfx_estimator.pipeline.platforms.training_jobs.manifest import make_manifests
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 
@@ -64,17 +65,17 @@ def rows(documents: list[dict[str, Any]]) -> Iterator[Row]:
         container = templates[tasks[name]["template"]]["container"]
         # Shows the name that the declaration uses in deploy.nodes; Argo's own is in lower case.
         yield row_of(container["args"][container["args"].index("--node_id") + 1], container)
-        if (job := _tfjob_of(container["args"])) is not None:
-            yield from (row._replace(step=f"  {row.step}") for row in rows_of_pods(job))
+        if (job := _job_of(container["args"])) is not None:
+            yield from (row._replace(step=f"  {row.step}") for row in training_jobs.rows(job))
 
 
-def _tfjob_of(arguments: Sequence[str]) -> Optional[dict[str, Any]]:
-    """Makes the TFJob that a step will start; None of one that starts none."""
+def _job_of(arguments: Sequence[str]) -> Optional[list[dict[str, Any]]]:
+    """Makes the training job that a step will start; None of one that starts none."""
     (node,) = json.loads(arguments[arguments.index("--tfx_ir") + 1])["nodes"]
     told = node["pipelineNode"].get("parameters", {}).get("parameters", {})
     if SETTINGS_KEY not in told:
         return None
     settings = Settings.of({key: told[key]["fieldValue"]["stringValue"] for key in (SETTINGS_KEY, OPERATION_KEY)})
-    if not settings.deploy.trains_elsewhere:
+    if not (section := settings.deploy.elsewhere):
         return None
-    return make_manifest("", settings.deploy, settings.distribution.resolved(), ())
+    return make_manifests("", settings.deploy, section, settings.distribution.resolved(), ())

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.pipeline.platforms.kubeflow.kubeflow_service import TOKEN, KubeflowService
-from tests.pipeline.platforms.tfjob.cluster import write_kubeconfig
+from tests.pipeline.platforms.training_jobs.cluster import write_kubeconfig
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, words
 from tests.root import ROOT
 from tfx_estimator.__main__ import main

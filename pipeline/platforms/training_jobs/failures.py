@@ -14,18 +14,17 @@ from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.base.files import read_tail
 from tfx_estimator.pipeline.base.log import get_logger
-from tfx_estimator.pipeline.platforms.tfjob.compile import RETRYABLE_CODE
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import EXIT_CODE, Kind
+from tfx_estimator.pipeline.platforms.training_jobs.manifest import RETRYABLE_CODE
 
 # How long to look for the cause if a pod only reports that another one has gone; and how long failures count as
 # consequences of one that was noted.
 _CAUSE_SECONDS, _CONSEQUENCE_SECONDS = 8.0, 120.0
-# How long the operator may take to end a TFJob after a pod has failed for good. It never does if another pod was just
+# How long its operator may take to end a TFJob after a pod has failed for good. It never does if another pod was just
 # restarted: the TFJob then stays Restarting.
 # Source: https://github.com/kubeflow/trainer/blob/v1.8.1/pkg/controller.v1/tensorflow/tfjob_controller.go.
 FINAL_SECONDS = 30.0
 _RETRYABLE_FROM = 128
-# The `restartPolicy` by which the operator itself looks at exit codes.
-EXIT_CODE = "ExitCode"
 _WHAT = "its pod, and what hung on it, was started again"
 
 _LOG_LINES = 15
@@ -80,10 +79,11 @@ class PodFailure:
         known = number in {each.value for each in signal.Signals}
         return f"was killed by {signal.Signals(number).name if known else f'signal {number}'}"
 
-    def error(self, runs_pipeline: bool = False) -> errors.TfxEstimatorError:
+    def error(self, kind: Kind, runs_pipeline: bool = False) -> errors.TfxEstimatorError:
         """Returns the pod's own error.
 
         Args:
+            kind: Of its job.
             runs_pipeline: Whether its command is `tfx-estimator run`, whose exit code tells what was wrong.
         """
         where = f"the log of the pod {self.pod}: {self.log}"
@@ -97,9 +97,10 @@ class PodFailure:
         end = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
         todo = f"see {where}"
         if self.reason == "OOMKilled":
-            todo = f"raise deploy.tfjob.replicas.{self.task.partition('-')[0]}.memory_gb; {where}"
-        kind = _BY_CODE.get(self.code, errors.TaskFailedError) if runs_pipeline else errors.TaskFailedError
-        return kind(f"the pod {self.pod} {self.cause}; its log ends with:\n{end}", todo=todo)
+            memory = kind.option(f"replicas.{kind.role(self.task.partition('-')[0])}.memory_gb")
+            todo = f"raise {memory}; {where}"
+        made = _BY_CODE.get(self.code, errors.TaskFailedError) if runs_pipeline else errors.TaskFailedError
+        return made(f"the pod {self.pod} {self.cause}; its log ends with:\n{end}", todo=todo)
 
     def _left_error(self) -> Optional[dict[str, Any]]:
         try:
@@ -120,15 +121,16 @@ class Restarts(Protocol):
 
 
 class Failures:
-    """The failures of a TFJob's pods.
+    """The failures of a training job's pods.
 
     Args:
-        policy: The pods' `restartPolicy`.
+        policy: As of `Kind.restarts`.
         progress: Is told of the restarts.
+        kind: Of the job.
     """
 
-    def __init__(self, policy: str, progress: Restarts) -> None:
-        self._policy, self._progress = policy, progress
+    def __init__(self, policy: str, progress: Restarts, kind: Kind) -> None:
+        self._policy, self._progress, self._kind = policy, progress, kind
         self._all: list[PodFailure] = []
         self._suspect: Optional[tuple[float, PodFailure]] = None
         self._cause_at = -math.inf
@@ -145,7 +147,7 @@ class Failures:
         """Takes note of one; where it is no mere consequence of another, it is a restart.
 
         Nor is it one where a pod has gone for want of one that has not come yet: for how long that is waited for is
-        deploy.tfjob.pending_timeout's to say.
+        pending_timeout's to say.
         """
         self._all.append(failure)
         if self._policy == EXIT_CODE and _is_final(failure):
@@ -174,7 +176,7 @@ class Failures:
 
     @property
     def lingers(self) -> bool:
-        """Should the TFJob have ended, if it is Restarting: a pod has failed for good, and some time ago."""
+        """Should the job have ended, if it is Restarting: a pod has failed for good, and some time ago."""
         return time.monotonic() - self._final_at > FINAL_SECONDS
 
     @property
@@ -195,25 +197,25 @@ class Failures:
         causes = final or [each for each in self._all if not each.from_peer] or self._all
         if not causes:
             return None
-        error = causes[-1].error(runs_pipeline)
+        error = causes[-1].error(self._kind, runs_pipeline)
         if not final and self._policy != "Never":
-            error.what = f"{_why(name, condition)}: {error.what}"
+            error.what = f"{self._why(name, condition)}: {error.what}"
         return error
+
+    def _why(self, name: str, condition: Optional[Mapping[str, Any]]) -> str:
+        """Says why a job has ended whose pods would have been started again."""
+        limit = f" ({self._kind.option('backoff_limit')})"
+        if condition is None:
+            return f"{name} was not started again{limit}"
+        said = said_of(condition)
+        limit = limit if self._kind.says_limit(said) else ""
+        return f"{name} failed: {said}{limit}; the last pod that had failed before"
 
     def _restarted(self, failure: PodFailure) -> None:
         self._cause_at = time.monotonic()
         self._complete = False
         self.restarts += 1
         self._progress.restarted(f"{failure.task} {failure.cause}", _WHAT)
-
-
-def _why(name: str, condition: Optional[Mapping[str, Any]]) -> str:
-    """Says why a TFJob has ended whose pods would have been started again."""
-    if condition is None:
-        return f"the TFJob {name} was not started again (deploy.tfjob.backoff_limit)"
-    said = said_of(condition)
-    limit = " (deploy.tfjob.backoff_limit)" if "backoff limit" in said else ""
-    return f"the TFJob {name} failed: {said}{limit}; the last pod that had failed before"
 
 
 def said_of(condition: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A compiled TFJob: it is created in the cluster, with its ConfigMap, and its chief's log is shown."""
+"""A compiled training job: it is created in the cluster, with its ConfigMap, and its chief's log is shown."""
 
 from __future__ import annotations
 
@@ -13,28 +13,40 @@ from typing import Any, Optional, TypeVar
 
 import yaml
 
+from tfx_estimator.components.trainer.protocol.task_spec import CHIEF
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms import kubernetes
 from tfx_estimator.pipeline.platforms.follow import GOES_ON, Look, LostError, Started
 from tfx_estimator.pipeline.platforms.note import Note
-from tfx_estimator.pipeline.platforms.tfjob import following
-from tfx_estimator.pipeline.platforms.tfjob.api import NAMESPACE, Kube, Object, end_of, notes_of, state_of
-from tfx_estimator.pipeline.platforms.tfjob.compile import PENDING_TIMEOUT
-from tfx_estimator.pipeline.platforms.tfjob.following import Following, create_or_adopt
-from tfx_estimator.pipeline.platforms.tfjob.watching import JOB, LISTED, POD, Notice
+from tfx_estimator.pipeline.platforms.training_jobs import following
+from tfx_estimator.pipeline.platforms.training_jobs.api import NAMESPACE, Kube
+from tfx_estimator.pipeline.platforms.training_jobs.following import Following, create_or_adopt
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import (
+    BY_NAME,
+    PENDING_TIMEOUT,
+    SUCCEEDED,
+    TF_JOB,
+    Object,
+    end_of,
+    notes_of,
+    state_of,
+)
+from tfx_estimator.pipeline.platforms.training_jobs.manifest import kind_of
+from tfx_estimator.pipeline.platforms.training_jobs.watching import JOB, LISTED, POD, Notice
 
-# Annotation of a TFJob: the digest of what was submitted.
+# Annotation of a job: the digest of what was submitted.
 SUBMISSION = "tfx-estimator/submission"
-_SUCCEEDED = "Succeeded"
 
 _Told = TypeVar("_Told")
 
 
 def place_of(deploy: DeploySection, target: str, **_: Optional[str]) -> Note:
     """Returns a note of where a declaration is submitted to, without a job yet; nobody is asked."""
-    context, found = kubernetes.current_context(deploy.tfjob.context)
-    return Note(target, "", context=context, namespace=deploy.tfjob.namespace or found or (context and NAMESPACE))
+    job = getattr(deploy, target)
+    context, found = kubernetes.current_context(job.context)
+    namespace = job.namespace or found or (context and NAMESPACE)
+    return Note(target, "", context=context, namespace=namespace, kind=kind_of(deploy, target).name)
 
 
 def where(note: Note) -> str:
@@ -44,53 +56,49 @@ def where(note: Note) -> str:
 
 def connect(
     note: Note, folder: str, text: str = "", name: str = "", digest: str = "", account: Optional[str] = None
-) -> TfJobs:
+) -> TrainingJobs:
     """Connects to the cluster of a note; as `kubeflow.service.connect`."""
-    kube = Kube(note.context, note.namespace)
+    # A note of an earlier release names no kind.
+    kube = Kube(note.context, note.namespace, BY_NAME[note.kind or TF_JOB.name])
     try:
         kube.jobs()
     except LostError as error:
         raise LostError(f"{kube.host}: {error}") from error
-    return TfJobs(kube, os.path.join(folder, "logs"), text, digest, note.uid)
+    return TrainingJobs(kube, os.path.join(folder, "logs"), text, digest, note.uid)
 
 
-class TfJobs:
+class TrainingJobs:
     """See `follow.Service`.
 
     Args:
         folder: For the logs of the pods.
-        text: What was compiled; empty where a TFJob is only followed.
-        uid: Of the TFJob that is followed, which another one may have replaced; None is whichever is there.
+        text: What was compiled; empty where a job is only followed.
+        uid: Of the job that is followed, which another one may have replaced; None is whichever is there.
     """
 
     def __init__(self, kube: Kube, folder: str, text: str = "", digest: str = "", uid: Optional[str] = None) -> None:
         self._kube, self._folder, self._text, self._digest, self._uid = kube, folder, text, digest, uid
         self._following: Optional[Following] = None
         self._restarts = _Restarts()
-        # The chief's pods, in order of appearance; and the number of bytes shown of each one's log.
-        self._chiefs: dict[str, None] = {}
+        # The names of the chief's pods by their uids, in order of appearance; how many bytes were shown of each log.
+        self._chiefs: dict[str, str] = {}
         self._shown: dict[str, int] = {}
 
     def start(self, again: bool) -> Started:
-        """See `follow.Service`. A TFJob has the pipeline's name, and there is one of it at a time.
+        """See `follow.Service`. A job has the pipeline's name, and there is one of it at a time.
 
         Raises:
-            PipelineError: The TFJob was refused; or an earlier one was deleted, and does not go.
+            PipelineError: The job was refused; or an earlier one was deleted, and does not go.
         """
-        config_map, job = yaml.safe_load_all(self._text)
+        *needed, job = yaml.safe_load_all(self._text)
         name = job["metadata"]["name"]
         job["metadata"].setdefault("annotations", {})[SUBMISSION] = self._digest
-        create = partial(self._kube.create, job)
+        create = partial(self._kube.create_with, needed, job)
         there, is_new = create_or_adopt(self._kube, name, lambda there: self._goes_on(there, again), create)
         self._uid = there["metadata"]["uid"]
-        # Its pods wait for the ConfigMap, which goes with it. Also of one that is there: whoever created it may have
-        # been ended before he did this.
-        try:
-            self._kube.own_config_map(config_map, there)
-        except PipelineError:
-            if is_new:
-                self._kube.delete(name, self._uid)
-            raise
+        # Whoever created one that is there may have been ended before it owned what it needs.
+        for each in () if is_new else needed:
+            self._kube.add(each, there)
         return Started(name, is_new, "" if is_new else end_of(there)[0] or "goes on")
 
     def look(self, job: str) -> Look:
@@ -109,11 +117,12 @@ class TfJobs:
             pass
         seen.take(Notice(JOB, LISTED, [there]))
         seen.take(Notice(POD, LISTED, pods))
-        chief = f"{job}-chief-0"
-        self._chiefs.update({each["metadata"]["uid"]: None for each in pods if each["metadata"]["name"] == chief})
-        state, (ended, condition) = state_of(there) or "Pending", end_of(there)
+        chiefs = (each for each in pods if self._kube.kind.task(each) == f"{CHIEF}-0")
+        self._chiefs.update({each["metadata"]["uid"]: each["metadata"]["name"] for each in chiefs})
+        state, (ended, condition) = state_of(there), end_of(there)
+        state = state or ("Running" if seen.all_run else "Pending")
         error: Optional[TfxEstimatorError] = None
-        if ended == _SUCCEEDED:
+        if ended == SUCCEEDED:
             seen.end(following.LAST_WORDS_SECONDS)
         elif ended:
             error = seen.error(condition)
@@ -121,7 +130,7 @@ class TfJobs:
             state, error = "Failed", seen.give_up(error)
         tasks = {each["metadata"]["name"]: each.get("status", {}).get("phase", "") for each in pods}
         notices = (*self._restarts.taken(), *seen.notices())
-        return Look(state, bool(ended or error), error, tasks=tasks, lines=self._new_lines(chief), notices=notices)
+        return Look(state, bool(ended or error), error, tasks=tasks, lines=self._new_lines(), notices=notices)
 
     def cancel(self, job: str) -> None:
         """See `follow.Service`."""
@@ -131,12 +140,13 @@ class TfJobs:
 
     def address(self, job: str) -> str:
         """See `follow.Service`."""
-        return f"{self._kube.host}/apis/kubeflow.org/v1/namespaces/{self._kube.namespace}/tfjobs/{job}"
+        kind = self._kube.kind
+        return f"{self._kube.host}/apis/{kind.api_version}/namespaces/{self._kube.namespace}/{kind.plural}/{job}"
 
     def place(self) -> Mapping[str, Any]:
         """See `follow.Service`."""
         kube = self._kube
-        return {"context": kube.context, "namespace": kube.namespace, "uid": self._uid}
+        return {"context": kube.context, "namespace": kube.namespace, "kind": kube.kind.name, "uid": self._uid}
 
     def close(self) -> None:
         """See `follow.Service`."""
@@ -152,7 +162,7 @@ class TfJobs:
             raise
 
     def _goes_on(self, there: Object, again: bool) -> bool:
-        """Is a TFJob that is there this submission, done or under way; not one that failed, or is being deleted.
+        """Is a job that is there this submission, done or under way; not one that failed, or is being deleted.
 
         Raises:
             PipelineError: It is another one, and goes on.
@@ -162,28 +172,29 @@ class TfJobs:
             what = "another submission of this pipeline goes on" if digest else "it was not made by `submit`"
             name = there["metadata"]["name"]
             raise PipelineError(
-                f"there is a TFJob {self._full_name(name)} already: {what}",
+                f"{self._title(name)} is there already: {what}",
                 expected="none of this name, or one that has ended",
-                todo=f"wait for its end, or delete it: {self._kube.kubectl(f'delete tfjob {name}')}",
+                todo=f"wait for its end, or delete it: {self._kube.kubectl(f'delete {self._kube.kind.plural} {name}')}",
             )
         is_this = digest == self._digest and "deletionTimestamp" not in there["metadata"]
-        return is_this and (ended == "" or (ended == _SUCCEEDED and not again))
+        return is_this and (ended == "" or (ended == SUCCEEDED and not again))
 
     def _gone(self, job: str) -> PipelineError:
         return PipelineError(
-            f"the TFJob {self._full_name(job)} is not there any more, and its end is not known",
-            expected="one that stays until its end is seen: somebody deleted it, another submission took its name, "
-            "or deploy.tfjob.ttl_seconds_after_finished is too short",
+            f"{self._title(job)} is not there any more, and its end is not known",
+            expected="one that stays until its end is seen: somebody deleted it, or its time to live is too short, or "
+            "another submission took its name",
             todo=f"see deploy.pipeline_root for what it came to; {GOES_ON}",
         )
 
-    def _full_name(self, name: str) -> str:
-        return f"{self._kube.namespace}/{name}"
+    def _title(self, name: str) -> str:
+        return f"the {self._kube.kind.name} {self._kube.namespace}/{name}"
 
-    def _new_lines(self, chief: str) -> tuple[str, ...]:
+    def _new_lines(self) -> tuple[str, ...]:
         """Returns the whole lines that the chief has printed since."""
         found: list[str] = []
-        names = [os.path.join(glob.escape(self._folder), f"{chief}.{uid[:8]}*.log") for uid in self._chiefs]
+        folder = glob.escape(self._folder)
+        names = [os.path.join(folder, f"{name}.{uid[:8]}*.log") for uid, name in self._chiefs.items()]
         for path in itertools.chain.from_iterable(sorted(glob.glob(name)) for name in names):
             with open(path, "rb") as file:
                 seen = self._shown.get(path, 0)

@@ -13,18 +13,18 @@ from typing import Any, Optional
 import pytest
 
 from tests.folders import write_files
-from tests.pipeline.platforms.tfjob.cluster import UID, Cluster, ended, owned, pod
-from tests.pipeline.platforms.tfjob.test_launcher import launcher
+from tests.pipeline.platforms.training_jobs.cluster import UID, Cluster, ended, owned, pod
+from tests.pipeline.platforms.training_jobs.test_launcher import launcher
 from tests.root import run_python
 from tests.waiting import wait_until
 from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.trainer import TrainerSection
-from tfx_estimator.pipeline.platforms.tfjob import failures, following, watching
-from tfx_estimator.pipeline.platforms.tfjob import launcher as module
-from tfx_estimator.pipeline.platforms.tfjob.following import Following
-from tfx_estimator.pipeline.platforms.tfjob.launcher import modules_of
-from tfx_estimator.pipeline.platforms.tfjob.watching import LISTED, LOST, POD, Notice, Watching
+from tfx_estimator.pipeline.platforms.training_jobs import failures, following, watching
+from tfx_estimator.pipeline.platforms.training_jobs import launcher as module
+from tfx_estimator.pipeline.platforms.training_jobs.following import Following
+from tfx_estimator.pipeline.platforms.training_jobs.launcher import modules_of
+from tfx_estimator.pipeline.platforms.training_jobs.watching import LISTED, LOST, POD, Notice, Watching
 
 pytestmark = pytest.mark.unit
 

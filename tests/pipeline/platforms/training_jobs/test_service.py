@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.platforms.tfjob.cluster import Cluster, write_kubeconfig
+from tests.pipeline.platforms.training_jobs.cluster import Cluster, write_kubeconfig
 from tests.pipeline.runners.deployed import OF_TFJOB, words
 from tests.root import ROOT
 from tests.waiting import wait_until
@@ -19,8 +19,8 @@ from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.platforms.follow import Look
 from tfx_estimator.pipeline.platforms.note import Note, with_job
 from tfx_estimator.pipeline.platforms.registry import TFJOB
-from tfx_estimator.pipeline.platforms.tfjob import api, following
-from tfx_estimator.pipeline.platforms.tfjob.service import SUBMISSION, TfJobs, connect
+from tfx_estimator.pipeline.platforms.training_jobs import api, following
+from tfx_estimator.pipeline.platforms.training_jobs.service import SUBMISSION, TrainingJobs, connect
 from tfx_estimator.pipeline.runners import compiling
 
 pytestmark = pytest.mark.unit
@@ -37,18 +37,18 @@ def cluster(monkeypatch) -> Cluster:
 
 
 @pytest.fixture
-def jobs(cluster, tmp_path) -> TfJobs:
+def jobs(cluster, tmp_path) -> TrainingJobs:
     started = service(cluster, tmp_path)
     assert started.start(False) == ("digits", True, "")
     return started
 
 
-def service(cluster: Cluster, folder: Path, digest: str = "0123456789", **more: Any) -> TfJobs:
-    return TfJobs(cluster, str(folder), COMPILED, digest, **more)  # type: ignore[arg-type]
+def service(cluster: Cluster, folder: Path, digest: str = "0123456789", **more: Any) -> TrainingJobs:
+    return TrainingJobs(cluster, str(folder), COMPILED, digest, **more)  # type: ignore[arg-type]
 
 
 def test_one_that_was_replaced_is_left_alone(cluster, jobs, tmp_path):
-    assert jobs.place() == {"context": "a", "namespace": "vision", "uid": "uid-1"}
+    assert jobs.place() == {"context": "a", "namespace": "vision", "kind": "TFJob", "uid": "uid-1"}
     assert service(cluster, tmp_path).start(False)[:2] == ("digits", False)
     cluster.end("Failed")
     assert service(cluster, tmp_path).start(False).is_new
@@ -69,13 +69,13 @@ def test_what_is_to_be_done_by_kubectl_is_done_in_the_cluster_of_the_job(cluster
     with pytest.raises(errors.PipelineError) as caught:
         service(cluster, tmp_path, "another").start(False)
     told = "kubectl --context 'arn:of/mine it' {} --namespace vision"
-    assert told.format("delete tfjob digits") in caught.value.todo
+    assert told.format("delete tfjobs digits") in caught.value.todo
     cluster.end("Failed")
-    assert jobs.look("digits").error.todo == told.format("describe tfjob digits")
+    assert jobs.look("digits").error.todo == told.format("describe tfjobs digits")
     monkeypatch.setattr(following, "_DELETED_SECONDS", -1.0)
     with pytest.raises(errors.PipelineError) as caught:
         jobs.start(False)
-    assert told.format("get tfjob,pods") in caught.value.todo
+    assert told.format("get tfjobs,pods") in caught.value.todo
     cluster.context = None
     assert cluster.kubectl("get tfjobs") == "kubectl get tfjobs --namespace vision"
 
@@ -87,7 +87,7 @@ def test_its_config_map_goes_with_it_and_nothing_is_left_where_there_is_none(clu
     def refuse(*_: Any) -> None:
         raise errors.PipelineError("the Kubernetes API server refuses", expected="it", todo="ask")
 
-    monkeypatch.setattr(cluster, "own_config_map", refuse)
+    monkeypatch.setattr(cluster, "add", refuse)
     # It goes on with one that it has.
     with pytest.raises(errors.PipelineError):
         service(cluster, tmp_path).start(False)
@@ -95,7 +95,7 @@ def test_its_config_map_goes_with_it_and_nothing_is_left_where_there_is_none(clu
     cluster.there = None
     with pytest.raises(errors.PipelineError):
         service(cluster, tmp_path).start(False)
-    assert cluster.deleted == ["uid-2"]
+    assert (cluster.there, cluster.made) == (None, 1)
 
 
 def test_one_that_has_gone_is_not_said_to_have_failed(cluster, jobs, tmp_path):
@@ -133,7 +133,7 @@ def test_the_chiefs_exit_code_is_the_error(cluster, jobs, code, kind, ends_with)
     assert f"ended with exit code {code}; its log ends with:\n    the end of its log" in error.what
 
 
-def followed(jobs: TfJobs, until: Callable[[Look], bool]) -> list[Look]:
+def followed(jobs: TrainingJobs, until: Callable[[Look], bool]) -> list[Look]:
     looks: list[Look] = []
 
     def is_seen() -> bool:

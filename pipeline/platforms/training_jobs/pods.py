@@ -1,4 +1,4 @@
-"""How the pods of a TFJob fare: which wait, which failed and why, and what they print."""
+"""How the pods of a training job fare: which wait, which failed and why, and what they print."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from typing import Optional
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.platforms.follow import LostError
-from tfx_estimator.pipeline.platforms.tfjob.api import Kube, Object
-from tfx_estimator.pipeline.platforms.tfjob.compile import CONTAINER
-from tfx_estimator.pipeline.platforms.tfjob.failures import PodFailure
+from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
+from tfx_estimator.pipeline.platforms.training_jobs.failures import PodFailure
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import BY_NAME, Object
 
-_TYPE, _INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
 # Wait before a log is requested anew after its connection has ended; doubled while nothing comes.
 _LOG_WAIT, _LONGEST_LOG_WAIT = 1.0, 15.0
+_CONTAINERS = {kind.container for kind in BY_NAME.values()}
 
 
 class Pods:
-    """The pods of one TFJob, as they were last seen, with their logs.
+    """The pods of one training job, as they were last seen, with their logs.
 
     Args:
         folder: For the logs.
     """
 
     def __init__(self, kube: Kube, folder: str) -> None:
-        self._kube, self._folder = kube, folder
+        self._kube, self._folder, self._task = kube, folder, kube.kind.task
         os.makedirs(folder, exist_ok=True)
         self._seen: dict[str, Object] = {}
         # The uid of a pod, and the number of its container's end.
@@ -46,12 +46,16 @@ class Pods:
     @property
     def running(self) -> int:
         """How many have got to their work, or have ended."""
-        return sum(_phase(pod) not in ("Pending", "") for pod in self._seen.values())
+        # Of a task whose pod has failed, and stays, the next one counts.
+        latest: dict[str, Object] = {}
+        for pod in sorted(self._seen.values(), key=lambda each: each["metadata"].get("creationTimestamp", "")):
+            latest[self._task(pod)] = pod
+        return sum(_phase(pod) not in ("Pending", "") for pod in latest.values())
 
     @property
     def chief_succeeded(self) -> bool:
-        """Has the chief succeeded. Then the TFJob has succeeded, even if its operator does not say so yet."""
-        return any(_task(pod) == f"{CHIEF}-0" and _phase(pod) == "Succeeded" for pod in self._seen.values())
+        """Has the chief succeeded. Then the job has succeeded, even if its operator does not say so yet."""
+        return any(self._task(pod) == f"{CHIEF}-0" and _phase(pod) == "Succeeded" for pod in self._seen.values())
 
     def count(self) -> int:
         """How many there are."""
@@ -70,7 +74,7 @@ class Pods:
                 if each.get("status") == "False" and each.get("message")
             ]
             if said:
-                yield f"{_task(pod)} {said[0]}"
+                yield f"{self._task(pod)} {said[0]}"
 
     def take(self, pod: Object, deleted: bool = False, with_log: bool = True) -> Optional[PodFailure]:
         """Takes note of a pod.
@@ -100,7 +104,7 @@ class Pods:
             return None
         self._failed.add((uid, ends))
         return PodFailure(
-            _task(pod),
+            self._task(pod),
             pod["metadata"]["name"],
             state.get("exitCode"),
             state.get("reason") or status.get("reason", ""),
@@ -186,18 +190,13 @@ def _join(threads: list[threading.Thread], seconds: float) -> None:
         thread.join(max(deadline - time.monotonic(), 0.0))
 
 
-def _task(pod: Object) -> str:
-    labels = pod["metadata"].get("labels", {})
-    return f"{labels.get(_TYPE, 'pod')}-{labels.get(_INDEX, '?')}"
-
-
 def _phase(pod: Object) -> str:
     return pod.get("status", {}).get("phase", "")
 
 
 def _container(pod: Object) -> Object:
     for each in pod.get("status", {}).get("containerStatuses", ()):
-        if each.get("name") == CONTAINER:
+        if each.get("name") in _CONTAINERS:
             return each
     return {}
 

@@ -12,18 +12,19 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.platforms.tfjob.cluster import Cluster, ended, pod
+from tests.pipeline.platforms.training_jobs.cluster import Cluster, ended, pod
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.platforms.follow import LostError
-from tfx_estimator.pipeline.platforms.tfjob import failures as failures_module
-from tfx_estimator.pipeline.platforms.tfjob import pod as pod_entry
-from tfx_estimator.pipeline.platforms.tfjob import pods as pods_module
-from tfx_estimator.pipeline.platforms.tfjob.failures import Failures
-from tfx_estimator.pipeline.platforms.tfjob.pods import Pods
-from tfx_estimator.pipeline.platforms.tfjob.progress import Progress
+from tfx_estimator.pipeline.platforms.training_jobs import failures as failures_module
+from tfx_estimator.pipeline.platforms.training_jobs import pod as pod_entry
+from tfx_estimator.pipeline.platforms.training_jobs import pods as pods_module
+from tfx_estimator.pipeline.platforms.training_jobs.failures import Failures
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import TF_JOB
+from tfx_estimator.pipeline.platforms.training_jobs.pods import Pods
+from tfx_estimator.pipeline.platforms.training_jobs.progress import Progress
 
 pytestmark = pytest.mark.unit
 
@@ -51,7 +52,7 @@ def test_a_failure_is_told_once_in_words(pods, failed, cause, said):
     assert pods.take(pod("Pending")) is None
     failure = pods.take(failed)
     assert (failure.task, failure.cause) == ("worker-1", cause)
-    assert said in str(failure.error())
+    assert said in str(failure.error(TF_JOB))
     assert pods.take(failed) is None
     assert pods.take_all([failed]) == [None]
     assert failure.from_peer == (failure.code == 138)
@@ -64,7 +65,7 @@ def test_what_a_task_left_is_its_error_again(pods, tmp_path, monkeypatch):
         pod_entry._leave(error)
         message = (tmp_path / "message").read_text()
         assert len(message) <= 4096
-        found = pods.take(pod("Failed", uid=text[:9], state=ended(4, message=message))).error()
+        found = pods.take(pod("Failed", uid=text[:9], state=ended(4, message=message))).error(TF_JOB)
         assert isinstance(found, errors.UserCodeError)
         assert found.what[:9].strip() in text
     assert found.exit_code == 4
@@ -202,7 +203,7 @@ def test_restarts_are_counted_with_what_they_cost(tmp_path):
 def test_a_pod_that_gives_up_waiting_for_another_is_a_restart_only_once_all_have_run(pods, tmp_path, monkeypatch):
     monkeypatch.setattr(failures_module, "_CAUSE_SECONDS", 0.0)
     monkeypatch.setattr(failures_module, "_CONSEQUENCE_SECONDS", 0.0)
-    failures = Failures("ExitCode", Progress(str(tmp_path), Report(10, 60), after=0))
+    failures = Failures("ExitCode", Progress(str(tmp_path), Report(10, 60), after=0), TF_JOB)
 
     def fail(uid: str, code: int = 138) -> int:
         failures.note(pods.take(pod("Failed", uid=uid, state=ended(code))))

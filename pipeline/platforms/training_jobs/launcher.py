@@ -1,4 +1,4 @@
-"""Trains in a TFJob, if the declaration says so: creates it or adopts that of the same training, and follows it."""
+"""Trains in a job of Kubernetes, if the declaration says so: creates it, or adopts that of the same, and follows it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.platforms.follow import LostError, Patience, patiently, saying
-from tfx_estimator.pipeline.platforms.tfjob import following, pod, progress
-from tfx_estimator.pipeline.platforms.tfjob.api import Kube, Object, end_of, notes_of, state_of
-from tfx_estimator.pipeline.platforms.tfjob.compile import job_name, make_manifest
-from tfx_estimator.pipeline.platforms.tfjob.following import Following, create_or_adopt
+from tfx_estimator.pipeline.platforms.training_jobs import following, pod, progress
+from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
+from tfx_estimator.pipeline.platforms.training_jobs.following import Following, create_or_adopt
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import SUCCEEDED, Object, end_of, notes_of, state_of
+from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name, kind_of, make_manifests
 from tfx_estimator.pipeline.user_source.pack import Packed, pack
 
-# Annotations of our TFJobs: the training folder, the last attempt of the tasks before it, and a digest of its contents.
+# Annotations of our jobs: the training folder, the last attempt of the tasks before it, and a digest of its contents.
 TRAINING, AFTER, MADE_OF = "tfx-estimator/training", "tfx-estimator/after-attempt", "tfx-estimator/made-of"
 _POLL_SECONDS = 0.2
 # How long to wait for the pods to end gracefully.
@@ -48,30 +49,31 @@ _say = saying(logger)
 
 
 def check(deploy: DeploySection, folder: str) -> Kube:
-    """Finds out, before anything is done, that a TFJob can be started, and sees the work folder.
+    """Finds out, before anything is done, that a training job can be started, and sees the work folder.
 
     Args:
         folder: The work folder, or a part of it.
 
     Raises:
         DeclarationError: The folder is in no volume.
-        PipelineError: There is no cluster, no training operator, or no permission.
+        PipelineError: There is no cluster, no CRD of the kind of job, or no permission.
     """
     path = folder if is_address(folder) else os.path.abspath(folder)
     if not deploy.is_mounted(path, writable=True):
         paths = ", ".join(volume.path for volume in deploy.volumes if not volume.read_only)
         raise errors.DeclarationError(
             f"the work folder is in none of deploy.volumes: {path}",
-            expected=f"a folder that the pods of the TFJob have at the same path, below {paths}",
+            expected=f"a folder that the pods have at the same path, below {paths}",
             todo="name it by --workdir (in Kubeflow: deploy.pipeline_root), or mount its volume there",
         )
-    kube = Kube(deploy.tfjob.context, deploy.tfjob.namespace)
+    job = getattr(deploy, deploy.elsewhere)
+    kube = Kube(job.context, job.namespace, kind_of(deploy, deploy.elsewhere))
     kube.check()
     return kube
 
 
 def train(job: Job, settings: Settings, logs: str) -> Outcome:
-    """Trains a job in a TFJob.
+    """Trains a job in pods.
 
     Raises:
         TfxEstimatorError: As `check` and `Launcher.run`.
@@ -107,7 +109,7 @@ def modules_of(section: TrainerSection, function: str = "") -> Optional[Packed]:
 
 
 class Launcher:
-    """Trains one job in a TFJob.
+    """Trains one job in pods.
 
     Args:
         job: What to train; its training folder is in the pods, too.
@@ -118,32 +120,33 @@ class Launcher:
     def __init__(
         self, kube: Kube, job: Job, deploy: DeploySection, name: str, logs: str, modules: Optional[Packed] = None
     ) -> None:
-        self._kube, self._job, self._deploy, self._logs, self._modules = kube, job, deploy, logs, modules
+        self._kube, self._job, self._logs, self._modules = kube, job, logs, modules
+        self._timeout = getattr(deploy, deploy.elsewhere).pending_timeout
         settings = job.settings
         self._patience = settings.stall_timeout
         # The supervisors in the pods end a stalled task long before this.
         self._silence = _SILENT_TIMES * (settings.start_timeout + settings.stall_timeout)
-        self._name = job_name(name, job.training_dir)
-        self._title = f"{kube.namespace}/{self._name}"
-        self._job_path = os.path.join(logs, "tfjob.json")
+        self._name = job_name(kube.kind, name, job.training_dir)
+        self._title = f"the {kube.kind.name} {kube.namespace}/{self._name}"
+        self._job_path = os.path.join(logs, "training-job.json")
         command = pod.command(self._job_path)
-        self._manifest = make_manifest(self._name, deploy, settings.distribution.resolved(), command)
+        made = make_manifests(self._name, deploy, deploy.elsewhere, settings.distribution.resolved(), command)
+        *self._needed, self._manifest = made
         self._report = Report.of(settings.built_in)
-        self._started = "no TFJob was started"
+        self._started = f"no {kube.kind.name} was started"
 
     def run(self) -> Outcome:
         """Trains.
 
         Raises:
-            TrainingError: A pod failed, by its own error; or the TFJob did not start, was deleted, or left no model.
-            StoppedError: A signal ended it; the TFJob is deleted.
-            PipelineError: There is a TFJob of this name that is not ours, or the API server refuses, or has gone.
+            TrainingError: A pod failed, by its own error; or the job did not start, was deleted, or left no model.
+            StoppedError: A signal ended it; the job is deleted.
+            PipelineError: There is a job of this name that is not ours, or the API server refuses, or has gone.
         """
         with Signals() as signals:
             found = self._begin(signals)
             told = progress.Progress(self._logs, self._report, int(notes_of(found).get(AFTER, 0)))
-            pods, timeout = os.path.join(self._logs, "pods"), self._deploy.tfjob.pending_timeout
-            job = Following(self._kube, found, pods, told, timeout)
+            job = Following(self._kube, found, os.path.join(self._logs, "pods"), told, self._timeout)
             try:
                 self._follow(job, told, signals)
             finally:
@@ -152,7 +155,7 @@ class Launcher:
         return told.outcome()
 
     def _begin(self, signals: Signals) -> Object:
-        """Creates the TFJob, or adopts the one that trains the same."""
+        """Creates the job, or adopts the one that trains the same."""
 
         def rest(seconds: float) -> None:
             deadline = time.monotonic() + seconds
@@ -165,11 +168,11 @@ class Launcher:
         about = (self._kube, self._name, self._adopts, self._create, rest)
         found, is_new = patiently(lambda: create_or_adopt(*about), _say, self._patience, rest)
         how = "trains" if is_new else "of this training is there, and is gone on with"
-        logger.info(f"the TFJob {self._title} {how}; logs of its pods: {self._logs}/pods", extra=STAYS)
+        logger.info(f"{self._title} {how}; logs of its pods: {self._logs}/pods", extra=STAYS)
         return found
 
     def _create(self) -> Object:
-        """Leaves what the pods read, and nothing of an earlier training; then creates the TFJob."""
+        """Leaves what the pods read, and nothing of an earlier training; then creates the job."""
         self._job.save(self._job_path)
         folder = os.path.join(self._job.training_dir, pod.MODULES)
         shutil.rmtree(folder, ignore_errors=True)
@@ -178,19 +181,20 @@ class Launcher:
                 file.extractall(folder)
         with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(self._logs, "stop"))
-        self._started = f"the TFJob {self._title} may have been started: see `{self._kube.kubectl('get tfjobs')}`"
-        return self._kube.create(self._annotated())
+        look = self._kube.kubectl(f"get {self._kube.kind.plural}")
+        self._started = f"{self._title} may have been started: see `{look}`"
+        return self._kube.create_with(self._needed, self._annotated())
 
     def _annotated(self) -> Object:
         after = str(progress.last_attempt(self._logs))
-        notes = {TRAINING: self._job.training_dir, AFTER: after, MADE_OF: self._digest()}
+        notes = {**notes_of(self._manifest), TRAINING: self._job.training_dir, AFTER: after, MADE_OF: self._digest()}
         return {**self._manifest, "metadata": {**self._manifest["metadata"], "annotations": notes}}
 
     def _digest(self) -> str:
-        return hashlib.sha256(json.dumps(self._manifest, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([*self._needed, self._manifest], sort_keys=True).encode()).hexdigest()
 
     def _adopts(self, there: Object) -> bool:
-        """Is the TFJob that exists this training, finished or running; not one that failed or is being deleted.
+        """Is the job that exists this training, finished or running; not one that failed or is being deleted.
 
         Nor one that another `deploy` has made, and that is not done.
 
@@ -199,20 +203,20 @@ class Launcher:
         """
         if notes_of(there).get(TRAINING) != self._job.training_dir:
             raise errors.PipelineError(
-                f"there is a TFJob {self._title} already, and it does not train in {self._job.training_dir}",
+                f"{self._title} is there already, and it does not train in {self._job.training_dir}",
                 expected="none of this name, or the one that an earlier run of this training has started",
-                todo="see whose it is, and delete it, or name another deploy.tfjob.namespace: "
-                f"{self._kube.kubectl(f'describe tfjob {self._name}')}",
+                todo=f"see whose it is, and delete it, or name another {self._kube.kind.option('namespace')}: "
+                f"{self._kube.kubectl(f'describe {self._kube.kind.plural} {self._name}')}",
             )
         if "deletionTimestamp" in there["metadata"]:
             return False
         state = end_of(there)[0]
-        if state == "Succeeded":
+        if state == SUCCEEDED:
             return self._has_export()
         return state == "" and notes_of(there).get(MADE_OF) == self._digest()
 
     def _follow(self, job: Following, told: progress.Progress, signals: Signals) -> None:
-        """Follows the TFJob to its end; one whose server has gone for too long is left alone.
+        """Follows the job to its end; one whose server has gone for too long is left alone.
 
         Raises:
             TfxEstimatorError: It did not succeed.
@@ -232,19 +236,19 @@ class Launcher:
                 patience.found()
             if job.is_gone:
                 raise errors.TaskFailedError(
-                    f"the TFJob {self._title} was deleted, and not by this run",
+                    f"{self._title} was deleted, and not by this run",
                     todo="run the same again: training goes on from the last checkpoint",
                 )
             if (state := state_of(job.there)) not in ("", shown):
                 shown = state
-                logger.info(f"TFJob {self._name}: {state}")
+                logger.info(f"{self._kube.kind.name} {self._name}: {state}")
             ended, condition = end_of(job.there)
-            if ended == "Succeeded":
+            if ended == SUCCEEDED:
                 # The other watch may have told of pods that are done.
                 while job.hear(0.0):
                     pass
                 return
-            if ended == "Failed":
+            if ended:
                 raise job.error(condition)
             for text in job.notices():
                 logger.warning(text)
@@ -256,23 +260,23 @@ class Launcher:
         if seconds <= self._silence:
             return None
         return errors.TaskStalledError(
-            f"nothing was heard of the pods of the TFJob {self._title} for {seconds:.0f} s",
+            f"nothing was heard of the pods of {self._title} for {seconds:.0f} s",
             expected=f"a sign of progress within {self._silence:g} s (trainer.start_timeout and stall_timeout)",
             todo=f"see the pods' logs: {self._logs}/pods; the next run goes on from the last checkpoint",
         )
 
     def _cancel(self, job: Following, told: progress.Progress, signals: Signals) -> None:
-        """Deletes the TFJob, and lets its pods write a checkpoint.
+        """Deletes the job, and lets its pods write a checkpoint.
 
         Raises:
             StoppedError: Always.
         """
         number = signals.received or signal.SIGTERM
         name = signal.Signals(number).name
-        logger.info(f"{name}: deleting the TFJob; its pods write a checkpoint; a second one does not wait for them")
+        logger.info(f"{name}: deleting {self._title}; its pods write a checkpoint; a second one does not wait for them")
         deadline, deleted, refused = time.monotonic() + _GRACE_SECONDS, False, ""
         job.is_cancelled = True
-        # The TFJob is deleted after its pods, so its end is that of both.
+        # The job is deleted after its pods, so its end is that of both.
         while time.monotonic() < deadline and not (job.is_gone or signals.again):
             if not deleted:
                 try:
@@ -287,7 +291,7 @@ class Launcher:
         saved = paths.checkpoints_of(self._job).drop_damaged()
         where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
         left = "is deleted" if deleted else f"could not be deleted{refused}, and may go on"
-        raise stopped(number, f"the TFJob {self._title} {left}; {where}")
+        raise stopped(number, f"{self._title} {left}; {where}")
 
     def _has_export(self) -> bool:
         serving = path_utils.serving_model_dir(self._job.exports_dir)
@@ -299,7 +303,7 @@ class Launcher:
         while not self._has_export():
             if time.monotonic() > deadline:
                 raise errors.ExportError(
-                    f"the TFJob {self._title} succeeded, and left no model in {self._job.exports_dir}",
+                    f"{self._title} succeeded, and left no model in {self._job.exports_dir}",
                     expected="a model there, in the volume that the pods and this machine share",
                     todo=f"see whether deploy.volumes is the same folder here, and the pods' logs: {self._logs}/pods",
                 )

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
-from tests.pipeline.platforms.tfjob.api_server import NAMESPACE, ApiServer, RefusedError
+from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, ApiServer, RefusedError
 from tfx_estimator.components.trainer.cluster.plan import free_ports
 
 _JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
@@ -39,7 +39,7 @@ _PREFIX = "training.kubeflow.org/"
 
 
 @dataclass
-class _Pod:
+class Pod:
     name: str
     process: subprocess.Popen
     log: Path
@@ -66,7 +66,7 @@ class _Job:
     name: str
     uid: str
     ports: dict[str, list[int]]
-    pods: dict[tuple[str, int], _Pod] = field(default_factory=dict)
+    pods: dict[tuple[str, int], Pod] = field(default_factory=dict)
     # Those that have no node yet.
     unscheduled: set[tuple[str, int]] = field(default_factory=set)
     ended: bool = False
@@ -94,7 +94,7 @@ class Operator:
         # Types of pods that no node has room for.
         self.unscheduled: set[str] = set()
         self.started: list[str] = []
-        self._kubelet = _kubelet(server.folder / "certs", self._log_of)
+        self._kubelet = kubelet(server.folder / "certs", self._log_of)
         self._thread = threading.Thread(target=self._work, name="operator", daemon=True)
 
     def __enter__(self) -> Operator:
@@ -115,7 +115,7 @@ class Operator:
         self._thread.join()
         for job in self._jobs.values():
             for pod in job.pods.values():
-                _end(pod.process, signal.SIGKILL)
+                end(pod.process, signal.SIGKILL)
         for listed in (_JOBS, _PODS):
             for each in self._server.ask("GET", listed)["items"]:
                 path = f"{listed}/{each['metadata']['name']}"
@@ -129,7 +129,7 @@ class Operator:
         """Kills all of a running pod, as a node that fails would."""
         with self._lock:
             (job,) = (job for job in self._jobs.values() if not job.ended)
-            _end(job.pods[kind, index].process, signal.SIGKILL)
+            end(job.pods[kind, index].process, signal.SIGKILL)
 
     def has_ended(self, kind: str, index: int) -> bool:
         with self._lock:
@@ -171,7 +171,7 @@ class Operator:
         """Ends the pods of a TFJob that was deleted; returns whether they have gone."""
         for key, pod in list(job.pods.items()):
             if pod.process.poll() is None:
-                _end(pod.process, signal.SIGTERM)
+                end(pod.process, signal.SIGTERM)
                 continue
             self._report(pod)
             self._delete(f"{_PODS}/{pod.name}")
@@ -260,12 +260,12 @@ class Operator:
             process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, env=environment
             )
-        pod = _Pod(pod_name, process, log, message)
+        pod = Pod(pod_name, process, log, message)
         # First of all: the server may be down by now.
         self._jobs[name].pods[low, index] = pod
         self._set_pod(pod, "Running", {"running": {}})
 
-    def _report(self, pod: _Pod) -> int:
+    def _report(self, pod: Pod) -> int:
         """Says how a pod's process ended, once; returns its exit code, as a shell has it."""
         code = pod.process.returncode
         code = code if code >= 0 else 128 - code
@@ -278,7 +278,7 @@ class Operator:
         pod.reported = True
         return code
 
-    def _set_pod(self, pod: _Pod, phase: str, state: dict[str, Any]) -> None:
+    def _set_pod(self, pod: Pod, phase: str, state: dict[str, Any]) -> None:
         container = {"name": "tensorflow", "image": "none", "imageID": "", "restartCount": 0, "state": state}
         status = {"phase": phase, "containerStatuses": [{**container, "ready": phase == "Running"}]}
         with contextlib.suppress(RefusedError):  # it may have been deleted
@@ -290,7 +290,7 @@ class Operator:
         if spec["runPolicy"]["cleanPodPolicy"] != "None":
             for pod in known.pods.values():
                 if pod.process.poll() is None:
-                    _end(pod.process, signal.SIGKILL)
+                    end(pod.process, signal.SIGKILL)
                     pod.process.wait()
                     self._delete(f"{_PODS}/{pod.name}")
 
@@ -303,12 +303,12 @@ class Operator:
             options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
             self._server.ask("DELETE", path, options)
 
-    def _log_of(self, pod_name: str) -> Optional[_Pod]:
+    def _log_of(self, pod_name: str) -> Optional[Pod]:
         pods = (pod for job in list(self._jobs.values()) for pod in list(job.pods.values()))
         return next((pod for pod in pods if pod.name == pod_name), None)
 
 
-def _kubelet(certificates: Path, find: Callable[[str], Optional[_Pod]]) -> http.server.ThreadingHTTPServer:
+def kubelet(certificates: Path, find: Callable[[str], Optional[Pod]]) -> http.server.ThreadingHTTPServer:
     """Tells the logs of pods, over HTTPS, as an API server asks for them."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -346,7 +346,7 @@ def _kubelet(certificates: Path, find: Callable[[str], Optional[_Pod]]) -> http.
     return server
 
 
-def _end(process: subprocess.Popen, number: int) -> None:
+def end(process: subprocess.Popen, number: int) -> None:
     """Signals the process; by SIGKILL all that it started, as a container's end does."""
     import psutil
 

@@ -1,11 +1,11 @@
-"""What no TFJob is made of, and what one cannot train: of a pipeline in a TFJob, and of `deploy.tfjob.train`."""
+"""What no training job is made of, and what one cannot train: as a target, and of `deploy.trainjob.train`."""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.declaration import Declaration
@@ -13,14 +13,13 @@ from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.deploy import AN_IMAGE
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, TFJOB
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, POD_TARGETS, TFJOB
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 # A key of a ConfigMap may hold no `+`, as a wheel's name does.
 DECLARATION, MODULES = "declaration.yaml", "modules.whl"
 # Limit for all that a ConfigMap holds, in base64; the API server refuses more than 1 MiB.
 MOST_BYTES = 900_000
-_TRAIN = ("deploy.tfjob.train",)
 
 
 def _of_one_name(case: Case) -> Any:
@@ -29,47 +28,55 @@ def _of_one_name(case: Case) -> Any:
     return files[0] != files[1] and os.path.basename(files[0]) == name and {"value": name}
 
 
-_TRAINING = (
-    Rule(
-        "deploy.image",
-        lambda case: case.deploy.image is None and not case.target,
-        "the pods of the TFJob need it",
-        "name it: deploy.image",
-        AN_IMAGE,
-        _TRAIN,
-    ),
-    Rule(
-        "deploy.volumes",
-        lambda case: all(volume.read_only for volume in case.deploy.volumes) and {"value": ""},
-        "the pods need the work folder, and no volume has it",
-        "name its PersistentVolumeClaim, and mount it at the same path as here: {{claim: NAME, path: /mnt/work}}",
-        "one that is not read_only",
-        _TRAIN,
-    ),
-    Rule(
-        "deploy.tfjob.train",
-        lambda case: case.platform.takes_spec,
-        "the Trainer trains in a step of the target {target}, whose artifacts lie in a bucket",
-        "set it to false",
-        f"false: it is for `run`, and for the target {KUBEFLOW}",
-    ),
-    Rule(
-        "deploy.pipeline_root",
-        lambda case: case.target and not case.platform.takes_spec and is_address(case.deploy.pipeline_root or ""),
-        "the step Trainer and the pods of its TFJob share the training's folder, which is below it",
-        "name a folder in a volume, or set deploy.tfjob.train to false",
-        "a folder in one of deploy.volumes",
-        _TRAIN,
-    ),
-    Rule(
-        "deploy.tfjob.context",
-        lambda case: case.target and case.deploy.tfjob.context is not None,
-        "the step Trainer asks the cluster that it is a pod of, and has no kubeconfig",
-        "remove it",
-        "null",
-        _TRAIN,
-    ),
-)
+def _of_training(key: str) -> tuple[Rule, ...]:
+    """Returns what a training needs that another step, or `run`, starts there; `key` is the section's."""
+    train = (f"deploy.{key}.train",)
+    return (
+        Rule(
+            "deploy.image",
+            lambda case: case.deploy.image is None and not case.target,
+            "the pods need it",
+            "name it: deploy.image",
+            AN_IMAGE,
+            train,
+        ),
+        Rule(
+            "deploy.volumes",
+            lambda case: all(volume.read_only for volume in case.deploy.volumes) and {"value": ""},
+            "the pods need the work folder, and no volume has it",
+            "name its PersistentVolumeClaim, and mount it at the same path as here: {{claim: NAME, path: /mnt/work}}",
+            "one that is not read_only",
+            train,
+        ),
+        Rule(
+            train[0],
+            lambda case: case.platform.takes_spec,
+            "the Trainer trains in a step of the target {target}, whose artifacts lie in a bucket",
+            "set it to false",
+            f"false: it is for `run`, and for the target {KUBEFLOW}",
+        ),
+        Rule(
+            "deploy.pipeline_root",
+            lambda case: case.target and not case.platform.takes_spec and is_address(case.deploy.pipeline_root or ""),
+            "the step Trainer and the pods share the training's folder, which is below it",
+            f"name a folder in a volume, or set {train[0]} to false",
+            "a folder in one of deploy.volumes",
+            train,
+        ),
+        Rule(
+            f"deploy.{key}.context",
+            lambda case: case.target and getattr(case.deploy, key).context is not None,
+            "the step Trainer asks the cluster that it is a pod of, and has no kubeconfig",
+            "remove it",
+            "null",
+            train,
+        ),
+    )
+
+
+def _starts(key: str) -> Callable[[Case], bool]:
+    return lambda case: getattr(case.deploy, key).train and case.target not in POD_TARGETS
+
 
 RULES = (
     Rule(
@@ -80,8 +87,16 @@ RULES = (
         "remove the line for the default",
         "Running or All",
     ),
+    Rule(
+        "deploy.tfjob.train",
+        lambda case: case.deploy.tfjob.train and case.deploy.trainjob.train,
+        "deploy.trainjob.train is true as well",
+        "set one of the two to false",
+        "one of them",
+        ("deploy.trainjob.train",),
+    ),
     *given(
-        lambda case: case.target == TFJOB or case.deploy.tfjob.train,
+        lambda case: case.target in POD_TARGETS or case.deploy.trains_elsewhere,
         Rule(
             "trainer.distribution.evaluator",
             # TensorFlow's chief does not see it: it is not in TF_CONFIG's cluster.
@@ -93,14 +108,13 @@ RULES = (
         Rule(
             "tune",
             lambda case: case.declaration.tune is not None,
-            "a TFJob's pods train one model, and no trials",
+            "the pods train one model, and no trials",
             "tune elsewhere first, and write down its values",
             "the values that a tuning chose",
-            _TRAIN,
         ),
     ),
     *given(
-        lambda case: case.target == TFJOB,
+        lambda case: case.target in POD_TARGETS,
         Rule(
             "trainer.module_file",
             _of_one_name,
@@ -110,14 +124,14 @@ RULES = (
             ("transform.module_file",),
         ),
     ),
-    *given(lambda case: case.deploy.tfjob.train and case.target != TFJOB, *_TRAINING),
+    *(rule for key in POD_TARGETS for rule in given(_starts(key), *_of_training(key))),
 )
 
 
 def note(case: Case) -> Iterator[str]:
     """Yields what should be known before it is deployed."""
     job = case.deploy.tfjob
-    if job.restart_policy == "ExitCode" and job.active_deadline_seconds is None:
+    if case.target == TFJOB and job.restart_policy == "ExitCode" and job.active_deadline_seconds is None:
         yield (
             "deploy.tfjob.active_deadline_seconds is null: the operator starts pods that are killed, as out of memory, "
             "again without end; only who follows (submit --follow, or --attach) ends the TFJob after backoff_limit"

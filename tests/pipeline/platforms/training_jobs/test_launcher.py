@@ -15,8 +15,8 @@ from typing import Optional
 
 import pytest
 
-from tests.pipeline.platforms.tfjob.operator import Operator
-from tests.pipeline.platforms.tfjob.proxy import proxied
+from tests.pipeline.platforms.training_jobs.operator import Operator
+from tests.pipeline.platforms.training_jobs.proxy import proxied
 from tests.pipeline.runners.deployed import IMAGE
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.job import Job
@@ -24,9 +24,9 @@ from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.platforms.tfjob import failures
-from tfx_estimator.pipeline.platforms.tfjob.api import Kube
-from tfx_estimator.pipeline.platforms.tfjob.launcher import TRAINING, Launcher
+from tfx_estimator.pipeline.platforms.training_jobs import failures
+from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
+from tfx_estimator.pipeline.platforms.training_jobs.launcher import TRAINING, Launcher
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 

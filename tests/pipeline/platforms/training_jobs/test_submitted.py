@@ -18,16 +18,16 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.pipeline.platforms.tfjob.api_server import NAMESPACE, RefusedError
-from tests.pipeline.platforms.tfjob.operator import Operator
-from tests.pipeline.platforms.tfjob.proxy import proxied
+from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, RefusedError
+from tests.pipeline.platforms.training_jobs.operator import Operator
+from tests.pipeline.platforms.training_jobs.proxy import proxied
 from tests.pipeline.runners.deployed import IMAGE, words
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.platforms import follow
-from tfx_estimator.pipeline.platforms.tfjob import following
-from tfx_estimator.pipeline.platforms.tfjob.api import Kube
-from tfx_estimator.pipeline.platforms.tfjob.compile import PIPELINE
+from tfx_estimator.pipeline.platforms.training_jobs import following
+from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
+from tfx_estimator.pipeline.platforms.training_jobs.compile import PIPELINE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 

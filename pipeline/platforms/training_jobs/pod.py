@@ -1,6 +1,6 @@
-"""What a pod of a TFJob starts with: it takes its place in a training that a Trainer elsewhere has prepared.
+"""What a pod of a training job starts with: it takes its place in a training that a Trainer elsewhere has prepared.
 
-python -m tfx_estimator.pipeline.platforms.tfjob.pod /mnt/work/…/logs/tfjob.json
+python -m tfx_estimator.pipeline.platforms.training_jobs.pod /mnt/work/…/logs/job.json
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tfx_estimator.pipeline.base.ending import leaving, scratch, signals
 from tfx_estimator.pipeline.base.errors import PipelineError, TfxEstimatorError, to_json
 from tfx_estimator.pipeline.base.installed import uncollected
 
-MODULE = "tfx_estimator.pipeline.platforms.tfjob.pod"
+MODULE = "tfx_estimator.pipeline.platforms.training_jobs.pod"
 # The user's own modules, in the training folder.
 MODULES = "modules"
 # Where Kubernetes reads why a container ended, and how much of it.
@@ -59,7 +59,7 @@ def _train(job_path: str) -> None:
     logs = os.path.dirname(job_path)
     if not os.path.exists(job_path):
         raise PipelineError(
-            f"{job_path} is not there: this pod does not see the folder that the TFJob was started from",
+            f"{job_path} is not there: this pod does not see the folder that the training was started from",
             expected="a volume in which the work folder lies, mounted at the same path there and here",
             todo="see deploy.volumes",
         )

@@ -11,7 +11,8 @@ from typing import Any, Optional
 
 import yaml
 
-from tfx_estimator.pipeline.platforms.tfjob import api
+from tfx_estimator.pipeline.platforms.training_jobs import api
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import TF_JOB
 
 # Of the first TFJob.
 UID = "uid-1"
@@ -61,7 +62,7 @@ class Cluster:
     """Such a one, of a context of the kubeconfig."""
 
     namespace, host = "vision", "https://cluster.example"
-    kubectl = api.Kube.kubectl
+    kubectl, create_with, kind = api.Kube.kubectl, api.Kube.create_with, TF_JOB
 
     def __init__(self, context: str) -> None:
         self.context: Optional[str] = context
@@ -78,8 +79,9 @@ class Cluster:
     def read(self, name: str) -> Any:
         return self.there
 
-    def own_config_map(self, manifest: Any, job: Any) -> None:
-        self.owners.append((manifest["metadata"]["name"].partition("-")[0], job["metadata"]["uid"]))
+    def add(self, manifest: Any, job: Any = None) -> None:
+        if job is not None:
+            self.owners.append((manifest["metadata"]["name"].partition("-")[0], job["metadata"]["uid"]))
 
     def create(self, manifest: Any) -> Any:
         self.made += 1

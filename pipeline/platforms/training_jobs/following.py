@@ -1,24 +1,33 @@
-"""A TFJob that is followed, by whoever trains in it or has submitted it: its state, its pods, and why it fails."""
+"""A training job that is followed, by whoever trains in it or has submitted it: its state, its pods, why it fails."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Optional
 
 from tfx_estimator.pipeline.base.errors import PipelineError, TaskFailedError, TaskStalledError, TfxEstimatorError
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.platforms.follow import LostError
-from tfx_estimator.pipeline.platforms.tfjob.api import Kube, Object, TakenError, state_of
-from tfx_estimator.pipeline.platforms.tfjob.failures import EXIT_CODE, Failures, Restarts, said_of
-from tfx_estimator.pipeline.platforms.tfjob.pods import Pods
-from tfx_estimator.pipeline.platforms.tfjob.watching import DELETED, FOUND, JOB, LISTED, LOST, POD, Notice, Watching
+from tfx_estimator.pipeline.platforms.training_jobs.api import Kube, TakenError
+from tfx_estimator.pipeline.platforms.training_jobs.failures import Failures, Restarts, said_of
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import Object, state_of
+from tfx_estimator.pipeline.platforms.training_jobs.pods import Pods
+from tfx_estimator.pipeline.platforms.training_jobs.watching import (
+    DELETED,
+    FOUND,
+    JOB,
+    LISTED,
+    LOST,
+    POD,
+    Notice,
+    Watching,
+)
 
-# For the pods' ends and logs to arrive after the end of the TFJob.
+# For the pods' ends and logs to arrive after the end of the job.
 LAST_WORDS_SECONDS = 5.0
-# How long the deletion of an earlier TFJob may take; it goes after its pods.
+# How long the deletion of an earlier job may take; it goes after its pods.
 _DELETED_SECONDS = 600.0
 # An API server that has just been restarted may refuse requests for a while, because it does not know its permissions
 # yet.
@@ -39,20 +48,20 @@ def create_or_adopt(
     create: Callable[[], Object],
     rest: Optional[Callable[[float], None]] = None,
 ) -> tuple[Object, bool]:
-    """Creates a TFJob, once one of its name that is not adopted has gone.
+    """Creates a training job, once one of its name that is not adopted has gone.
 
     Args:
         adopts: Tells whether one that is there is as good; may refuse one that is somebody else's.
         rest: Waits for so many seconds; None sleeps.
 
     Returns:
-        The TFJob; and whether it was created now.
+        The job; and whether it was created now.
 
     Raises:
         LostError: Nobody knows whether it was created.
         PipelineError: It was refused; or an earlier one was deleted, and does not go.
     """
-    began = time.monotonic()
+    began, title = time.monotonic(), f"the {kube.kind.name} {kube.namespace}/{name}"
     while True:
         if (there := kube.read(name)) is None:
             # It may be taken by somebody else just now, or by a try whose answer was lost.
@@ -61,22 +70,22 @@ def create_or_adopt(
         elif adopts(there):
             return there, False
         elif "deletionTimestamp" not in there["metadata"]:
-            logger.info(f"the TFJob {kube.namespace}/{name} of an earlier run is deleted first, with its pods")
+            logger.info(f"{title} of an earlier run is deleted first, with its pods")
             kube.delete(name, there["metadata"]["uid"])
         if time.monotonic() - began > _DELETED_SECONDS:
             raise PipelineError(
-                f"the TFJob {kube.namespace}/{name} of an earlier run was deleted, and is still there",
+                f"{title} of an earlier run was deleted, and is still there",
                 expected="its end, and that of its pods",
-                todo=f"see which pod, node or finalizer holds it: {kube.kubectl('get tfjob,pods')}",
+                todo=f"see which pod, node or finalizer holds it: {kube.kubectl(f'get {kube.kind.plural},pods')}",
             )
         (rest or time.sleep)(_RETRY_SECONDS)
 
 
 class Following:
-    """What was seen of a TFJob, from the first look on.
+    """What was seen of a training job, from the first look on.
 
     Args:
-        there: The TFJob, as the server tells of it.
+        there: The job, as the server tells of it.
         folder: For the logs of its pods.
         restarts: Is told of restarts.
         pending_timeout: How many seconds pods may take to start, or to start again.
@@ -94,18 +103,13 @@ class Following:
     ) -> None:
         self._kube, self._timeout, self._runs_pipeline = kube, pending_timeout, runs_pipeline
         self._name, self._uid = there["metadata"]["name"], there["metadata"]["uid"]
-        self._title = f"{kube.namespace}/{self._name}"
+        self._kind, self._title = kube.kind, f"the {kube.kind.name} {kube.namespace}/{self._name}"
         self.there, self.is_gone = there, False
         # Whether this process ends it: its pods end by that, and none is started again.
         self.is_cancelled = False
-        replicas = there["spec"]["tfReplicaSpecs"].values()
-        policies = {each["restartPolicy"] for each in replicas}
-        policy = EXIT_CODE if EXIT_CODE in policies else "Never" if policies == {"Never"} else ""
-        # With the policy ExitCode the operator starts pods again without end.
-        # Source: https://github.com/kubeflow/trainer/issues/2045.
-        self._limit = self._run_policy.get("backoffLimit", math.inf) if policy == EXIT_CODE else math.inf
-        self._wanted = sum(each.get("replicas", 1) for each in replicas)
-        self.pods, self.failures = Pods(kube, folder), Failures(policy, restarts)
+        policy, self._limit = self._kind.restarts(there)
+        self._wanted = self._kind.wanted(there)
+        self.pods, self.failures = Pods(kube, folder), Failures(policy, restarts, self._kind)
         # Since when not all pods run, and what was said of those that do not.
         self._began = time.monotonic()
         self._said: set[str] = set()
@@ -183,14 +187,14 @@ class Following:
         return [f"waiting for pods: {text}" for text in new]
 
     def hopeless(self) -> Optional[TfxEstimatorError]:
-        """Returns why the TFJob is to be ended that its operator leaves at work; None if it is not."""
-        # The operator may be down: a TFJob whose chief has succeeded has succeeded, whatever it still says.
+        """Returns why the job is to be ended that its operator leaves at work; None if it is not."""
+        # The operator may be down: a job whose chief has succeeded has succeeded, whatever it still says.
         if self.pods.chief_succeeded:
             return None
         if self.failures.restarts > self._limit or (self.failures.lingers and self._is_left_restarting()):
             return self.error()
-        # A queue suspends a TFJob until there is room; and a pod that cannot be seen may well have started.
-        if self.all_run or POD in self._lost or self._run_policy.get("suspend"):
+        # A queue suspends a job until there is room; and a pod that cannot be seen may well have started.
+        if self.all_run or POD in self._lost or self._kind.is_suspended(self.there):
             self.wait_anew()
         elif self._waited > self._timeout:
             self.end(LAST_WORDS_SECONDS)
@@ -198,20 +202,19 @@ class Following:
         return None
 
     def error(self, condition: Optional[Object] = None) -> TfxEstimatorError:
-        """Returns what the TFJob failed by, once the ends of its pods have come, and their logs.
+        """Returns what the job failed by, once the ends of its pods have come, and their logs.
 
         Args:
             condition: By which the operator has ended it; None if it was not the operator.
         """
         said = said_of(condition or {})
-        # Only the operator's message tells them apart, in words that no name can contain; the reason is the same for
-        # all failures.
-        if condition and "specified deadline" in condition.get("message", ""):
+        if condition and (longest := self._kind.deadline(self.there, condition)) and not self.failures.is_explained:
             self.end(LAST_WORDS_SECONDS)
             return TaskStalledError(
-                f"the TFJob {self._title} failed: {said}",
-                expected=f"its end within {self._run_policy.get('activeDeadlineSeconds')} s",
-                todo="raise deploy.tfjob.active_deadline_seconds; the next run goes on from the last checkpoint",
+                f"{self._title} failed: {said}",
+                expected=f"its end within {longest} s",
+                todo=f"raise {self._kind.option('active_deadline_seconds')}; "
+                "the next run goes on from the last checkpoint",
             )
         deadline = time.monotonic() + LAST_WORDS_SECONDS
         while condition and not self.failures.is_explained and time.monotonic() < deadline:
@@ -220,17 +223,17 @@ class Following:
         if error := self.failures.error(self._title, condition, self._runs_pipeline):
             return error
         kind = PipelineError if self._runs_pipeline else TaskFailedError
-        todo = self._kube.kubectl(f"describe tfjob {self._name}")
-        return kind(f"the TFJob {self._title} failed: {said}", expected="one that succeeds", todo=todo)
+        todo = self._kube.kubectl(f"describe {self._kind.plural} {self._name}")
+        return kind(f"{self._title} failed: {said}", expected="one that succeeds", todo=todo)
 
     def give_up(self, error: TfxEstimatorError) -> TfxEstimatorError:
-        """Deletes the TFJob, which nobody else ends; what comes of that is told beside the error, which counts more."""
+        """Deletes the job, which nobody else ends; what comes of that is told beside the error, which counts more."""
         try:
             self._kube.delete(self._name, self._uid)
             left = "and it is deleted"
         except (LostError, TfxEstimatorError):
-            left = f"which goes on and costs: {self._kube.kubectl(f'delete tfjob {self._name}')}"
-        error.todo += f"; the operator did not end the TFJob, {left}"
+            left = f"which goes on and costs: {self._kube.kubectl(f'delete {self._kind.plural} {self._name}')}"
+        error.todo += f"; the operator did not end the {self._kind.name}, {left}"
         return error
 
     def end(self, seconds: float) -> None:
@@ -239,15 +242,11 @@ class Following:
         self.pods.end(seconds)
 
     @property
-    def _run_policy(self) -> dict[str, Any]:
-        return self.there["spec"].get("runPolicy", {})
-
-    @property
     def _waited(self) -> float:
         return time.monotonic() - self._began
 
     def _is_left_restarting(self) -> bool:
-        """Is the TFJob Restarting, also where it is asked for once more; it is not where that cannot be told."""
+        """Is the job Restarting, also where it is asked for once more; it is not where that cannot be told."""
         if state_of(self.there) == _RESTARTING:
             with contextlib.suppress(LostError, TfxEstimatorError):
                 there = self._kube.read(self._name)
@@ -258,11 +257,11 @@ class Following:
         reason = "; ".join(self.pods.waiting()) or (
             f"{self.pods.running} of {self._wanted} pods run"
             if self.pods.count()
-            else "there are no pods: is the training operator running, and does the namespace admit them? see "
+            else "there are no pods: is its operator running, and does the namespace admit them? see "
             f"`{self._kube.kubectl('get events')}`"
         )
         return TaskStalledError(
-            f"the pods of the TFJob {self._title} did not start for {self._waited:.0f} s: {reason}",
-            expected=f"all of them within {self._timeout:g} s (deploy.tfjob.pending_timeout)",
+            f"the pods of {self._title} did not start for {self._waited:.0f} s: {reason}",
+            expected=f"all of them within {self._timeout:g} s ({self._kind.option('pending_timeout')})",
             todo="mend what the pods wait for, or raise the deadline",
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.pipeline.platforms.tfjob.api_server import ApiServer, api_server
+from tests.pipeline.platforms.training_jobs.api_server import ApiServer, api_server
 
 
 @pytest.fixture(scope="session")

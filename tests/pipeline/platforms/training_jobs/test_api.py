@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.pipeline.platforms.tfjob.api_server import NAMESPACE
+from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE
 from tests.pipeline.runners.deployed import OF_TFJOB
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.follow import LostError
-from tfx_estimator.pipeline.platforms.tfjob.api import ExpiredError, Kube, TakenError
-from tfx_estimator.pipeline.platforms.tfjob.compile import make_manifest
+from tfx_estimator.pipeline.platforms.training_jobs.api import ExpiredError, Kube, TakenError
+from tfx_estimator.pipeline.platforms.training_jobs.manifest import make_manifests
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -31,7 +31,8 @@ def kube(server) -> Kube:
 def manifest(server):
     """A TFJob with all that can be said, which is gone after the test."""
     declaration = load("digits", (*OF_TFJOB, f"deploy.tfjob.namespace={NAMESPACE}"), "tfjob").declaration
-    yield make_manifest("mine", declaration.deploy, declaration.trainer.distribution, ["true"], {"name": "config"})
+    distribution, mounted = declaration.trainer.distribution, {"name": "config"}
+    yield make_manifests("mine", declaration.deploy, "tfjob", distribution, ["true"], mounted)[-1]
     if there := Kube().read("mine"):
         Kube().delete("mine", there["metadata"]["uid"])
         server.collect(MINE)

@@ -1,4 +1,4 @@
-"""A real Kubernetes API server over etcd, with the CRD of TFJobs; nothing of the rest of Kubernetes."""
+"""A real Kubernetes API server over etcd, with the CRDs of training jobs; nothing of the rest of Kubernetes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.pipeline.platforms.training_jobs.crds import CRDS
 from tests.root import ROOT
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.cluster.plan import free_ports
@@ -74,9 +75,10 @@ class ApiServer:
             f"--listen-peer-urls=http://127.0.0.1:{self._peer_port}",
         )
         self.start_server()
-        crd = yaml.safe_load(_CRD.read_text())
-        self.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        for crd in (yaml.safe_load(_CRD.read_text()), *CRDS):
+            self.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
         self._wait(f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs")
+        self._wait(f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs")
 
     def start_server(self) -> None:
         key = self.folder / "account.key"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.pipeline.platforms.tfjob.api_server import NAMESPACE, api_server
+from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, api_server
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, words
 from tfx_estimator.__main__ import main
 

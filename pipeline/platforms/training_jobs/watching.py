@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Optional
 
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 from tfx_estimator.pipeline.platforms.follow import LostError
-from tfx_estimator.pipeline.platforms.tfjob.api import ExpiredError, Kube, Object
+from tfx_estimator.pipeline.platforms.training_jobs.api import ExpiredError, Kube
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import Object
 
 DELETED = "DELETED"
 # Beside those of the server, further events of a watch: LISTED has all objects, so what it lacks has gone; then the
@@ -45,7 +46,7 @@ class Notice(NamedTuple):
 
 
 class Watching:
-    """Watches of one TFJob and of its pods.
+    """Watches of one training job and of its pods.
 
     Args:
         uid: Of it; pods of an earlier one of this name are not told of.
@@ -112,5 +113,4 @@ class Watching:
         self._notices.put(Notice(kind, event, found))
 
     def _is_mine(self, kind: str, found: Object) -> bool:
-        owners = found["metadata"].get("ownerReferences") or ()
-        return kind == JOB or any(each["uid"] == self._uid for each in owners)
+        return kind == JOB or self._kube.kind.owns(found, self._uid)

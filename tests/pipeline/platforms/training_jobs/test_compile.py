@@ -15,13 +15,14 @@ import yaml
 
 import tfx_estimator
 from tests.folders import write_files
-from tests.pipeline.platforms.tfjob.cluster import in_pods
+from tests.pipeline.platforms.training_jobs.cluster import in_pods
 from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB, words
 from tests.stack import HERE
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import RETRYABLE, DeclarationError
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.platforms.tfjob.compile import job_name, make_manifest
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import TF_JOB
+from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name, make_manifests
 
 pytestmark = pytest.mark.unit
 
@@ -42,7 +43,7 @@ def test_the_operator_does_not_give_up_before_the_limit(policy, limit, wanted):
     told = (f"deploy.tfjob.restart_policy={policy}", f"deploy.tfjob.backoff_limit={limit}")
     declaration = load("digits", (*OF_TFJOB, *told), "tfjob").declaration
     distribution = declaration.trainer.distribution.resolved()
-    job = make_manifest("mine", declaration.deploy, distribution, ["true"])
+    (job,) = make_manifests("mine", declaration.deploy, "tfjob", distribution, ["true"])
     assert sum(each["replicas"] for each in job["spec"]["tfReplicaSpecs"].values()) == 6
     # One failure restarts every pod's container; the operator fails at as many as its limit says, or at the first.
     assert job["spec"]["runPolicy"]["backoffLimit"] == wanted
@@ -84,8 +85,8 @@ def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
         "PS": {"cpu": "8000m", "memory": "16000M"},
         "Evaluator": {"cpu": "1500m", "memory": "8000M", "nvidia.com/gpu": "1"},
     }
-    delete = "delete tfjob digits --ignore-not-found --cascade=foreground --wait --namespace vision"
-    delete_map = "delete configmap --selector tfx-estimator/pipeline=digits --namespace vision"
+    delete = "delete tfjobs digits --ignore-not-found --cascade=foreground --wait --namespace vision"
+    delete_map = "delete configmaps --selector tfx-estimator/pipeline=digits --namespace vision"
     compile_it(tmp_path, "digits", *OF_TFJOB, "deploy.tfjob.context=arn:of/mine it", output="my other.yaml")
     said = capsys.readouterr().out
     mine = "kubectl --context 'arn:of/mine it'"
@@ -145,10 +146,10 @@ def test_a_module_file_travels_whatever_its_coding_is(tmp_path):
 
 def test_no_two_pipelines_have_a_name_in_common():
     fits = "a" * 51
-    assert job_name(fits) == fits
-    assert job_name("digits", "one training") != job_name("digits", "another")
+    assert job_name(TF_JOB, fits) == fits
+    assert job_name(TF_JOB, "digits", "one training") != job_name(TF_JOB, "digits", "another")
     names = ["mine", "mine-", "mine--", fits, f"{fits}-", f"{fits}b", f"{fits}c", "b" * 63, "b" * 62 + "-"]
-    made = [job_name(name) for name in names]
+    made = [job_name(TF_JOB, name) for name in names]
     assert len({*made}) == len(names)
     for name in made:
         assert len(f"{name}-evaluator-0") <= 63

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.platforms.tfjob.api_server import ApiServer
+from tests.pipeline.platforms.training_jobs.api_server import ApiServer
 
 
 class Proxy:

@@ -1,17 +1,17 @@
-"""What is asked of a cluster for TFJobs; answers are plain mappings, as JSON has them."""
+"""What is asked of a cluster for training jobs; answers are plain mappings, as JSON has them."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.platforms import kubernetes
 from tfx_estimator.pipeline.platforms.follow import LostError
-from tfx_estimator.pipeline.platforms.tfjob.compile import CONTAINER, GROUP, PLURAL, VERSION
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import TF_JOB, TRAIN_JOB, Kind, Object
 
 # A watch without news is requested anew after so long, which finds dead connections.
 WATCH_SECONDS = 10
@@ -19,11 +19,8 @@ WATCH_SECONDS = 10
 _LOG_SECONDS = 90.0
 # The namespace if neither declaration nor kubeconfig names one.
 NAMESPACE = "default"
-_OF_JOB = "training.kubeflow.org/job-name"
 _GONE, _CONFLICT, _MISSING, _FORBIDDEN, _INVALID, _BAD = 410, 409, 404, 403, 422, 400
-_MERGE = "application/strategic-merge-patch+json"
-
-Object = dict[str, Any]
+_MERGE = "application/merge-patch+json"
 
 
 class ExpiredError(Exception):
@@ -44,26 +41,27 @@ class Kube:
     Args:
         context: Of the kubeconfig; None is its current one, or, without any, the cluster that this process is a pod of.
         namespace: None is the context's, or the pod's.
+        kind: Of the training jobs that are meant.
 
     Raises:
         PipelineError: No cluster is known here.
     """
 
-    def __init__(self, context: Optional[str] = None, namespace: Optional[str] = None) -> None:
+    def __init__(self, context: Optional[str] = None, namespace: Optional[str] = None, kind: Kind = TF_JOB) -> None:
+        self.kind = kind
         # Keeps the context's name, because the current context may change.
         self.context, found = kubernetes.find_context(context)
         self.namespace = namespace or found or NAMESPACE
         self._client = kubernetes.Client(lambda: kubernetes.connect(self.context))
         self.host = self._client.host
-        self._jobs = f"/apis/{GROUP}/{VERSION}/namespaces/{self.namespace}/{PLURAL}"
-        core = f"/api/v1/namespaces/{self.namespace}"
-        self._pods, self._config_maps = f"{core}/pods", f"{core}/configmaps"
+        self._jobs = self._path_of(kind.api_version, kind.plural)
+        self._pods = self._path_of("v1", "pods")
 
     def check(self) -> None:
-        """Finds out early that there can be no TFJob.
+        """Finds out early that there can be no training job.
 
         Raises:
-            PipelineError: There is no such server, no training operator's CRD, or no permission.
+            PipelineError: There is no such server, no CRD of the kind, or no permission.
         """
         try:
             self.jobs()
@@ -72,7 +70,7 @@ class Kube:
             raise PipelineError(
                 f"the Kubernetes API server {self.host} does not answer: {error}",
                 expected="a cluster that can be reached from here",
-                todo=f"see whether `{self.kubectl('get tfjobs')}` works, and deploy.tfjob.context",
+                todo=f"see whether `{self._get}` works, and {self.kind.option('context')}",
             ) from error
 
     def kubectl(self, words: str) -> str:
@@ -80,7 +78,7 @@ class Kube:
         return kubernetes.kubectl(words, self.context, self.namespace)
 
     def create(self, manifest: Object) -> Object:
-        """Creates a TFJob.
+        """Creates a training job.
 
         Raises:
             TakenError: There is one of this name.
@@ -89,35 +87,45 @@ class Kube:
         """
         return self._ask("POST", self._jobs, body=manifest)
 
-    def own_config_map(self, manifest: Object, job: Object) -> None:
-        """Makes a TFJob the owner of a ConfigMap, which goes with it; creates it where there is none of its contents.
+    def create_with(self, needed: Sequence[Object], manifest: Object) -> Object:
+        """Creates a training job after what has to be there before it, and goes with it; as `create`."""
+        for each in needed:
+            self.add(each)
+        job = self.create(manifest)
+        for each in needed:
+            self.add(each, job)
+        return job
+
+    def add(self, manifest: Object, job: Optional[Object] = None) -> None:
+        """Creates an object that a training job needs, where there is none of its name, which says its contents.
 
         Args:
-            job: The TFJob, as the server tells of it.
+            job: The training job, as the server tells of it, which becomes its owner: it goes with that; None is none.
         """
-        owner = {key: job[key] for key in ("apiVersion", "kind")}
-        owner.update({key: job["metadata"][key] for key in ("name", "uid")})
-        owned = {"metadata": {"ownerReferences": [owner]}}
+        path = self._path_of(manifest["apiVersion"], f"{manifest['kind'].lower()}s")
+        owner = {}
+        if job is not None:
+            owner = {key: job[key] for key in ("apiVersion", "kind")}
+            owner.update({key: job["metadata"][key] for key in ("name", "uid")})
+            owner = {"ownerReferences": [owner]}
         try:
-            # Kubernetes merges owners by their uid, so other owners of this ConfigMap stay.
-            self._ask("PATCH", f"{self._config_maps}/{manifest['metadata']['name']}", body=owned, kind=_MERGE)
-        except MissingError:
-            made = {**manifest, "metadata": {**manifest["metadata"], **owned["metadata"]}}
-            with contextlib.suppress(TakenError):
-                self._ask("POST", self._config_maps, body=made)
+            self._ask("POST", path, body={**manifest, "metadata": {**manifest["metadata"], **owner}})
+        except TakenError:
+            if owner:
+                self._ask("PATCH", f"{path}/{manifest['metadata']['name']}", body={"metadata": owner}, kind=_MERGE)
 
     def read(self, name: str) -> Optional[Object]:
-        """Returns a TFJob; None if there is none."""
-        # Uses `list`: a 404 of `get` may also mean that the cluster does not know TFJobs.
+        """Returns a training job; None if there is none."""
+        # Uses `list`: a 404 of `get` may also mean that the cluster does not know the kind.
         return next(iter(self.jobs(f"metadata.name={name}")["items"]), None)
 
     def delete(self, name: str, uid: str) -> None:
-        """Deletes a TFJob, which goes after its pods; one that has gone, or is another one by now, is left alone."""
+        """Deletes a training job, which goes after its pods; one that has gone, or is another by now, is left alone."""
         options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         self._delete(f"{self._jobs}/{name}", options)
 
     def jobs(self, selector: str = "", **options: Any) -> Any:
-        """Lists TFJobs.
+        """Lists training jobs.
 
         Args:
             options: As of `_ask`, where `watch` asks for them.
@@ -125,8 +133,8 @@ class Kube:
         return self._ask("GET", self._jobs, {"fieldSelector": selector, **options.pop("query", {})}, **options)
 
     def pods(self, name: str, **options: Any) -> Any:
-        """Lists the pods of a TFJob; likewise."""
-        selector = {"labelSelector": f"{_OF_JOB}={name}"}
+        """Lists the pods of one; likewise."""
+        selector = {"labelSelector": f"{self.kind.job_label}={name}"}
         return self._ask("GET", self._pods, {**selector, **options.pop("query", {})}, **options)
 
     def log(self, pod: str, since: str, follows: bool) -> Iterator[bytes]:
@@ -139,7 +147,7 @@ class Kube:
         Raises:
             LostError: It cannot be had, for now; or nothing was said for so long that the connection may be dead.
         """
-        asked = {"container": CONTAINER, "timestamps": "true", "follow": str(follows).lower()}
+        asked = {"container": self.kind.container, "timestamps": "true", "follow": str(follows).lower()}
         asked.update({"sinceTime": since} if since else {})
         yield from _streamed(self._ask("GET", f"{self._pods}/{pod}/log", asked, stream_seconds=_LOG_SECONDS))
 
@@ -164,6 +172,14 @@ class Kube:
                 if event["type"] == "ERROR":
                     raise ExpiredError(event["object"].get("message", ""))
                 yield event["type"], event["object"]
+
+    @property
+    def _get(self) -> str:
+        return self.kubectl(f"get {self.kind.plural}")
+
+    def _path_of(self, version: str, plural: str) -> str:
+        group = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        return f"{group}/namespaces/{self.namespace}/{plural}"
 
     def _delete(self, path: str, options: Object) -> None:
         with contextlib.suppress(MissingError, TakenError):
@@ -205,16 +221,16 @@ class Kube:
             return ExpiredError(said)
         if error.status == _MISSING and "page not found" in said:
             return PipelineError(
-                f"the Kubernetes cluster {self.host} has no TFJobs",
-                expected="the CRD tfjobs.kubeflow.org, of version v1",
-                todo="install the Kubeflow training operator 1.x, or ask who runs the cluster",
+                f"the Kubernetes cluster {self.host} has no {self.kind.name}s",
+                expected=f"the CRD {self.kind.plural}.{self.kind.group}, of version {self.kind.version}",
+                todo=f"install {self.kind.install}, or ask who runs the cluster",
             )
         if error.status == _MISSING and said.startswith("namespaces "):
             get = kubernetes.kubectl("get namespaces", self.context)
             return PipelineError(
                 f"the Kubernetes cluster {self.host} has no namespace {self.namespace}: {said}",
                 expected="a namespace that there is",
-                todo=f"correct deploy.tfjob.namespace, or create it: see `{get}`",
+                todo=f"correct {self.kind.option('namespace')}, or create it: see `{get}`",
             )
         if error.status == _MISSING:
             return MissingError(said)
@@ -222,20 +238,20 @@ class Kube:
             return PipelineError(
                 f"the Kubernetes API server {self.host} does not know who asks: {said}",
                 expected="credentials that it knows",
-                todo=f"log in to the cluster again; see whether `{self.kubectl('get tfjobs')}` works",
+                todo=f"log in to the cluster again; see whether `{self._get}` works",
             )
         if error.status == _FORBIDDEN:
             return PipelineError(
                 f"the Kubernetes API server {self.host} refuses: {said}",
-                expected="verbs create, get, list, watch, delete on tfjobs, list, watch on pods, get on pods/log, and, "
-                "to submit, create and patch on configmaps",
+                expected=f"verbs create, get, list, watch, delete on {self.kind.plural}, list, watch on pods, get on "
+                f"pods/log; create, patch on {'trainingruntimes, and ' * (self.kind is TRAIN_JOB)}configmaps",
                 todo=f"have a Role in the namespace {self.namespace} say so",
             )
         if error.status in (_INVALID, _BAD):
             return PipelineError(
-                f"the Kubernetes API server refuses the TFJob: {said}",
+                f"the Kubernetes API server refuses the {self.kind.name}: {said}",
                 expected="a manifest that its CRD allows",
-                todo="see `tfx-estimator compile --target tfjob`, correct deploy, and run again",
+                todo=f"see `tfx-estimator compile --target {self.kind.section}`, correct deploy, and run again",
             )
         return LostError(f"{error.status} {said}")
 
@@ -249,22 +265,3 @@ def _streamed(response: Any) -> Iterator[bytes]:
         raise LostError(first_line(error)) from error
     finally:
         response.close()
-
-
-def notes_of(there: Object) -> dict[str, str]:
-    """Returns the annotations of an object of Kubernetes."""
-    return there["metadata"].get("annotations") or {}
-
-
-def end_of(there: Object) -> tuple[str, Object]:
-    """Returns `Succeeded` or `Failed`, and the condition that says so; empty if the TFJob goes on."""
-    for condition in there.get("status", {}).get("conditions", ()):
-        if condition["type"] in ("Succeeded", "Failed") and condition["status"] == "True":
-            return condition["type"], condition
-    return "", {}
-
-
-def state_of(there: Object) -> str:
-    """Returns the last condition of a TFJob that holds; empty if none does yet."""
-    conditions = [each["type"] for each in there.get("status", {}).get("conditions", ()) if each["status"] == "True"]
-    return conditions[-1] if conditions else ""

@@ -19,14 +19,14 @@ import pytest
 import yaml
 
 from tests.folders import write_files
-from tests.pipeline.platforms.tfjob.cluster import in_pods
-from tests.pipeline.platforms.tfjob.operator import Operator
-from tests.pipeline.platforms.tfjob.proxy import proxied
+from tests.pipeline.platforms.training_jobs.cluster import in_pods
+from tests.pipeline.platforms.training_jobs.operator import Operator
+from tests.pipeline.platforms.training_jobs.proxy import proxied
 from tests.pipeline.runners.deployed import IMAGE, words
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
-from tfx_estimator.pipeline.platforms.tfjob.api import Kube
+from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
 

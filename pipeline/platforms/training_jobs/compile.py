@@ -1,0 +1,110 @@
+"""Compiles a declaration into a training job whose pods run it, the chief the pipeline, the others its training."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.config.declaration import Declaration
+from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.platforms.kubernetes import kubectl
+from tfx_estimator.pipeline.platforms.plan import Row, row_of
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import NODE, TF_JOB, TRAIN_JOB, Object
+from tfx_estimator.pipeline.platforms.training_jobs.manifest import (
+    CONFIG_FOLDER,
+    job_name,
+    kind_of,
+    make_manifests,
+    pods_of,
+)
+from tfx_estimator.pipeline.platforms.training_jobs.rules import DECLARATION, MODULES, contents
+from tfx_estimator.pipeline.runners import entry
+from tfx_estimator.pipeline.user_source.pack import Packed
+
+# A label of all that a compiled pipeline has in a cluster; its value is the job's name.
+PIPELINE = "tfx-estimator/pipeline"
+
+
+def compile_declaration(declaration: Declaration, target: str, modules: Optional[Packed]) -> list[dict[str, Any]]:
+    """Compiles a declaration, for pods that are tasks of a cluster that is already there.
+
+    Args:
+        target: The section of `deploy` that declares the job.
+        modules: The user's own, which travel with the declaration in a ConfigMap; they are not too large, as was
+            checked when the declaration was loaded.
+
+    Returns:
+        The ConfigMap, what else there has to be, and the job.
+    """
+    deploy = declaration.deploy or DeploySection()
+    data, binary = contents(declaration, modules)
+    command = [
+        *("tfx-estimator", "run", f"{CONFIG_FOLDER}/{DECLARATION}"),
+        *("--workdir", deploy.pipeline_root or ""),
+    ]
+    if modules:
+        command = [*entry.COMMAND, *entry.arguments(entry.HOME, CONFIG_FOLDER, modules, command)]
+    # Another declaration is another ConfigMap: pods that start again must not see what is not theirs.
+    digest = hashlib.sha256(json.dumps([data, binary], sort_keys=True).encode()).hexdigest()
+    name = job_name(kind_of(deploy, target), declaration.name)
+    made: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"{name}-{digest[:10]}"},
+        "data": data,
+    }
+    if namespace := getattr(deploy, target).namespace:
+        made["metadata"]["namespace"] = namespace
+    if binary:
+        made["binaryData"] = binary
+    paths = {key: key for key in (*data, *binary)}
+    if modules:
+        paths[MODULES] = f"{entry.FOLDER}/{modules.name}"
+    mounted = {
+        "name": made["metadata"]["name"],
+        "items": [{"key": key, "path": path} for key, path in sorted(paths.items())],
+    }
+    documents = [
+        made,
+        *make_manifests(name, deploy, target, declaration.trainer.distribution, command, mounted),
+    ]
+    for each in documents:
+        # By this label a new start finds what an earlier declaration of this name has left.
+        each["metadata"].setdefault("labels", {})[PIPELINE] = name
+    return documents
+
+
+def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[str]:
+    """Yields what the user does with the compiled file."""
+    deploy = declaration.deploy or DeploySection()
+    job, kind = getattr(deploy, target), kind_of(deploy, target)
+    name = job_name(kind, declaration.name)
+    # A job that is there, also an ended one, does not start by being applied again. In the foreground: the next one's
+    # pods have the names of those that go.
+    # By its name: that of an earlier version has no label.
+    words = [f"delete {kind.plural} {name} --ignore-not-found --cascade=foreground --wait"]
+    words += [
+        f"delete {plural} --selector {PIPELINE}={name}"
+        for plural in ("configmaps", *(["trainingruntimes"] if kind is TRAIN_JOB else []))
+    ]
+    apply = f"apply --filename {shlex.quote(str(file))}"
+    start = [*(kubectl(each, job.context, job.namespace) for each in words), kubectl(apply, job.context)]
+    yield f"start it, in place of an earlier one: {' && '.join(start)}"
+    chief = f"{name}-chief-0" if kind is TF_JOB else f"--selector {kind.job_label}={name},{_CHIEF}"
+    yield f"see it run: {kubectl(f'logs --follow {chief}', job.context, job.namespace)}"
+    role = job.role("chief")
+    yield f"note: its chief runs every step, with the resources of deploy.{target}.replicas.{role}"
+
+
+_CHIEF = f"jobset.sigs.k8s.io/replicatedjob-name={NODE},batch.kubernetes.io/job-completion-index=0"
+
+
+def rows(documents: list[Object]) -> Iterator[Row]:
+    """Yields what the pods will run on."""
+    for role, (count, spec) in pods_of(documents).items():
+        (container,) = spec["containers"]
+        yield row_of(f"{count} {role}", container)

@@ -1,0 +1,267 @@
+"""Makes training jobs: pods for chief, workers, parameter servers and evaluator, as `trainer.distribution` says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+from tfx_estimator.pipeline.base.environment import release_variables
+from tfx_estimator.pipeline.base.errors import RETRYABLE
+from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.config.distribution import Distribution
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import (
+    BY_NAME,
+    DEADLINE,
+    JOB_SET,
+    NODE,
+    PENDING_TIMEOUT,
+    PODS,
+    TF_JOB,
+    TRAIN_JOB,
+    Kind,
+    Object,
+)
+
+_PORT = 2222
+_TYPES = {"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"}
+# Characters of a pod's name, and of its host's.
+_MOST = 63
+_DIGITS = 10
+# Time for the checkpoint that a task writes when it is ended, or for an export that it has begun.
+_GRACE_SECONDS = 90
+# The exit code of a process that failed for no reason of its own: it is started again, as after all codes from 128 on.
+# TFJobs reserve this one for users.
+# Source: https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/.
+RETRYABLE_CODE = 138
+# Where a ConfigMap is mounted.
+CONFIG_FOLDER = "/etc/tfx-estimator"
+# What Kubernetes names a pod of an Indexed Job: its index, which is no number where a variable is made of it.
+_INDEX = "TFX_ESTIMATOR_INDEX"
+_INDEX_OF = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+# By this label Kubeflow Trainer knows which Job has as many pods as the TrainJob says.
+_ANCESTOR = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+
+
+def kind_of(deploy: DeploySection, section: str) -> Kind:
+    """Returns the kind of job that a section of `deploy` declares: `tfjob` or `trainjob`."""
+    return TF_JOB if section == TF_JOB.section else BY_NAME[deploy.trainjob.kind]
+
+
+def job_name(kind: Kind, name: str, key: str = "") -> str:
+    """Returns the name of a training job: the pipeline's, where that fits and there is but one.
+
+    Args:
+        key: What tells one training from another; empty if there is but one.
+    """
+    most = _MOST - len(kind.suffix)
+    if not key and name[:most].rstrip("-") == name:
+        return name
+    # The digest keeps two long names apart that begin alike.
+    suffix = f"-{hashlib.sha256((key or name).encode()).hexdigest()[:_DIGITS]}"
+    return name[: most - len(suffix)].rstrip("-") + suffix
+
+
+def make_manifests(
+    name: str,
+    deploy: DeploySection,
+    section: str,
+    distribution: Distribution,
+    command: Sequence[str],
+    config_map: Optional[Mapping[str, Any]] = None,
+) -> list[Object]:
+    """Makes the manifest of a training job, after those of what has to be there before it.
+
+    Args:
+        section: Of `deploy`, which declares it.
+        command: Of each pod's container; TF_CONFIG tells it its place.
+        config_map: As the source of a volume, mounted in CONFIG_FOLDER; None is none.
+    """
+    kind, job = kind_of(deploy, section), getattr(deploy, section)
+    limit = distribution.max_restarts if job.backoff_limit is None else job.backoff_limit
+    notes = {PENDING_TIMEOUT: f"{job.pending_timeout:.10g}"}
+    pods = distribution.pods
+    templates = {role: _template(role, deploy, kind, job, command, config_map) for role in pods}
+    metadata = {"name": name, "namespace": job.namespace, "labels": dict(deploy.labels) or None}
+    made = {"apiVersion": kind.api_version, "kind": kind.name}
+    if kind is TF_JOB:
+        metadata["annotations"] = notes
+        return [{**made, "metadata": _without_none(metadata), "spec": _tfjob(job, pods, limit, templates)}]
+    notes[PODS] = str(sum(pods.values()))
+    if job.active_deadline_seconds:
+        notes[DEADLINE] = str(job.active_deadline_seconds)
+    metadata["annotations"] = notes
+    spec = _jobset(name, job, pods, limit, templates)
+    if kind is JOB_SET:
+        return [{**made, "metadata": _without_none(metadata), "spec": spec}]
+    nodes = pods["chief"] + pods.get("worker", 0)
+    of_runtime = {"mlPolicy": {"numNodes": nodes}, "template": {"spec": spec}}
+    # Another runtime is another object: a TrainJob that goes on keeps its own.
+    digest = hashlib.sha256(json.dumps(of_runtime, sort_keys=True).encode()).hexdigest()
+    of_this = f"{name}-{digest[:_DIGITS]}"
+    reference = {"apiGroup": TRAIN_JOB.group, "kind": "TrainingRuntime", "name": of_this}
+    runtime = {
+        "apiVersion": TRAIN_JOB.api_version,
+        "kind": reference["kind"],
+        "metadata": _without_none({"name": of_this, "namespace": job.namespace}),
+        "spec": of_runtime,
+    }
+    told = {"runtimeRef": reference, "trainer": {"numNodes": nodes}}
+    return [runtime, {**made, "metadata": _without_none(metadata), "spec": told}]
+
+
+def pods_of(documents: Sequence[Object]) -> dict[str, tuple[int, Object]]:
+    """Returns the pods of a training job: by their role, how many there are, and the specification of one."""
+    (spec,) = (each["spec"] for each in documents if each["kind"] in ("TFJob", "JobSet", "TrainingRuntime"))
+    if replicas := spec.get("tfReplicaSpecs"):
+        roles = (role for role in _TYPES.values() if role in replicas)
+        return {role.lower(): (replicas[role]["replicas"], replicas[role]["template"]["spec"]) for role in roles}
+    jobs = spec.get("template", {"spec": spec})["spec"]["replicatedJobs"]
+    specs = {each["name"]: each["template"]["spec"] for each in jobs}
+    return {role: (each["parallelism"], each["template"]["spec"]) for role, each in specs.items()}
+
+
+def _tfjob(job: Any, pods: Mapping[str, int], limit: int, templates: Mapping[str, Object]) -> Object:
+    """Returns the specification of a TFJob.
+
+    Source: https://github.com/kubeflow/trainer/blob/v1.8.1/manifests/base/crds/kubeflow.org_tfjobs.yaml.
+    """
+    if job.restart_policy == "Never":
+        limit = 0
+    elif job.restart_policy == "OnFailure" and limit:
+        # The operator counts the containers of all pods, each of which a restart starts again, and fails when the limit
+        # is reached. Source: https://github.com/kubeflow/trainer/blob/v1.8.1/pkg/core/job.go.
+        limit = limit * sum(pods.values()) + 1
+    policy = {
+        "cleanPodPolicy": job.clean_pod_policy,
+        "backoffLimit": limit,
+        "activeDeadlineSeconds": job.active_deadline_seconds,
+        "ttlSecondsAfterFinished": job.ttl_seconds_after_finished,
+    }
+    replicas = {
+        _TYPES[role]: {"replicas": count, "restartPolicy": job.restart_policy, "template": templates[role]}
+        for role, count in pods.items()
+    }
+    return {"runPolicy": _without_none(policy), "tfReplicaSpecs": replicas}
+
+
+def _jobset(name: str, job: Any, pods: Mapping[str, int], limit: int, templates: Mapping[str, Object]) -> Object:
+    """Returns the specification of a JobSet: chief and workers as one Job, each other type as one.
+
+    It has succeeded when chief and workers have; the others' pods are then ended. A Job that fails fails it.
+
+    Source: https://github.com/kubernetes-sigs/jobset/blob/main/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml.
+    """
+    counts = {NODE: pods["chief"] + pods.get("worker", 0)}
+    counts.update({role: count for role, count in pods.items() if role not in ("chief", "worker")})
+    # Worker 0 is the chief where the cluster names none.
+    types = {"worker" if role == NODE else role: (role, count) for role, count in counts.items()}
+    cluster = {
+        kind: [f"{name}-{role}-0-{index}.{name}:{_PORT}" for index in range(count)]
+        for kind, (role, count) in types.items()
+        if kind != "evaluator"
+    }
+    jobs = []
+    for kind, (role, count) in types.items():
+        template = templates["chief" if role == NODE else role]
+        if sum(counts.values()) > 1:
+            # Kubernetes puts the index in, which is no text: it is written outside of the JSON.
+            task = json.dumps({"cluster": cluster, "task": {"type": kind, "index": 0}}, sort_keys=True)
+            config = task.replace('"index": 0', f'"index": $({_INDEX})')
+            index = {"name": _INDEX, "valueFrom": {"fieldRef": {"fieldPath": _INDEX_OF}}}
+            (container,) = template["spec"]["containers"]
+            container["env"] = [*container["env"], index, {"name": "TF_CONFIG", "value": config}]
+        spec = {
+            "completionMode": "Indexed",
+            "parallelism": count,
+            "completions": count,
+            # Each restart of the training is one of every pod.
+            "backoffLimit": limit * count,
+            "activeDeadlineSeconds": job.active_deadline_seconds,
+            "podFailurePolicy": {
+                "rules": [
+                    # A node that is drained, or wanted for others, is no failure.
+                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                    # One's own error; a pod that was killed, or has lost another one, is started again.
+                    {
+                        "action": "FailJob",
+                        "onExitCodes": {"containerName": NODE, "operator": "In", "values": [*range(1, 128)]},
+                    },
+                ]
+            },
+            "template": {**template, "spec": {"restartPolicy": "Never", **template["spec"]}},
+        }
+        labels = {"metadata": {"labels": dict(_ANCESTOR)}} if role == NODE else {}
+        jobs.append({"name": role, "replicas": 1, "template": {**labels, "spec": _without_none(spec)}})
+    return {"successPolicy": {"operator": "All", "targetReplicatedJobs": [NODE]}, "replicatedJobs": jobs}
+
+
+def _template(
+    role: str,
+    deploy: DeploySection,
+    kind: Kind,
+    job: Any,
+    command: Sequence[str],
+    config_map: Optional[Mapping[str, Any]],
+) -> Object:
+    environment = {"PYTHONUNBUFFERED": "1", **release_variables()}
+    # Also if pods are restarted after every code: this one shows which pod has only lost another.
+    if getattr(job, "restart_policy", "") != "Never":
+        environment[RETRYABLE] = str(RETRYABLE_CODE)
+    volumes: list[Object] = []
+    mounts: list[Object] = []
+
+    def mount(name: str, path: str, read_only: bool, source: Object) -> None:
+        volumes.append({"name": name, **source})
+        mounts.append({"name": name, "mountPath": path, **({"readOnly": True} if read_only else {})})
+
+    for index, volume in enumerate(deploy.volumes):
+        # The claim is read-only, too, so that Kubernetes does not change the group of the files.
+        claim = {"claimName": volume.claim, **({"readOnly": True} if volume.read_only else {})}
+        mount(f"volume-{index}", volume.path, volume.read_only, {"persistentVolumeClaim": claim})
+    for index, secret in enumerate(deploy.secrets):
+        mount(f"secret-{index}", secret.path, True, {"secret": {"secretName": secret.name}})
+    if config_map:
+        mount("declaration", CONFIG_FOLDER, True, {"configMap": dict(config_map)})
+    port = {"name": "tfjob-port", "containerPort": _PORT} if kind is TF_JOB else {"containerPort": _PORT}
+    container = {
+        "name": kind.container,
+        "image": deploy.image,
+        "command": list(command),
+        "env": [{"name": each, "value": value} for each, value in sorted({**environment, **deploy.env}.items())],
+        "ports": [port],
+        "resources": _resources(role, deploy, job) or None,
+        "securityContext": deploy.security_context.of_container() or None,
+        "volumeMounts": mounts or None,
+        # Kubernetes then shows the end of the log if the pod had no time to write its error.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    spec = {
+        "serviceAccountName": deploy.service_account,
+        "securityContext": deploy.security_context.of_pod() or None,
+        "terminationGracePeriodSeconds": _GRACE_SECONDS,
+        **deploy.pod_placement(role, job),
+        "containers": [_without_none(container)],
+        "volumes": volumes or None,
+    }
+    # A sidecar would outlive the container, and the pod would never end.
+    metadata = {"labels": dict(deploy.labels) or None, "annotations": {"sidecar.istio.io/inject": "false"}}
+    return {"metadata": _without_none(metadata), "spec": _without_none(spec)}
+
+
+def _resources(role: str, deploy: DeploySection, job: Any) -> Object:
+    node, own = deploy.nodes.of("Trainer"), job.replica(role)
+    cpu, memory = own.cpu or node.cpu, own.memory_gb or node.memory_gb
+    accelerator, count = deploy.pod_accelerator(role, job)
+    amounts = {
+        "cpu": f"{round(cpu * 1000)}m" if cpu else None,
+        "memory": f"{round(memory * 1000)}M" if memory else None,
+        **({accelerator: str(count or 1)} if accelerator else {}),
+    }
+    wanted = _without_none(amounts)
+    return {"limits": wanted, "requests": dict(wanted)} if wanted else {}
+
+
+def _without_none(values: Object) -> Object:
+    return {key: value for key, value in values.items() if value is not None}
