@@ -117,7 +117,7 @@ _BUCKET = "deploy.pipeline_root=gs://a-bucket/pipelines"
 @pytest.mark.parametrize(
     ("target", "override", "place", "said"),
     [
-        ("", "deploy.image=null", "deploy.image", "pods of the TFJob need it"),
+        ("", "deploy.image=null", "deploy.image", "the pods need it"),
         ("", "deploy.env.API_TOKEN=abc", "deploy.env.API_TOKEN", _HIDDEN),
         ("", "deploy.volumes=[]", "deploy.volumes", "no volume has it"),
         ("kubeflow", "deploy.volumes=[]", "deploy.volumes", "no volume has it"),

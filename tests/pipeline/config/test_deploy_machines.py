@@ -24,7 +24,7 @@ _GROUP = "deploy.security_context.fs_group=5"
     [
         ("vertex", "deploy.vertex={}", "deploy.nodes.Trainer.cpu, deploy.nodes.Trainer.memory_gb"),
         ("kubeflow", "deploy.nodes.Tuner.cpu=4", "deploy.nodes.Tuner.cpu: no effect: there is no section `tune`"),
-        ("tfjob", "deploy.nodes.Pusher={cpu: 1}", "deploy.nodes.Pusher.cpu: no effect: a TFJob's chief runs every"),
+        ("tfjob", "deploy.nodes.Pusher={cpu: 1}", "deploy.nodes.Pusher.cpu: no effect: the chief runs every"),
         ("vertex", _GROUP, "security_context.fs_group: no effect: Vertex AI has no pods"),
         ("kubeflow_v2", _GROUP, "fs_group: no effect: a PipelineSpec has no field for it"),
     ],

@@ -84,6 +84,8 @@ class Logs:
         *streams: What is answered in turn; None is a connection that is lost, and an event one that hangs until then.
     """
 
+    kind = TF_JOB
+
     def __init__(self, *streams: Any) -> None:
         self.streams = list(streams)
         self.asked: list[tuple[str, bool]] = []
