@@ -19,7 +19,7 @@ With --device gpu each has a GPU of its own, and efficiencies refer to one_devic
   tfx-estimator bench strategies cifar10 --device gpu --strategies mirrored:4 --vary precision=float32,mixed_bfloat16
   tfx-estimator bench strategies cifar10 --vary optimizer.name=momentum,adam --vary global_batch_size=64,256
 
-Take so many steps that a window lasts for some seconds. Close what else uses the machine.
+Choose enough --steps for a measurement to last some seconds. Close other programs that use the machine.
 """
 
 
@@ -52,13 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="train with each strategy under each value of an entry of `trainer`, or of another dotted path: "
-        "--vary steps_per_execution=1,20; of several, under each combination",
+        "--vary steps_per_execution=1,20; several --vary give each combination",
     )
     strategies.add_argument(
         "--device",
         choices=("cpu", "gpu"),
         default="cpu",
-        help="what trains, and what a count is a number of (default: %(default)s)",
+        help="train on CPU cores or on GPUs; counts are numbers of these (default: %(default)s)",
     )
     for option, default, text in (
         ("--steps", 200, "steps that are measured"),

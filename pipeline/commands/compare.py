@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_declaration(
         parser,
         several=True,
-        source="a preset's name, a YAML file, or the folder of a finished run, as of `report`",
+        source="a preset's name, a YAML file, or the folder of a finished run, as `report` takes it",
         overridden="one value of every declaration",
     )
     parser.add_argument(
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE,…",
         action="append",
         default=[],
-        help="compares the one declaration under each of the values: --vary trainer.seed=1,2; of several, under each "
+        help="compare the one declaration under each of the values: --vary trainer.seed=1,2; several --vary give each "
         "combination",
     )
     parser.add_argument(
@@ -54,10 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--require-equal",
         metavar="POINTS",
         type=float,
-        help="end with exit code 8 if any two accuracies lie more than so many points of 100 apart",
+        help="end with exit code 8 if any two accuracies, in percent, are more than POINTS apart",
     )
     parser.add_argument(
-        "--json", action="store_true", help="print the comparison as JSON, and all that is for people to stderr"
+        "--json", action="store_true", help="print the comparison as JSON, and all other output to stderr"
     )
     parser.epilog = _EPILOG
 

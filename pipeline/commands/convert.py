@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfx_estimator.pipeline.convert.source import Source
 
 _RUN_AGAIN = "bring them back; or run the pipeline again"
-HELP = "make a Keras model, and a Keras training that goes on, of an Estimator's; and prove that they are equal"
+HELP = "turn an Estimator's training into a Keras model and training that goes on; prove that they are equal"
 EPILOG = """\
   tfx-estimator convert runs/digits --output converted
   tfx-estimator run converted/new.yaml
@@ -32,28 +32,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         metavar="SOURCE",
-        help="a pipeline's folder, of its last run, or a run's log folder; or a checkpoint that no run has made, or a "
-        "folder of them, with --declaration; or, with --keep-graph, a SavedModel",
+        help="a pipeline's folder (its last run), or a run's log folder; with --declaration, a checkpoint that no run "
+        "has made, or a folder of checkpoints; with --keep-graph, a SavedModel",
     )
     parser.add_argument("--output", metavar="DIR", required=True, help="the folder to make")
     parser.add_argument(
         "--to",
         choices=("keras2", "keras3"),
         default="keras2",
-        help="Keras 2, which this project trains with, or Keras 3, with source code that trains on (default: keras2)",
+        help="Keras 2, which this project goes on training, or Keras 3, with source code of its own (default: keras2)",
     )
     parser.add_argument(
         "--declaration",
         metavar="FILE",
-        help="what was run, where the modules that it names are not in this folder; of a checkpoint alone, its network "
-        "and data",
+        help="the declaration that was run, if the run's modules are not in the current folder; for a checkpoint "
+        "without a run, the declaration of its network and data",
     )
     parser.add_argument(
         "--checkpoint",
         metavar="PATH",
         default="",
-        help="another one of the same model, or a folder of them, such as the model_dir of an Estimator that no "
-        "pipeline trained",
+        help="another checkpoint of the same model, or a folder of checkpoints, such as the model_dir of an Estimator "
+        "that no pipeline trained",
     )
     parser.add_argument(
         "--examples",
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--network",
         metavar="MODULE:FUNCTION",
-        help="of a run of a whole model_fn: the function that makes the same network with Keras",
+        help="if the run trained a whole model_fn: the function that makes the same network with Keras",
     )
     parser.add_argument(
         "--map",
@@ -73,10 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-graph",
         action="store_true",
-        help="have no network: the exported graph of SOURCE, a run or a SavedModel, becomes a layer that Keras trains",
+        help="write no network: the exported graph of SOURCE, a run or a SavedModel, becomes a layer that Keras trains",
     )
     parser.add_argument(
-        "--answer", metavar="SIGNATURE:OUTPUT", default="", help="of a kept graph: which output is trained"
+        "--answer", metavar="SIGNATURE:OUTPUT", default="", help="with --keep-graph: the output that is trained"
     )
     parser.epilog = EPILOG
 

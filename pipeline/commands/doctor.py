@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 HELP = "say what this machine can do, and what to do about what it cannot"
 _EPILOG = """\
-Ends with 0 if a run can be done here, with 1 if not. A warning is no reason for that: it tells what else will not work.
+The exit code is 0 if a run can be done here, else 1. A warning does not change it, and says what else will not work.
 """
 
 

@@ -40,9 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--require-blessing", action="store_true", help="end with exit code 7 if the model is not blessed"
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print the summary as JSON, and all that is for people to stderr"
-    )
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON, and all other output to stderr")
     parser.epilog = EPILOG
 
 

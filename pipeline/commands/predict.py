@@ -39,37 +39,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="a pushed version, or a folder of such, of which the newest; a run, as of `report`; or any SavedModel",
+        help="a pushed version, or a folder of versions (the newest); a run, as `report` takes it; or any SavedModel",
     )
     parser.add_argument(
         "inputs",
         metavar="INPUT",
         nargs="+",
-        help="a PNG or JPEG file, a folder of such, or a CSV or Parquet file of their names; a TFRecord file of "
-        "tf.Examples; or - for names on standard input, one a line",
+        help="a PNG or JPEG file, a folder of them, or a CSV or Parquet file of their names; a TFRecord file of "
+        "tf.Examples; or - for names on standard input, one per line",
     )
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="where to write, by the ending .csv, .jsonl or .parquet; a file that is there is replaced (default: "
+        help="the file to write, whose ending is .csv, .jsonl or .parquet; an existing file is replaced (default: "
         "standard output, as CSV)",
     )
     parser.add_argument(
         "--top", metavar="K", type=int, help="write the K classes with the highest scores (default: the scores of all)"
     )
     parser.add_argument(
-        "--batch-size", metavar="N", type=int, default=_BATCH_SIZE, help="examples a call (default: %(default)s)"
+        "--batch-size", metavar="N", type=int, default=_BATCH_SIZE, help="examples per call (default: %(default)s)"
     )
     parser.add_argument(
         "--signature",
         metavar="NAME[:OUTPUT]",
         default="",
-        help="what is called, and which output holds the scores (default: the first that fits)",
+        help="the signature to call, and the output that holds the scores (default: the first that fits)",
     )
     parser.add_argument(
         "--pixels",
         metavar="LOW,HIGH",
-        help="of a model that takes images as floats: what 0 and 255 become, such as 0,1",
+        help="for a model that takes images as floats: what the pixels 0 and 255 become, such as 0,1",
     )
     parser.add_argument(
         "--beam",

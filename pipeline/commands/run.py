@@ -24,10 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-dry-run", action="store_true", help="do not try your code on made-up examples before any data is read"
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print the summary as JSON, and all that is for people to stderr"
-    )
-    parser.add_argument("-q", "--quiet", action="store_true", help="print warnings and errors alone")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON, and all other output to stderr")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print only warnings and errors")
     parser.add_argument(
         "--report",
         action=argparse.BooleanOptionalAction,

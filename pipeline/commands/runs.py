@@ -16,7 +16,7 @@ _EPILOG = """\
   tfx-estimator runs rm runs/mnist/logs/TIME1 runs/mnist/logs/TIME2
   tfx-estimator runs rm --unneeded                     all in ./runs that may be removed
 
-A run is not removed whose model is pushed, or is the latest that was blessed. What other runs have taken from it stays.
+A run whose model is pushed, or is the latest blessed one, is not removed. What other runs use of a removed run stays.
 """
 _UNNEEDED = "tfx-estimator runs rm --unneeded [WORKDIR]"
 _REMOVE, _WORKDIR = "rm", "runs"
@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WORKDIR",
         nargs="?",
         const=_WORKDIR,
-        help="with `rm`: all runs of the folder whose model is not pushed, nor the latest that was blessed (default: "
-        "%(const)s)",
+        help="with `rm`: remove all runs of the folder but those whose model is pushed, or is the latest blessed one "
+        "(default: %(const)s)",
     )
     parser.add_argument("--json", action="store_true", help="print the list as JSON, sizes in bytes")
     parser.epilog = _EPILOG

@@ -33,7 +33,7 @@ def add_declaration(
     Args:
         several: Is each SOURCE a declaration of its own; else of several the later ones override.
     """
-    how = "; with + between, the later of several overrides" if several else "; of several the later ones override"
+    how = "; A+B is one declaration, where B overrides A" if several else "; later ones override earlier ones"
     action = "store" if several else _Joined
     parser.add_argument("source", metavar="SOURCE", nargs=nargs, action=action, help=source + how)
     parser.add_argument(
@@ -42,7 +42,7 @@ def add_declaration(
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help=f"overrides {overridden}, which is YAML: --set trainer.train_steps=500; may be given several times",
+        help=f"override {overridden}; VALUE is YAML: --set trainer.train_steps=500; may be given several times",
     )
 
 

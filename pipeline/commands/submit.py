@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tfx_estimator.pipeline.platforms.note import Note
     from tfx_estimator.pipeline.runners.compiling import Compiled
 
-HELP = f"compile the declared pipeline, and have {TITLES} run it"
+HELP = f"compile the declared pipeline, and start it on {TITLES}"
 EPILOG = f"""\
 It shows what will run where, asks, submits, and leaves the address in FOLDER/submission.json. Submitted once more, the
 same job is found, and not started twice. --dry-run needs no account and no network, unless data.data_dir is an address.
@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
     parser.add_argument("--dry-run", action="store_true", help="show the plan, and submit nothing")
-    parser.add_argument("--follow", action="store_true", help="show how the job goes, and end as it does")
-    parser.add_argument("--again", action="store_true", help="start it also where the same has succeeded before")
+    parser.add_argument("--follow", action="store_true", help="show the job's steps, and end with its result")
+    parser.add_argument("--again", action="store_true", help="start the job again even if the same one has succeeded")
     parser.add_argument("--attach", metavar="JOB", help="follow a job that was submitted: its FOLDER")
     parser.add_argument("--cancel", metavar="JOB", help="end a job that was submitted: its FOLDER")
     parser.add_argument(
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runs",
         metavar="DIR",
         default="runs",
-        help="folder of runs on this machine, of whose pace the hours are estimated (default: %(default)s)",
+        help="folder of runs on this machine, whose pace gives the estimate of the hours (default: %(default)s)",
     )
     parser.add_argument(
         "--modules-there", action="store_true", help="your own modules are where the steps look for them already"
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--experiment",
         metavar="NAME",
-        help="made where there is none; a service for several users wants it, and --namespace",
+        help="the run's experiment, made if there is none; a service for several users needs it, and --namespace",
     )
     parser.epilog = EPILOG
 

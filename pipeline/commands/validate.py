@@ -21,9 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
     add_declaration(parser, several=True)
     parser.add_argument(
-        "--deep", action="store_true", help="also try your code, on made-up examples: some seconds; 4 if it fails"
+        "--deep",
+        action="store_true",
+        help="also try your code on made-up examples, which takes some seconds; exit code 4 if it fails",
     )
-    add_target(parser, "also list all that is missing, or local, to be run there", default="")
+    add_target(parser, "also list what is missing, or only on this machine, for a run on this service", default="")
 
 
 def run(args: argparse.Namespace) -> int:

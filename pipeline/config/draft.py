@@ -147,7 +147,7 @@ def _read_part(source: str, whole: str) -> tuple[Part, Document]:
     if not isinstance(document.value, dict):
         if not document.problems:
             is_empty = document.value is None
-            what = "it is empty" if is_empty else f"it holds {inline(document.value)[:60]}, no mapping"
+            what = "it is empty" if is_empty else f"it holds {inline(document.value)[:60]}, not a mapping"
             name = shown if is_empty and not is_input else "FILE"
             todo = f"start from a preset: tfx-estimator copy {presets.names()[0]} {name}"
             document.problems.append(Problem("", what, "a mapping with name, data and trainer", todo, f"{label}:1"))
@@ -199,7 +199,7 @@ def _missing_hint(source: str, file: str) -> str:
         return f"did you mean the preset `{near}`?"
     if near := nearest(os.path.splitext(os.path.basename(source))[0], files):
         return f"did you mean `{os.path.join(os.path.dirname(source), files[near])}`?"
-    return "list the presets: tfx-estimator presets"
+    return "check the path of the file; or list the presets: tfx-estimator presets"
 
 
 @dataclass

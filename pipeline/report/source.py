@@ -80,8 +80,8 @@ def find_runs(named: Sequence[str]) -> list[Run]:
         raise DeclarationError(
             "no run can be read there:\n  " + "\n  ".join(wrong) if len(wrong) > 1 else wrong[0],
             expected=f"a run's log folder, which holds {DECLARATION}, or a pipeline's folder, which holds logs/",
-            todo="name RUNS/NAME for the latest run of a pipeline, or RUNS/NAME/logs/TIME for another one; without a "
-            f"damaged {SUMMARY} there is a report of the rest",
+            todo="name RUNS/NAME for the latest run of a pipeline, or RUNS/NAME/logs/TIME for another one; if its "
+            f"{SUMMARY} is damaged, remove that for a report of the rest",
         )
     return runs
 

@@ -43,7 +43,7 @@ def all_logs(workdir: str) -> list[str]:
     if not os.path.isdir(workdir):
         raise DeclarationError(
             f"there is no folder {one_line(workdir)}",
-            expected="the --workdir of runs",
+            expected="the folder that runs had as --workdir",
             todo="name it: tfx-estimator runs DIR",
         )
     homes = sorted(entry.path for entry in os.scandir(workdir) if entry.is_dir(follow_symlinks=False))

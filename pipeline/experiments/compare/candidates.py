@@ -173,7 +173,9 @@ def _varied(sources: Sequence[str], overrides: Sequence[str], vary: Sequence[str
 def _check_count(count: int, todo: str) -> None:
     if not 2 <= count <= _MOST:
         raise DeclarationError(
-            f"there {'is' if count == 1 else 'are'} {count} to compare", expected=f"2 to {_MOST}", todo=todo
+            f"there {'is' if count == 1 else 'are'} {count} to compare",
+            expected=f"2 to {_MOST} declarations or finished runs",
+            todo=todo,
         )
 
 

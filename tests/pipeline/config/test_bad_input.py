@@ -198,7 +198,7 @@ def test_module_files_that_are_missing(refuse, tmp_path, good):
 TEXTS = [
     ("", ["mine.yaml:1", "it is empty", "tfx-estimator copy digits mine.yaml"]),
     ("# only a comment\n", ["it is empty"]),
-    ("just text\n", ["it holds just text, no mapping"]),
+    ("just text\n", ["it holds just text, not a mapping"]),
     ("name: a\nname: b\n", ["mine.yaml:2  name", "stands in line 1 already", "data\n", "this key is missing"]),
     ("name: a\ndata:\n\tdataset: b\n", ["mine.yaml:3", "cannot start any token", "indented by spaces"]),
     ("name: a: b\n", ["mine.yaml:1", "mapping values are not allowed", "quotes"]),
