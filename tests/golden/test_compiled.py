@@ -9,12 +9,12 @@ import sys
 import pytest
 
 import tfx_estimator
-from tests.pipeline.runners.deployed import COMMON, CUSTOM_JOB, IMAGE, OF_TARGET, OF_TFJOB, OF_TWO_PODS
+from tests.pipeline.runners.deployed import COMMON, CUSTOM_JOB, IMAGE, OF_TARGET, OF_TFJOB, OF_TRAINJOB, OF_TWO_PODS
 from tests.stack import HERE
 from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.base.stack.stacks import LEGACY
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TFJOB, VERTEX
+from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, POD_TARGETS, TFJOB, TRAINJOB, VERTEX
 from tfx_estimator.pipeline.platforms.vertex.custom_job import Plan
 
 pytestmark = pytest.mark.golden
@@ -45,9 +45,9 @@ DATAFLOW = (
 
 def overrides(name: str, target: str) -> tuple[str, ...]:
     """All that can be said of a target, as far as a preset can be trained by it."""
-    if target != TFJOB:
+    if target not in POD_TARGETS:
         return (*COMMON, *OF_TARGET[target])
-    return OF_TFJOB if name == "digits" else OF_TWO_PODS
+    return {TFJOB: OF_TFJOB, TRAINJOB: OF_TRAINJOB}[target] if name == "digits" else OF_TWO_PODS[target]
 
 
 @pytest.mark.parametrize("name", presets.names())

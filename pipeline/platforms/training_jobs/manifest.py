@@ -35,6 +35,8 @@ _GRACE_SECONDS = 90
 # TFJobs reserve this one for users.
 # Source: https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/.
 RETRYABLE_CODE = 138
+# Those of processes that a signal has ended, SIGHUP to SIGTERM, and of the above.
+_KILLED = range(129, 144)
 # Where a ConfigMap is mounted.
 CONFIG_FOLDER = "/etc/tfx-estimator"
 # What Kubernetes names a pod of an Indexed Job: its index, which is no number where a variable is made of it.
@@ -186,7 +188,7 @@ def _jobset(name: str, job: Any, pods: Mapping[str, int], limit: int, templates:
                     # One's own error; a pod that was killed, or has lost another one, is started again.
                     {
                         "action": "FailJob",
-                        "onExitCodes": {"containerName": NODE, "operator": "In", "values": [*range(1, 128)]},
+                        "onExitCodes": {"containerName": NODE, "operator": "NotIn", "values": [*_KILLED]},
                     },
                 ]
             },

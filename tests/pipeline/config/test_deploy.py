@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.folders import write_files
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, as_sections, refused
+from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, OF_TRAINJOB, as_sections, refused
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TARGETS
@@ -20,6 +20,7 @@ pytestmark = pytest.mark.unit
 WHOLE = {
     "": (),
     "tfjob": OF_TFJOB,
+    "trainjob": OF_TRAINJOB,
     "trains": (*OF_TFJOB[:4], "deploy.tfjob.train=true"),
     **{target: (*COMMON, *OF_TARGET[target]) for target in TARGETS},
 }

@@ -169,12 +169,13 @@ def test_a_step_has_of_nodes_what_it_says_and_else_that_of_default():
         assert selectors == [{"pool": "cpus"}, {"pool": "gpus"}, {}]
         assert [one.key for one in of("Trainer").tolerations] == ["batch"]
         assert of("Pusher").tolerations == ()
-        assert each.deploy.pod_placement("worker") == {
+        assert each.deploy.pod_placement("worker", each.deploy.tfjob) == {
             "nodeSelector": {"pool": "gpus"},
             "tolerations": [{"key": "batch", "operator": "Exists"}],
         }
     own = ("deploy.tfjob.replicas.chief={node_selector: {}, tolerations: []}", "deploy.nodes.Pusher={}")
-    assert load("digits", (*nodes, *own)).declaration.deploy.pod_placement("chief") == {}
+    deploy = load("digits", (*nodes, *own)).declaration.deploy
+    assert deploy.pod_placement("chief", deploy.tfjob) == {}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.follow import Look
 from tfx_estimator.pipeline.platforms.note import Note
 from tfx_estimator.pipeline.platforms.plan import Row, estimate_hours, read_plan
-from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TFJOB, VERTEX
+from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TFJOB, TRAINJOB, VERTEX
 from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, make_plan
 
 pytestmark = pytest.mark.unit
@@ -31,6 +31,13 @@ def test_every_step_is_told_with_its_machine(target, every_target):
     rows = read_plan(path.read_text(), target)
     assert {row.image for row in rows} == {IMAGE}
     told = {row.step.lower(): row for row in rows}
+    if target == TRAINJOB:
+        assert [(row.step, row.machine, row.accelerator) for row in rows] == [
+            ("3 node", "8 CPUs, 8 GB", "2 nvidia.com/gpu"),
+            ("2 ps", "8 CPUs, 16 GB", ""),
+            ("1 evaluator", "1.5 CPUs, 8 GB", "1 nvidia.com/gpu"),
+        ]
+        return
     if target == TFJOB:
         assert [(row.step, row.machine, row.accelerator) for row in rows] == [
             ("1 chief", "8 CPUs, 8 GB", "2 nvidia.com/gpu"),

@@ -80,9 +80,17 @@ OF_TFJOB = (
     "deploy.tfjob.replicas={evaluator: {cpu: 1.5, accelerator: nvidia.com/gpu}, ps: {memory_gb: 16, tolerations: []}}",
     "trainer.distribution={train: {strategy: parameter_server, workers: 3, ps: 2}, evaluator: true}",
 )
+# And of a TrainJob.
+OF_TRAINJOB = (
+    *(each for each in OF_TFJOB if not each.startswith("deploy.tfjob")),
+    "deploy.trainjob={namespace: vision, backoff_limit: 5, active_deadline_seconds: 7200}",
+    "deploy.trainjob.replicas={evaluator: {cpu: 1.5, accelerator: nvidia.com/gpu}, ps: {memory_gb: 16, "
+    "tolerations: []}}",
+)
 # A chief alone; and what each preset can be trained by.
 OF_ONE_POD = OF_TFJOB[:4]
-OF_TWO_PODS = (*OF_TFJOB[:-2], "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}")
+TWO_WORKERS = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}"
+OF_TWO_PODS = {"tfjob": (*OF_TFJOB[:-2], TWO_WORKERS), "trainjob": (*OF_TRAINJOB[:8], OF_TRAINJOB[-2], TWO_WORKERS)}
 
 
 def words(*overrides: str) -> list[str]:

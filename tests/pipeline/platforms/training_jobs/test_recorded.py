@@ -68,10 +68,10 @@ def job(kube, tmp_path) -> Iterator[Following]:
 
 def test_a_pod_that_waits_again_is_given_up(kube, clock, job):
     # A worker's successor finds no node.
-    job.take(Notice(POD, LISTED, [pod("Running", uid="1"), pod("Running", uid="2")]))
+    job.take(Notice(POD, LISTED, [pod("Running", uid="1", task="chief-0"), pod("Running", uid="2")]))
     clock.now += 0.4
     assert job.hopeless() is None
-    job.take(Notice(POD, LISTED, [pod("Running", uid="1"), pod("Pending", uid="3")]))
+    job.take(Notice(POD, LISTED, [pod("Running", uid="1", task="chief-0"), pod("Pending", uid="3")]))
     assert job.hopeless() is None
     clock.now += 0.4
     error = job.hopeless()
@@ -121,7 +121,7 @@ def test_only_what_the_operator_leaves_restarting_is_given_up(
 
 def test_pods_that_run_and_say_nothing_are_given_up(kube, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_SILENT_TIMES", 0.001)
-    kube.of_pods = [owned(pod("Running", uid=each)) for each in "12"]
+    kube.of_pods = [owned(pod("Running", uid=each, task=f"worker-{each}")) for each in "12"]
     with pytest.raises(TaskStalledError, match="nothing was heard"):
         launcher(tmp_path, kube=kube).run()
     assert kube.deleted == [UID]
@@ -138,7 +138,7 @@ def test_a_job_that_another_deploy_has_made_is_replaced(kube, tmp_path):
 def test_a_name_is_no_deadline(job, monkeypatch):
     monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 0.0)
     error = job.error({"reason": "TFJobFailed", "message": "nobody knows"})
-    assert error.todo == f"{KUBECTL} describe tfjob {job._name} --namespace vision"
+    assert error.todo == f"{KUBECTL} describe tfjobs {job._name} --namespace vision"
     job.take(Notice(POD, "MODIFIED", pod("Failed", state=ended(1, message="no module"))))
     words = "TFJob vision/before-the-deadline has failed because 1 Worker replica(s) failed."
     assert isinstance(job.error({"reason": "TFJobFailed", "message": words}), TaskFailedError)
@@ -171,7 +171,7 @@ def test_a_job_that_does_not_go_is_told_of(kube, tmp_path, monkeypatch):
     kube.goes = False
     with pytest.raises(PipelineError, match="is still there") as caught:
         train.run()
-    assert f"holds it: {KUBECTL} get tfjob,pods --namespace vision" in caught.value.todo
+    assert f"holds it: {KUBECTL} get tfjobs,pods --namespace vision" in caught.value.todo
     notes[module.TRAINING] = "/somewhere/else"
     with pytest.raises(PipelineError, match="does not train in") as caught:
         train.run()
