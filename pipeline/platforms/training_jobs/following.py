@@ -208,7 +208,7 @@ class Following:
             condition: By which the operator has ended it; None if it was not the operator.
         """
         said = said_of(condition or {})
-        if condition and (longest := self._kind.deadline(self.there, condition)) and not self.failures.is_explained:
+        if condition and (longest := self._kind.deadline(self.there, condition, self.failures.is_explained)):
             self.end(LAST_WORDS_SECONDS)
             return TaskStalledError(
                 f"{self._title} failed: {said}",

@@ -101,9 +101,15 @@ class Kind:
         """Does a queue hold it back."""
         return bool(there["spec"].get("suspend"))
 
-    def deadline(self, there: Object, condition: Object) -> Optional[str]:
-        """Returns the longest time, in seconds, of one that has failed by it."""
-        if (seconds := notes_of(there).get(DEADLINE)) is None or "lastTransitionTime" not in condition:
+    def deadline(self, there: Object, condition: Object, is_explained: bool) -> Optional[str]:
+        """Returns the longest time, in seconds, of one that has failed by it.
+
+        Args:
+            is_explained: Whether a pod has failed in a way that explains the end.
+        """
+        # A JobSet does not say which of the two it was.
+        seconds = notes_of(there).get(DEADLINE)
+        if seconds is None or is_explained or "lastTransitionTime" not in condition:
             return None
         since, until = (
             datetime.fromisoformat(each.replace("Z", "+00:00"))
@@ -142,7 +148,7 @@ class _TfJob(Kind):
     def is_suspended(self, there: Object) -> bool:
         return bool(_run_policy(there).get("suspend"))
 
-    def deadline(self, there: Object, condition: Object) -> Optional[str]:
+    def deadline(self, there: Object, condition: Object, is_explained: bool) -> Optional[str]:
         # Only the operator's message tells it, in words that no name can contain; the reason is the same for all
         # failures.
         if "specified deadline" not in condition.get("message", ""):

@@ -13,6 +13,7 @@ import yaml
 
 from tfx_estimator.pipeline.platforms.training_jobs import api
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import TF_JOB
+from tfx_estimator.pipeline.platforms.training_jobs.manifest import pods_of
 
 # Of the first TFJob.
 UID = "uid-1"
@@ -46,8 +47,12 @@ def write_kubeconfig(path: Path, current: str, token: str = "t", **hosts: str) -
 
 
 def in_pods(config_map: dict[str, Any], job: dict[str, Any], mounted: Path) -> list[str]:
-    """Mounts the ConfigMap of a compiled TFJob in a folder; returns the pods' command, as this machine runs it."""
-    spec = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]
+    """Mounts the ConfigMap of a compiled training job in a folder; returns the pods' command, as this machine runs it.
+
+    Args:
+        job: What says the pods: a TFJob, a JobSet, a TrainingRuntime.
+    """
+    _, spec = next(iter(pods_of([job]).values()))
     (items,) = (each["configMap"]["items"] for each in spec["volumes"] if "configMap" in each)
     for item in items:
         (place := mounted / item["path"]).parent.mkdir(parents=True, exist_ok=True)

@@ -175,7 +175,7 @@ def test_a_job_that_does_not_go_is_told_of(kube, tmp_path, monkeypatch):
     notes[module.TRAINING] = "/somewhere/else"
     with pytest.raises(PipelineError, match="does not train in") as caught:
         train.run()
-    assert f"{KUBECTL} describe tfjob {train._name} --namespace vision" in caught.value.todo
+    assert f"{KUBECTL} describe tfjobs {train._name} --namespace vision" in caught.value.todo
 
 
 def test_a_watch_outlives_what_it_does_not_understand(kube):

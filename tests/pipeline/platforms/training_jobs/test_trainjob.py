@@ -1,0 +1,264 @@
+"""TrainJobs and JobSets through a real API server: created, refused, followed, cancelled, adopted; pods are shells."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from concurrent import futures
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, RefusedError
+from tests.pipeline.platforms.training_jobs.controllers import JOB_SETS, RUNTIMES, TRAIN_JOBS, Controllers, expanded
+from tests.pipeline.platforms.training_jobs.test_launcher import LEAVES, launcher, shell, trains
+from tests.pipeline.runners.deployed import IMAGE, OF_TRAINJOB, words
+from tests.waiting import wait_until
+from tfx_estimator.__main__ import main
+from tfx_estimator.components.trainer.cluster import tf_config
+from tfx_estimator.pipeline.base import errors
+from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms import follow
+from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import BY_NAME
+from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name, make_manifests
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+KINDS = ("TrainJob", "JobSet")
+PLACES = {"TrainJob": TRAIN_JOBS, "JobSet": JOB_SETS}
+SOURCE = ["digits", "--target", "trainjob"]
+SOURCE += words(
+    f"deploy.image={IMAGE}",
+    "deploy.pipeline_root=/mnt/work/runs",
+    "deploy.volumes=[{claim: work, path: /mnt/work}]",
+    f"deploy.trainjob.namespace={NAMESPACE}",
+)
+TWO = words("trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}")
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch, tmp_path) -> None:
+    """Waits are short; what is left lies in a folder of the test's own."""
+    monkeypatch.setattr(follow, "POLL_SECONDS", 0.2)
+    monkeypatch.setattr(follow, "_FIRST_WAIT", 0.1)
+    monkeypatch.chdir(tmp_path)
+
+
+def of_kind(kind: str) -> list[str]:
+    return words(f"deploy.trainjob.kind={kind}")
+
+
+def read(server, kind: str) -> list[dict]:
+    return server.ask("GET", PLACES[kind])["items"]
+
+
+def launched(folder: Path, kind: str, *more: str, **given):
+    told = ("deploy.tfjob.train=false", "deploy.trainjob.train=true", f"deploy.trainjob.kind={kind}")
+    return launcher(folder, *told, *more, kube=Kube(kind=BY_NAME[kind]), **given)
+
+
+def by_role(node: list[str] | None = None, **others: list[str]) -> Callable[..., list[str]]:
+    """What pods run, by their type and, of nodes, whether they are the chief."""
+
+    def argv(role: str, index: int, number: int, command: list[str]) -> list[str]:
+        if role == "node":
+            return others["chief"] if index == 0 else others["worker"]
+        return others[role]
+
+    return argv
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_server_takes_all_that_can_be_said_and_drops_nothing(server, kind):
+    declared = (*OF_TRAINJOB, f"deploy.trainjob.kind={kind}", f"deploy.trainjob.namespace={NAMESPACE}")
+    declaration = load("digits", declared, "trainjob").declaration
+    distribution = declaration.trainer.distribution
+    made = make_manifests("mine", declaration.deploy, "trainjob", distribution, ["true"], {"name": "config"})
+    for each in made:
+        path = PLACES.get(each["kind"], RUNTIMES)
+        try:
+            kept = server.ask("POST", path, each)
+            # A misspelled field would have gone.
+            assert {**kept["spec"], **each["spec"]} == kept["spec"]
+            assert kept["metadata"].items() >= each["metadata"].items()
+        finally:
+            server.ask("DELETE", f"{path}/{each['metadata']['name']}")
+    # A wrong value is refused.
+    wrong = json.loads(json.dumps(made[0]).replace('"NotIn"', '"Never"'))
+    with pytest.raises(RefusedError, match="Unsupported value"):
+        server.ask("POST", PLACES.get(wrong["kind"], RUNTIMES), wrong)
+
+
+def test_every_pod_finds_its_place_in_tf_config():
+    declared = (*OF_TRAINJOB, "deploy.trainjob.kind=JobSet")
+    declaration = load("digits", declared, "trainjob").declaration
+    (job,) = make_manifests("mine", declaration.deploy, "trainjob", declaration.trainer.distribution, ["true"])
+    places = []
+    for each in job["spec"]["replicatedJobs"]:
+        spec = each["template"]["spec"]
+        (container,) = spec["template"]["spec"]["containers"]
+        for index in range(spec["completions"]):
+            notes = {"annotations": {"batch.kubernetes.io/job-completion-index": str(index)}}
+            place = tf_config.read(expanded(container["env"], notes)["TF_CONFIG"])
+            places.append((place.task.name, f"mine-{each['name']}-0-{index}.mine:2222"))
+            addresses = dict(place.cluster.addresses)
+    assert [name for name, _ in places] == ["chief-0", "worker-0", "worker-1", "ps-0", "ps-1", "evaluator-0"]
+    told = {f"{role}-{index}": each for role, listed in addresses.items() for index, each in enumerate(listed)}
+    assert told == {name: address for name, address in places if name != "evaluator-0"}
+
+
+def test_a_lone_chief_has_no_tf_config_and_names_fit():
+    declaration = load("digits", OF_TRAINJOB[:4], "trainjob").declaration
+    runtime, _ = make_manifests("mine", declaration.deploy, "trainjob", declaration.trainer.distribution, ["true"])
+    (job,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+    assert "TF_CONFIG" not in {each["name"] for each in container["env"]}
+    name = job_name(BY_NAME["TrainJob"], "a" * 60)
+    assert len(f"{name}-evaluator-0-0-01234") <= 63
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_is_created_once_followed_found_again_and_cancelled(server, tmp_path, capsys, kind):
+    done, works = tmp_path / "done", "import os, sys, time\nprint('Trainer at step 100', flush=True)\n"
+    works += "while not os.path.exists(sys.argv[1]): time.sleep(0.05)\n"
+    source = [*SOURCE, *of_kind(kind)]
+    with Controllers(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", works, str(done)]) as cluster:
+        assert main(["submit", *source, "--yes"]) == 0
+        (job,) = read(server, kind)
+        assert json.loads((tmp_path / "submitted/digits/submission.json").read_text())["kind"] == kind
+        # What it needs goes with it.
+        (config_map,) = server.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps")["items"]
+        needed = [config_map, *server.ask("GET", RUNTIMES)["items"]]
+        assert len(needed) == 1 + (kind == "TrainJob")
+        owners = [[owner["uid"] for owner in each["metadata"]["ownerReferences"]] for each in needed]
+        assert owners == [[job["metadata"]["uid"]]] * len(needed)
+        assert main(["submit", *source, "--yes", "--set", "trainer.train_steps=7"]) == 6
+        assert "another submission of this pipeline goes on" in capsys.readouterr().err
+        wait_until(lambda: cluster.started, "its pod", every=0.1)
+        done.touch()
+        assert main(["submit", "--attach", "submitted/digits"]) == 0
+        out, err = capsys.readouterr()
+        assert "    Trainer at step 100\n" in out
+        assert "Traceback" not in err
+        assert main(["submit", *source, "--yes"]) == 0
+        assert "the same was submitted before" in capsys.readouterr().out
+        assert cluster.started == ["digits-node-0-0"]
+        done.unlink()
+        assert main(["submit", *source, "--yes", "--again"]) == 0
+        wait_until(lambda: len(cluster.started) == 2, "its pod", every=0.1)
+        assert main(["submit", "--cancel", "submitted/digits"]) == 0
+        wait_until(lambda: not read(server, kind), f"the {kind}'s end", every=0.1)
+        server.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{config_map['metadata']['name']}")
+
+
+def test_a_cluster_without_the_kind_says_what_to_install(server, tmp_path, monkeypatch, capsys):
+    kind = BY_NAME["TrainJob"]
+    monkeypatch.setitem(BY_NAME, "TrainJob", type(kind)(**{**vars(kind), "version": "v9"}))
+    assert main(["submit", *SOURCE, "--yes"]) == 6
+    err = capsys.readouterr().err
+    assert "has no TrainJobs" in err
+    assert "deploy.trainjob.kind to JobSet" in err
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_of_ones_own_ends_it_and_a_killed_pod_does_not(server, tmp_path, capsys, kind):
+    code = "import sys; print('tfx-estimator: the loss is NaN from step 30 on'); sys.exit(5)"
+
+    def argv(role: str, index: int, number: int, command: list[str]) -> list[str]:
+        return [sys.executable, "-c", code] if number == 2 else shell("kill -9 $$")
+
+    with Controllers(server, tmp_path / "pods", argv) as cluster:
+        assert main(["submit", *SOURCE, *of_kind(kind), "--yes", "--follow"]) == 5
+        err = capsys.readouterr().err
+        assert "the loss is NaN from step 30 on" in err
+        assert err.count("warning: chief-0 was killed by SIGKILL; its pod") == 2
+        assert cluster.started == ["digits-node-0-0"] * 3
+    forget(server)
+
+
+def forget(server) -> None:
+    for each in server.ask("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps")["items"]:
+        server.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{each['metadata']['name']}")
+
+
+def test_one_that_is_killed_each_time_ends_at_its_limit(server, tmp_path, capsys):
+    limit = words("trainer.distribution.max_restarts=2")
+    with Controllers(server, tmp_path / "pods", lambda *_: shell("echo step 30; kill -9 $$")) as cluster:
+        assert main(["submit", *SOURCE, *limit, "--yes", "--follow"]) == 5
+        err = capsys.readouterr().err
+        assert "(deploy.trainjob.backoff_limit); the last pod that had failed before: the pod digits-node-0-0-" in err
+        assert len(cluster.started) == 3
+    forget(server)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_training_of_ours_is_restarted_once_ends_and_is_adopted(server, tmp_path, kind):
+    def argv(role: str, index: int, number: int, command: list[str]) -> list[str]:
+        if index:
+            return shell("sleep 2; kill -9 $$" if number == 0 else "exit 0")
+        # It loses the worker; and goes on, as if from step 0.
+        return trains(tmp_path) if number else shell("sleep 3; exit 138")
+
+    with Controllers(server, tmp_path / "pods", argv) as cluster:
+        outcome = launched(tmp_path, kind).run()
+        assert (outcome.first_step, outcome.last_step, outcome.extra_steps) == (0, 20, 0)
+        assert [restart.cause for restart in outcome.restarts] == ["worker-0 was killed by SIGKILL"]
+        started = len(cluster.started)
+        # As after a driver that was killed before it published.
+        assert launched(tmp_path, kind).run().last_step == 20
+        assert len(cluster.started) == started == 4
+    logs = [path.read_text() for path in (tmp_path / "training/logs/pods").glob("digits-*.log")]
+    assert any("at step 20" in text for text in logs)
+
+
+def test_a_training_that_fails_ends_with_its_pods_own_error(server, tmp_path):
+    argv = by_role(chief=shell("exec sleep 60"), worker=shell(f"{LEAVES}; exit 4"))
+    with Controllers(server, tmp_path / "pods", argv):
+        with pytest.raises(errors.UserCodeError, match="your loss is no number") as caught:
+            launched(tmp_path, "TrainJob").run()
+        assert caught.value.exit_code == 4
+
+
+def test_a_deadline_is_told(server, tmp_path):
+    argv = by_role(chief=shell("exec sleep 60"), worker=shell("exec sleep 60"))
+    told = pytest.raises(errors.TaskStalledError, match="its end within 3 s")
+    with Controllers(server, tmp_path / "pods", argv), told:
+        launched(tmp_path, "JobSet", "deploy.trainjob.active_deadline_seconds=3").run()
+
+
+def test_a_signal_deletes_it(server, tmp_path):
+    stops = shell(f"trap 'touch {tmp_path}/asked; exit 143' TERM; while :; do sleep 0.1; done")
+    with Controllers(server, tmp_path / "pods", by_role(chief=stops, worker=stops)) as cluster:
+
+        def end() -> None:
+            try:
+                wait_until(lambda: len(cluster.started) == 2, "two pods", every=0.1)
+                time.sleep(1)
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        with futures.ThreadPoolExecutor(1) as beside:
+            ending = beside.submit(end)
+            with pytest.raises(errors.StoppedError, match="is deleted; no checkpoint was written yet"):
+                launched(tmp_path, "TrainJob").run()
+            ending.result()
+        assert not read(server, "TrainJob")
+        assert not read(server, "JobSet")
+    assert (tmp_path / "asked").exists()
+
+
+def test_what_is_compiled_is_what_kubectl_is_told(tmp_path, capsys):
+    path = tmp_path / "out.yaml"
+    assert main(["compile", *SOURCE, *TWO, "--output", str(path)]) == 0
+    kinds = [each["kind"] for each in yaml.safe_load_all(path.read_text())]
+    assert kinds == ["ConfigMap", "TrainingRuntime", "TrainJob"]
+    said = capsys.readouterr().out
+    for each in ("delete trainjobs digits", "delete configmaps", "delete trainingruntimes --selector"):
+        assert each in said
+    assert "logs --follow --selector jobset.sigs.k8s.io/jobset-name=digits" in said

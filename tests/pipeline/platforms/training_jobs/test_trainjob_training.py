@@ -1,0 +1,147 @@
+"""Whole pipelines and trainings in TrainJobs and JobSets: pods with addresses of their own, that are killed."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Optional
+
+import pytest
+import yaml
+
+from tests.pipeline.platforms.training_jobs.cluster import in_pods
+from tests.pipeline.platforms.training_jobs.controllers import Controllers, Networks
+from tests.pipeline.platforms.training_jobs.test_training import _DATA, Run, write_project
+from tests.pipeline.runners.deployed import IMAGE
+from tests.waiting import wait_until
+from tfx_estimator.__main__ import main
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
+from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import BY_NAME, end_of
+
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
+
+STEPS = 200
+DECLARATION = f"""\
+{_DATA}
+trainer:
+  model: "{{model}}"
+  train_steps: {STEPS}
+  global_batch_size: 64
+  save_checkpoints_steps: 50
+  distribution: {{distribution}}
+evaluator: {{{{min_accuracy: 0.5}}}}
+deploy:
+  image: {IMAGE}
+  pipeline_root: "{{folder}}"
+  volumes: [{{{{claim: work, path: "{{folder}}"}}}}]
+  trainjob: {{{{kind: {{kind}}}}}}
+"""
+TWO_WORKERS = "{train: {strategy: multi_worker_mirrored, workers: 2, timeout_seconds: 20}}"
+SERVERS = "{train: {strategy: parameter_server, workers: 2, ps: 1}, evaluator: true}"
+
+
+def _declared(folder: Path, kind: str, distribution: str, model: str = "networks_of_mine:small") -> str:
+    (folder / "work").mkdir(exist_ok=True)
+    return DECLARATION.format(model=model, kind=kind, distribution=distribution, folder=folder / "work")
+
+
+def _steps(folder: Path) -> list[int]:
+    """The steps that the chief has done, in order of time."""
+    files = glob.glob(f"{folder}/work/*/artifacts/Trainer/**/logs/chief-0.*.progress.jsonl", recursive=True)
+    heard = [each for path in files for each in ProgressReader(path).read() if each["event"] is Event.STEP]
+    return [each["step"] for each in sorted(heard, key=lambda each: each["time"])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "distribution", "killed"),
+    [
+        ("TrainJob", TWO_WORKERS, ("node", 1)),
+        ("JobSet", TWO_WORKERS, ("node", 0)),
+        ("TrainJob", SERVERS, ("ps", 0)),
+        ("JobSet", SERVERS, None),
+    ],
+)
+def test_a_whole_pipeline_in_pods_of_which_one_is_killed(server, tmp_path, kind, distribution, killed):
+    project = write_project(tmp_path / "project", _declared(tmp_path, kind, distribution))
+    file = tmp_path / "out.yaml"
+    assert main(["compile", str(project / "mine.yaml"), "--target", "trainjob", "--output", str(file)]) == 0
+    shutil.rmtree(project)
+    config_map, *runtime, job = yaml.safe_load_all(file.read_text())
+    argv = in_pods(config_map, (runtime or [job])[0], tmp_path / "etc")
+    kube, done = Kube(kind=BY_NAME[kind]), Path(tmp_path / "killed")
+    with (
+        Networks(tmp_path) as networks,
+        Controllers(server, tmp_path / "pods", lambda *_: argv, networks) as cluster,
+    ):
+        kube.create_with(runtime, job)
+
+        def logs() -> str:
+            return "\n".join(f"{path.name}: {path.read_text()[-3000:]}" for path in (tmp_path / "pods").glob("*.log"))
+
+        def has_ended() -> bool:
+            ended, condition = end_of(kube.read("digits-tfjob") or {})
+            assert ended != "Failed", f"{condition}: {logs()}"
+            if killed and not done.exists() and max(_steps(tmp_path), default=0) >= 60:
+                done.touch()
+                cluster.kill(*killed)
+            return bool(ended)
+
+        wait_until(has_ended, logs, 600, every=0.5)
+        # A pod that was started again has another address, and is found there.
+        assert len({*cluster.addresses}) == len(cluster.started)
+        pods = 2 if distribution == TWO_WORKERS else 4
+        assert len(cluster.started) == pods if killed is None else len(cluster.started) > pods
+    summary = json.loads(sorted(tmp_path.glob("work/digits-tfjob/logs/*/summary.json"))[-1].read_text())
+    assert summary["training"]["last_step"] == STEPS
+    assert summary["blessed"] is True
+    assert (Path(summary["pushed"]) / "saved_model.pb").exists()
+    if distribution == TWO_WORKERS:
+        steps = _steps(tmp_path)
+        # It went on from a checkpoint, and no step is missing or too many.
+        again = [after for before, after in zip(steps, steps[1:]) if after < before]
+        assert all(each % 50 == 0 and each >= 50 for each in again)
+        assert max(steps) == STEPS
+
+
+def test_an_error_of_the_users_ends_it_and_is_not_tried_again(server, tmp_path):
+    project = write_project(tmp_path / "project", _declared(tmp_path, "JobSet", TWO_WORKERS, "networks_of_mine:broken"))
+    file = tmp_path / "out.yaml"
+    told = ["compile", str(project / "mine.yaml"), "--target", "trainjob", "--output", str(file)]
+    assert main(told) == 0
+    config_map, job = yaml.safe_load_all(file.read_text())
+    argv = in_pods(config_map, job, tmp_path / "etc")
+    kube = Kube(kind=BY_NAME["JobSet"])
+    with Networks(tmp_path) as networks, Controllers(server, tmp_path / "pods", lambda *_: argv, networks) as cluster:
+        kube.create(job)
+        wait_until(lambda: end_of(kube.read("digits-tfjob") or {})[0], "its end", 300, every=0.5)
+        assert end_of(kube.read("digits-tfjob") or {})[0] == "Failed"
+        assert sorted(cluster.started) == ["digits-tfjob-node-0-0", "digits-tfjob-node-0-1"]
+    texts = [path.read_text() for path in (tmp_path / "pods").glob("*.log")]
+    assert any("no such layer in my network" in text for text in texts)
+
+
+def test_run_trains_in_a_train_job_and_goes_on_where_a_worker_is_killed(server, tmp_path):
+    text = _declared(tmp_path, "TrainJob", TWO_WORKERS).replace("{kind: TrainJob}", "{train: true}")
+    braces = text.replace("{", "{{").replace("}", "}}")
+    killed: Optional[int] = None
+    with (
+        Networks(tmp_path) as networks,
+        Controllers(server, tmp_path / "pods", networks=networks) as cluster,
+        Run(tmp_path, server.kubeconfig, braces) as run,
+    ):
+        run.until(lambda: max(_steps(tmp_path), default=0) >= 60, "step 60")
+        killed = 1
+        cluster.kill("node", killed)
+        results = run.summary()
+        assert len(cluster.started) == 4
+    assert run.process.returncode == 0, run.said
+    assert (results["training"]["first_step"], results["training"]["last_step"]) == (0, STEPS)
+    assert results["training"]["restarts"] == 1
+    assert "worker-0 was killed by SIGKILL" in results["restarts"][0]
+    assert (Path(results["pushed"]) / "saved_model.pb").exists()
+    assert "Traceback" not in run.said
+    assert os.path.isdir(run.work)
