@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import json
 import os
 import shutil
@@ -102,7 +103,7 @@ def test_a_whole_pipeline_in_pods_of_which_one_is_killed(server, tmp_path, kind,
     if distribution == TWO_WORKERS:
         steps = _steps(tmp_path)
         # It went on from a checkpoint, and no step is missing or too many.
-        again = [after for before, after in zip(steps, steps[1:]) if after < before]
+        again = [after for before, after in itertools.pairwise(steps) if after < before]
         assert all(each % 50 == 0 and each >= 50 for each in again)
         assert max(steps) == STEPS
 
