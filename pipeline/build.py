@@ -33,7 +33,7 @@ from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.platforms.registry import BY_NAME
+from tfx_estimator.pipeline.platforms.registry import BY_NAME, resolve
 from tfx_estimator.pipeline.travelling import preprocessing_fn, travelling_declaration, travelling_function
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
@@ -62,6 +62,7 @@ def create_pipeline(
         DataError: The data set cannot be opened.
         DeclarationError: A declared metric cannot be measured of the data's classes.
     """
+    target = resolve(target)
     if isinstance(declaration, Loaded):
         declaration.make_importable()
         search_paths, declared = search_paths or declaration.search_paths, declared or declaration.declared

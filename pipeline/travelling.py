@@ -37,7 +37,7 @@ def travelling_declaration(declaration: Declaration, target: str) -> dict[str, A
     for section in (values["trainer"], values["transform"]):
         if section["module_file"] is not None:
             section["module_file"] = os.path.basename(section["module_file"])
-    return {key: values[key] for key in ("name", "trainer")} if BY_NAME[target].takes_spec else values
+    return {key: values[key] for key in ("name", "trainer")} if BY_NAME[target].runs_steps else values
 
 
 def travelling_function(section: TrainerSection) -> dict[str, str]:

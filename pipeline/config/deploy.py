@@ -41,7 +41,6 @@ class Node(Section):
         None, "taints of the cluster's nodes that are borne; null likewise"
     )
     retries: Optional[int] = number(None, 0, 100, "further tries of a step that failed")
-    timeout_seconds: Optional[int] = number(None, 1, 30 * 24 * 3600, "longest time of a step; target kubeflow only")
 
 
 class Nodes(Section):
@@ -89,7 +88,7 @@ class DeploySection(Section):
     secrets: tuple[Secret, ...] = Field((), "of Kubeflow")
     env: dict[str, str] = Field({}, "environment variables of every step; no secrets: they are in the compiled file")
     labels: dict[str, str] = Field({}, "labels of the job, or of the pods")
-    security_context: SecurityContext = Field(SecurityContext(), "of every pod of the targets kubeflow and tfjob")
+    security_context: SecurityContext = Field(SecurityContext(), "of every pod of a TFJob")
     vertex: Optional[VertexJob] = Field(
         None, "trains as a custom job of Vertex AI, on machines of its own; null trains in the step's container"
     )
@@ -102,12 +101,12 @@ class DeploySection(Section):
         """
         node = self.nodes.of(node_id)
         if node_id == "Trainer" and self.tfjob.train:
-            tries = {"retries": node.retries, "timeout_seconds": node.timeout_seconds}
-            return self.nodes.default.copy(update={**tries, "accelerator": None, "accelerators": None})
+            waits = {"retries": node.retries, "accelerator": None, "accelerators": None}
+            return self.nodes.default.copy(update=waits)
         if node_id != "Trainer" or self.vertex is None:
             return node
         own = self.nodes.Trainer or Node()
-        return own.copy(update={"retries": node.retries, "timeout_seconds": node.timeout_seconds})
+        return own.copy(update={"retries": node.retries})
 
     @property
     def trains_elsewhere(self) -> bool:

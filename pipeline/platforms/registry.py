@@ -10,7 +10,7 @@ import importlib
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-VERTEX, KUBEFLOW, KUBEFLOW_V2, TFJOB = "vertex", "kubeflow", "kubeflow_v2", "tfjob"
+VERTEX, KUBEFLOW, TFJOB = "vertex", "kubeflow", "tfjob"
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,10 @@ class Platform:
         title: For people.
         folder: The package of what is done on it: `compile` and `service`.
         file: What a compiled file is called.
-        runs_steps: Whether it runs the steps by itself, each in a container; else one process runs them all.
-        takes_spec: Whether it takes a PipelineSpec: no drivers, stock resolvers only, no deadline of a step.
+        runs_steps: Whether it takes a PipelineSpec, and runs the steps by itself, each in a container, without TFX's
+            drivers; else one process runs them all.
         resolver: Which resolver it runs: ours, TFX's own only, or none.
         trains_in_pods: Whether what `deploy.tfjob.train` says is done there.
-        needs: What the stack must have for it, by the name of a field of `stacks.Stack`.
         options: Options of `submit` that it takes, by the key of the declaration that they stand for, if any.
         jobs: A regular expression of a job's name, by which it is found without a note; its groups are the note's.
         engine: What TFX's own command line calls it; empty where it has no word for it.
@@ -37,7 +36,7 @@ class Platform:
         not_of_steps: Keys of a step that it has no word for: why, and what to say in its place.
         no_pods: Why `deploy.security_context` has no effect; empty where it has one.
         has_volumes: Whether steps may mount volumes, and secrets; and whether so that they cannot write there.
-        keeps_in_volumes: Whether the pipeline's own folder may lie in one; and, as the next says, in a bucket.
+        keeps_in_volumes: Whether the pipeline's own folder lies in one, as its pods meet there; else in a bucket.
         accelerator: A regular expression of what it calls an accelerator; and one of them.
         hides_results: Whether it does not tell what its steps have made.
         notes: Whether its module `rules` has something to say before it is deployed: `note`.
@@ -48,10 +47,8 @@ class Platform:
     folder: str = ""
     file: str = ""
     runs_steps: bool = False
-    takes_spec: bool = False
     resolver: Literal["own", "stock", ""] = "own"
     trains_in_pods: bool = False
-    needs: str = ""
     options: dict[str, str] = field(default_factory=dict)
     jobs: str = ""
     engine: str = ""
@@ -65,7 +62,6 @@ class Platform:
     has_volumes: bool = True
     has_read_only_volumes: bool = True
     keeps_in_volumes: bool = False
-    keeps_in_buckets: bool = True
     accelerator: str = r"[a-z0-9.-]+/[A-Za-z0-9._-]+"
     an_accelerator: str = "nvidia.com/gpu"
     notes: bool = False
@@ -78,9 +74,7 @@ class Platform:
 # Where there is no target.
 HERE = Platform(trains_in_pods=True)
 _OF_CLUSTER = {"context": "", "namespace": ""}
-_NO_DEADLINE = {"timeout_seconds": ("a PipelineSpec has no deadline of a step", "trainer.stall_timeout")}
 _NO_NODES = ("Vertex AI has no nodes of yours, nor taints", "the machines of deploy.vertex")
-_NO_STEPS = "a TFJob has one for all, and no steps"
 _OF_SERVICE = {**_OF_CLUSTER, "endpoint": "", "experiment": ""}
 _PLATFORMS = (
     Platform(
@@ -89,7 +83,6 @@ _PLATFORMS = (
         "vertex",
         "{}.json",
         runs_steps=True,
-        takes_spec=True,
         # It knows no other strategies.
         resolver="stock",
         jobs=r"projects/(?P<project>[^/\s]+)/locations/(?P<region>[^/\s]+)/pipelineJobs/[^/\s]+",
@@ -97,7 +90,7 @@ _PLATFORMS = (
         clusters="deploy.vertex has a machine for each",
         section="vertex",
         needed={"project": "the ID of a Google Cloud project", "region": "the region of the bucket: europe-west4"},
-        not_of_steps={**_NO_DEADLINE, "node_selector": _NO_NODES, "tolerations": _NO_NODES},
+        not_of_steps={"node_selector": _NO_NODES, "tolerations": _NO_NODES},
         no_pods="Vertex AI has no pods of yours",
         has_volumes=False,
         accelerator=r"[A-Z][A-Z0-9_]+",
@@ -106,27 +99,12 @@ _PLATFORMS = (
     ),
     Platform(
         KUBEFLOW,
-        "Kubeflow Pipelines 1",
+        "Kubeflow Pipelines 2",
         "kubeflow",
         "{}-kubeflow.yaml",
         runs_steps=True,
-        trains_in_pods=True,
-        needs="has_argo",
-        options=_OF_SERVICE,
-        engine="kubeflow",
-        hides_results=True,
-        keeps_in_volumes=True,
-    ),
-    Platform(
-        KUBEFLOW_V2,
-        "Kubeflow Pipelines 2",
-        "kubeflow",
-        "{}-kubeflow_v2.yaml",
-        runs_steps=True,
-        takes_spec=True,
         # Its backend says of every resolver that it is not implemented yet.
         resolver="",
-        not_of_steps=_NO_DEADLINE,
         no_pods="a PipelineSpec has no field for it; the cluster's own settings hold, see docs/kubeflow.md",
         has_read_only_volumes=False,
         ends_steps=False,
@@ -139,20 +117,18 @@ _PLATFORMS = (
         "tfjob",
         "{}-tfjob.yaml",
         options={name: f"deploy.tfjob.{name}" for name in _OF_CLUSTER},
-        not_of_steps={
-            "timeout_seconds": (_NO_STEPS, "deploy.tfjob.active_deadline_seconds"),
-            "retries": (_NO_STEPS, "deploy.tfjob.backoff_limit"),
-        },
+        not_of_steps={"retries": ("a TFJob has one for all, and no steps", "deploy.tfjob.backoff_limit")},
         keeps_in_volumes=True,
-        keeps_in_buckets=False,
         notes=True,
     ),
 )
 BY_NAME = {each.name: each for each in (HERE, *_PLATFORMS)}
 ALL_TARGETS = tuple(each.name for each in _PLATFORMS)
-# Those that run the pipeline's steps by themselves; and of these, those of a PipelineSpec.
+# Those that run the pipeline's steps by themselves.
 TARGETS = tuple(each.name for each in _PLATFORMS if each.runs_steps)
-SPEC_TARGETS = tuple(each.name for each in _PLATFORMS if each.takes_spec)
+# By what earlier releases called a target: to them Kubeflow Pipelines 1 was `kubeflow`.
+KUBEFLOW_V2 = "kubeflow_v2"
+_FORMER = {KUBEFLOW_V2: KUBEFLOW}
 # Others, for which nothing is compiled, and what to do there; docs/other-platforms.md says more.
 OTHERS = {
     "airflow": "have a BashOperator call `tfx-estimator run`, or a KubernetesPodOperator the image",
@@ -161,6 +137,11 @@ OTHERS = {
     "slurm": "start the same command in each task: srun tfx-estimator run …",
 }
 TITLES = ", ".join(each.title for each in _PLATFORMS[:-1]) + f" or {_PLATFORMS[-1].title}"
+
+
+def resolve(name: str) -> str:
+    """Returns the target that a name is of, also one of an earlier release; another name as it is."""
+    return _FORMER.get(name, name)
 
 
 def own_rules() -> Any:

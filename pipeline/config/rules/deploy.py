@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.gpu_checks import note_machines
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
@@ -60,8 +59,8 @@ def _of_another_platform(case: Case, role: str, machine: Any, _: Any, platform: 
 
 def _root(case: Case) -> Any:
     root, platform = case.deploy.pipeline_root, case.platform
-    in_bucket = platform.keeps_in_buckets or case.distribution.pods == {"chief": 1}
     in_volume = platform.keeps_in_volumes
+    in_bucket = not in_volume or case.distribution.pods == {"chief": 1}
     expected = ["gs://BUCKET/FOLDER"] * in_bucket + ["a folder in one of deploy.volumes, not read_only"] * in_volume
     if root is None:
         what = f"the target {case.target} needs it"
@@ -71,7 +70,7 @@ def _root(case: Case) -> Any:
         what = "the pods of its cluster meet in files there, which no bucket holds"
     else:
         what = _unreached(root)
-    depends = "" if platform.keeps_in_buckets else "trainer.distribution"
+    depends = "trainer.distribution" if in_volume else ""
     return {"why": what, "allowed": ", or ".join(expected), "other": depends}
 
 
@@ -169,22 +168,19 @@ DEPLOY = (
 )
 
 
-def check_stack(target: str) -> None:
-    """Checks that the installed TFX compiles for a target at all."""
-    if target not in registry.BY_NAME:
+def find_target(name: str) -> str:
+    """Returns the target of a name, which may be that of an earlier release.
+
+    Raises:
+        DeclarationError: There is none.
+    """
+    if (target := registry.resolve(name)) not in registry.BY_NAME:
         raise DeclarationError(
-            f"there is no target {target!r}",
+            f"there is no target {name!r}",
             expected=f"one of {', '.join(registry.ALL_TARGETS)}",
             todo="name one of them",
         )
-    platform = registry.BY_NAME[target]
-    # Which is asked last: it takes a while.
-    if platform.needs and (here := stacks.installed()) and not getattr(here, platform.needs):
-        raise DeclarationError(
-            f"--target {target}: TFX {here.tfx} does not compile for {platform.title}",
-            expected=f"another target: {', '.join(each for each in registry.ALL_TARGETS if each != target)}",
-            todo=f"name another one; or install the other stack: make install STACK={stacks.LEGACY.name}",
-        )
+    return target
 
 
 def find_idle(case: Case, declared: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.deploy import AN_IMAGE
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, TFJOB
+from tfx_estimator.pipeline.platforms.registry import TFJOB
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 # A key of a ConfigMap may hold no `+`, as a wheel's name does.
@@ -48,26 +47,10 @@ _TRAINING = (
     ),
     Rule(
         "deploy.tfjob.train",
-        lambda case: case.platform.takes_spec,
+        lambda case: case.target,
         "the Trainer trains in a step of the target {target}, whose artifacts lie in a bucket",
         "set it to false",
-        f"false: it is for `run`, and for the target {KUBEFLOW}",
-    ),
-    Rule(
-        "deploy.pipeline_root",
-        lambda case: case.target and not case.platform.takes_spec and is_address(case.deploy.pipeline_root or ""),
-        "the step Trainer and the pods of its TFJob share the training's folder, which is below it",
-        "name a folder in a volume, or set deploy.tfjob.train to false",
-        "a folder in one of deploy.volumes",
-        _TRAIN,
-    ),
-    Rule(
-        "deploy.tfjob.context",
-        lambda case: case.target and case.deploy.tfjob.context is not None,
-        "the step Trainer asks the cluster that it is a pod of, and has no kubeconfig",
-        "remove it",
-        "null",
-        _TRAIN,
+        "false: it is for `run`",
     ),
 )
 

@@ -10,10 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.pipeline.platforms.vertex.vertex_ai import load_job
-from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB, read_steps, words
+from tests.pipeline.runners.deployed import IMAGE
 from tests.root import ROOT
-from tests.stack import needs_argo
-from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.commands import submit
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.follow import Look
@@ -26,7 +24,7 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("target", ALL_TARGETS)
-def test_every_step_is_told_with_its_machine(target, every_target):
+def test_every_step_is_told_with_its_machine(target):
     path = ROOT / "tests" / "golden" / "compiled" / f"digits.{target}.{'json' if target == VERTEX else 'yaml'}"
     rows = read_plan(path.read_text(), target)
     assert {row.image for row in rows} == {IMAGE}
@@ -62,30 +60,6 @@ def test_the_machines_of_a_custom_job_are_told():
         Row("  1 chief", "n1-standard-8", "", IMAGE),
         Row("  2 worker", "n1-standard-16", "4 NVIDIA_TESLA_T4", IMAGE),
     ]
-
-
-@needs_argo
-def test_the_pods_of_a_tfjob_that_a_step_starts_are_told(tmp_path):
-    overrides = (
-        *(*OF_TFJOB[:4], "deploy.nodes.default={cpu: 2, memory_gb: 8}", "deploy.tfjob.train=true"),
-        "deploy.nodes.Trainer={cpu: 8, accelerator: nvidia.com/gpu, retries: 2}",
-        "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 3}",
-        "trainer.global_batch_size=66",
-    )
-    file = tmp_path / "it.yaml"
-    assert main(["compile", "digits", "--target", "kubeflow", "--output", str(file), *words(*overrides)]) == 0
-    text = file.read_text()
-    rows = read_plan(text, "kubeflow")
-    place = [row.step for row in rows].index("Trainer")
-    assert rows[place : place + 3] == [
-        Row("Trainer", "2 CPUs, 8 GB", "", IMAGE),
-        Row("  1 chief", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
-        Row("  2 worker", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
-    ]
-    # Other steps are told nothing of it, and the key neither.
-    steps = read_steps(text, "kubeflow")
-    assert [name for name, step in steps.items() if '"tfjob"' in str(step.properties)] == ["Trainer"]
-    assert "tfjob" not in steps["Trainer"].properties["tfx_estimator"]
 
 
 def write_run(workdir: Path, time: str, model: str, summary: object) -> None:
