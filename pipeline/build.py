@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Optional, Union
 
@@ -123,7 +124,11 @@ def create_pipeline(
         ),
     }
     tuner = Tuner(tune=declaration.tune, **training) if declaration.tune else None
-    trained = Trainer(**training, hyperparameters=tuner.outputs["best_hyperparameters"] if tuner else None)
+    trained = Trainer(
+        **training,
+        hyperparameters=tuner.outputs["best_hyperparameters"] if tuner else None,
+        training_root=_training_root(declaration, target),
+    )
 
     baseline = _baseline(trained.outputs["model"], target)
     evaluator = Evaluator(
@@ -186,6 +191,14 @@ def _baseline(candidate: Channel, target: str) -> Optional[Resolver]:
         model_blessing=Channel(type=standard_artifacts.ModelBlessing),
         **({} if stock else {"candidate": candidate}),
     ).with_id("BaselineResolver")
+
+
+def _training_root(declaration: Declaration, target: str) -> Optional[str]:
+    """Elsewhere a step and the pods that train for it meet in a volume, and not where the artifacts lie."""
+    deploy = declaration.deploy
+    if not target or deploy is None or not deploy.trains_elsewhere or not deploy.training_root:
+        return None
+    return os.path.join(deploy.training_root, declaration.name)
 
 
 def _destination(folder: str, target: str) -> Union[pusher_pb2.PushDestination, RuntimeParameter]:

@@ -78,6 +78,11 @@ class DeploySection(Section):
     pipeline_root: Optional[str] = Field(
         None, "where artifacts go: gs://bucket/folder; a runtime parameter of the compiled pipeline"
     )
+    training_root: Optional[str] = Field(
+        None,
+        "where the step Trainer of the target kubeflow and the pods of its TFJob train: a folder in one of volumes; "
+        "without tfjob.train trainings lie in PIPELINE_ROOT/NAME/training",
+    )
     project: Optional[str] = Field(None, "Google Cloud project of Vertex AI")
     region: Optional[str] = Field(None, "region of Vertex AI: europe-west4")
     service_account: Optional[str] = Field(

@@ -103,6 +103,7 @@ _PLATFORMS = (
         "kubeflow",
         "{}-kubeflow.yaml",
         runs_steps=True,
+        trains_in_pods=True,
         # Its backend says of every resolver that it is not implemented yet.
         resolver="",
         no_pods="a PipelineSpec has no field for it; the cluster's own settings hold, see docs/kubeflow.md",

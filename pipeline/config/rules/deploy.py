@@ -191,8 +191,11 @@ def find_idle(case: Case, declared: Sequence[str]) -> Iterator[tuple[str, str]]:
     if case.tune is None:
         whys.setdefault("Tuner", "there is no section `tune`")
     places = {tuple(f"deploy.nodes.{step}.{key}" for key in _RESOURCES): why for step, why in whys.items()}
-    if case.platform.no_pods:
+    trains_in_pods = case.platform.trains_in_pods and case.deploy.trains_elsewhere
+    if case.platform.no_pods and not trains_in_pods:
         places["deploy.security_context.",] = case.platform.no_pods
+    if not trains_in_pods:
+        places["deploy.training_root",] = "it is of a Trainer that trains in a TFJob, as a step of the target kubeflow"
     for beginnings, why in places.items():
         if paths := [path for path in declared if path.startswith(beginnings)]:
             yield paths[0], f"{', '.join(paths)}: no effect: {why}"
@@ -204,11 +207,12 @@ def note_deployment(case: Case) -> Iterator[str]:
         return
     if case.platform.notes:
         yield from case.platform.part("rules").note(case)
-    if not case.platform.ends_steps and case.beam.runner == "dataflow":
-        yield (
-            "beam.runner is dataflow: a run that is cancelled leaves its Dataflow job at work, as "
-            f"{case.platform.title} tells the step nothing: cancel it yourself, see docs/dataflow.md"
-        )
+    if not case.platform.ends_steps:
+        left = f"a run that is cancelled leaves its {{}} at work, as {case.platform.title} tells the step nothing"
+        if case.beam.runner == "dataflow":
+            yield f"beam.runner is dataflow: {left.format('Dataflow job')}: cancel it yourself, see docs/dataflow.md"
+        if case.deploy.trains_elsewhere:
+            yield f"deploy.tfjob.train: {left.format('TFJob')}: delete it yourself, by `kubectl delete tfjob`"
     if case.declaration.tracking.mlflow and case.platform.runs_steps:
         yield f"tracking.mlflow: no effect: the steps of {case.platform.title} write nothing there"
     elif case.declaration.tracking.mlflow:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from tfx.orchestration.pipeline import Pipeline
 
+from tfx_estimator.components.trainer.settings import OPERATION_KEY, SETTINGS_KEY, Settings
 from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.platforms import pipeline_spec
 from tfx_estimator.pipeline.platforms.plan import Row
+from tfx_estimator.pipeline.platforms.rehearsal.job import Task, read_spec
+from tfx_estimator.pipeline.platforms.tfjob.compile import make_manifest, rows_of_pods
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 
@@ -38,5 +41,20 @@ def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[
 
 
 def rows(documents: list[dict[str, Any]]) -> Iterator[Row]:
-    """Yields what the steps will run on."""
-    yield from pipeline_spec.rows(documents[0])
+    """Yields what the steps will run on, and the pods of the TFJob that one will start."""
+    tasks = {task.name: task for task in read_spec(documents[0], None).tasks}
+    for row in pipeline_spec.rows(documents[0]):
+        yield row
+        if (job := _tfjob_of(tasks[row.step])) is not None:
+            yield from (pod._replace(step=f"  {pod.step}") for pod in rows_of_pods(job))
+
+
+def _tfjob_of(task: Task) -> Optional[dict[str, Any]]:
+    """Makes the TFJob that a step will start; None of one that starts none."""
+    told = task.given("parameters")
+    if SETTINGS_KEY not in told:
+        return None
+    settings = Settings.of({key: told[key]["runtimeValue"]["constant"] for key in (SETTINGS_KEY, OPERATION_KEY)})
+    if not settings.deploy.trains_elsewhere:
+        return None
+    return make_manifest("", settings.deploy, settings.distribution.resolved(), ())

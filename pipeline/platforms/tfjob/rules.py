@@ -12,7 +12,7 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.deploy import AN_IMAGE
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
-from tfx_estimator.pipeline.platforms.registry import TFJOB
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, TFJOB
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 # A key of a ConfigMap may hold no `+`, as a wheel's name does.
@@ -39,7 +39,7 @@ _TRAINING = (
     ),
     Rule(
         "deploy.volumes",
-        lambda case: all(volume.read_only for volume in case.deploy.volumes) and {"value": ""},
+        lambda case: not case.target and all(volume.read_only for volume in case.deploy.volumes) and {"value": ""},
         "the pods need the work folder, and no volume has it",
         "name its PersistentVolumeClaim, and mount it at the same path as here: {{claim: NAME, path: /mnt/work}}",
         "one that is not read_only",
@@ -47,10 +47,26 @@ _TRAINING = (
     ),
     Rule(
         "deploy.tfjob.train",
-        lambda case: case.target,
-        "the Trainer trains in a step of the target {target}, whose artifacts lie in a bucket",
+        lambda case: not case.platform.trains_in_pods,
+        "the Trainer trains in a step of the target {target}",
         "set it to false",
-        "false: it is for `run`",
+        f"false: it is for `run`, and for the target {KUBEFLOW}",
+    ),
+    Rule(
+        "deploy.training_root",
+        lambda case: case.target == KUBEFLOW and not case.deploy.is_mounted(case.deploy.training_root or "", True),
+        "the step Trainer and the pods of its TFJob share the training's folder, which no bucket holds",
+        "name a folder of its own for it, and mount the volume: {{claim: NAME, path: /mnt/work}}",
+        "a folder in one of deploy.volumes",
+        _TRAIN,
+    ),
+    Rule(
+        "deploy.tfjob.context",
+        lambda case: case.target == KUBEFLOW and case.deploy.tfjob.context is not None,
+        "the step Trainer asks the cluster that it is a pod of, and has no kubeconfig",
+        "remove it",
+        "null",
+        _TRAIN,
     ),
 )
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.folders import write_files
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, as_sections, refused
+from tests.pipeline.runners.deployed import COMMON, OF_STEP_IN_TFJOB, OF_TARGET, OF_TFJOB, as_sections, refused
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TARGETS
@@ -128,13 +128,33 @@ _BUCKET = "deploy.pipeline_root=gs://a-bucket/pipelines"
         ("", "deploy.image=null", "deploy.image", "pods of the TFJob need it"),
         ("", "deploy.env.API_TOKEN=abc", "deploy.env.API_TOKEN", _HIDDEN),
         ("", "deploy.volumes=[]", "deploy.volumes", "no volume has it"),
-        ("kubeflow", _BUCKET, "deploy.tfjob.train", "lie in a bucket"),
+        ("kubeflow", "deploy.volumes=[]", "deploy.training_root: /mnt/work/trainings", "which no bucket holds"),
+        ("kubeflow", "deploy.training_root=null", "deploy.training_root", "which no bucket holds"),
+        ("kubeflow", "deploy.training_root=gs://a-bucket/x", "deploy.training_root", "which no bucket holds"),
+        ("kubeflow", "deploy.tfjob.context=there", "deploy.tfjob.context", "has no kubeconfig"),
+        ("kubeflow", _LONE, "trainer.distribution.evaluator", "not seen by it"),
+        ("kubeflow", "tune={ranges: {trainer.seed: [1, 2]}}", "tune", "no trials"),
         ("vertex", _BUCKET, "deploy.tfjob.train", "a step of the target vertex"),
     ],
 )
 def test_what_cannot_train_in_a_tfjob(target, override, place, said):
-    problems = refused(target, *WHOLE["trains"], override)
+    problems = refused(target, *(OF_STEP_IN_TFJOB if target == "kubeflow" else WHOLE["trains"]), override)
     assert len([problem for problem in problems if place in problem and said in problem]) == 1
+
+
+def test_what_a_step_that_trains_in_a_tfjob_leaves_behind_is_told():
+    def told(*overrides: str) -> tuple[list[str], tuple[str, ...]]:
+        loaded = load("digits", (*OF_STEP_IN_TFJOB, "deploy.security_context.fs_group=5", *overrides), "kubeflow")
+        return [note for note in loaded.notes if "leaves its TFJob at work" in note], loaded.warnings
+
+    (_,), warnings = told()
+    assert not warnings
+    none, warnings = told("deploy.tfjob.train=false")
+    assert not none
+    assert [each.partition(":")[0].split()[-1] for each in warnings] == [
+        "deploy.security_context.fs_group",
+        "deploy.training_root",
+    ]
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, refused
+from tests.pipeline.runners.deployed import COMMON, OF_STEP_IN_TFJOB, OF_TARGET, OF_TFJOB, refused
 from tests.root import ROOT
 from tests.stack import HERE
 from tfx_estimator.pipeline.config import load
@@ -95,6 +95,9 @@ def test_a_cluster_in_one_container_is_told_and_has_a_gpu_for_each_process_or_no
     if target == "vertex":
         apart = load("digits", (*whole, FOUR_WORKERS, "deploy.vertex={}"), target)
         assert not [each for each in apart.notes if "processes" in each]
+    else:
+        pods = (*OF_STEP_IN_TFJOB, "trainer.global_batch_size=64", FOUR_WORKERS)
+        assert not [each for each in load("digits", pods, target).notes if "processes" in each]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +117,7 @@ def test_an_image_for_gpus_is_asked_for_where_steps_have_some(target, overrides,
     assert len(notes) == told
 
 
-@pytest.mark.parametrize(("target", "more"), [("tfjob", ()), ("", _TRAIN)])
+@pytest.mark.parametrize(("target", "more"), [("tfjob", ()), ("", _TRAIN), ("kubeflow", OF_STEP_IN_TFJOB)])
 def test_gpus_of_a_tfjob_are_those_of_each_pod(target, more):
     servers = "{strategy: parameter_server, workers: 2, devices: {gpu: 2}}"
     cluster = f"trainer.distribution={{train: {servers}, evaluator: true}}"

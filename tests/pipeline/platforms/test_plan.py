@@ -10,8 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from tests.pipeline.platforms.vertex.vertex_ai import load_job
-from tests.pipeline.runners.deployed import IMAGE
+from tests.pipeline.runners.deployed import IMAGE, OF_STEP_IN_TFJOB, read_steps, words
 from tests.root import ROOT
+from tfx_estimator.__main__ import main
+from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.commands import submit
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.follow import Look
@@ -19,6 +21,7 @@ from tfx_estimator.pipeline.platforms.note import Note
 from tfx_estimator.pipeline.platforms.plan import Row, estimate_hours, read_plan
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TFJOB, VERTEX
 from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, make_plan
+from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
 pytestmark = pytest.mark.unit
 
@@ -60,6 +63,34 @@ def test_the_machines_of_a_custom_job_are_told():
         Row("  1 chief", "n1-standard-8", "", IMAGE),
         Row("  2 worker", "n1-standard-16", "4 NVIDIA_TESLA_T4", IMAGE),
     ]
+
+
+def test_the_pods_of_a_tfjob_that_a_step_starts_are_told(tmp_path):
+    overrides = (
+        *(*OF_STEP_IN_TFJOB, "deploy.nodes.default={cpu: 2, memory_gb: 8}"),
+        "deploy.nodes.Trainer={cpu: 8, accelerator: nvidia.com/gpu, retries: 2}",
+        "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 3}",
+        "trainer.global_batch_size=66",
+    )
+    file = tmp_path / "it.yaml"
+    assert main(["compile", "digits", "--target", "kubeflow", "--output", str(file), *words(*overrides)]) == 0
+    text = file.read_text()
+    rows = read_plan(text, "kubeflow")
+    place = [row.step for row in rows].index("Trainer")
+    assert rows[place : place + 3] == [
+        Row("Trainer", "2 CPUs, 8 GB", "", IMAGE),
+        Row("  1 chief", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
+        Row("  2 worker", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
+    ]
+    # The step and the pods meet in the volume; of other steps' machines nothing is said there, and to them nothing.
+    steps = read_steps(text, "kubeflow")
+    told = Settings.of(steps["Trainer"].properties)
+    assert told.training_root == "/mnt/work/trainings/digits"
+    assert [name for name, step in steps.items() if '"tfjob"' in str(step.properties)] == ["Trainer"]
+    other = load("digits", (*overrides, "deploy.nodes.Pusher.cpu=4"), "kubeflow")
+    assert (
+        Settings.of(read_steps(compile_declaration(other, "kubeflow").text, "kubeflow")["Trainer"].properties) == told
+    )
 
 
 def write_run(workdir: Path, time: str, model: str, summary: object) -> None:

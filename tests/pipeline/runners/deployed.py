@@ -73,6 +73,14 @@ OF_TFJOB = (
     "deploy.tfjob.replicas={evaluator: {cpu: 1.5, accelerator: nvidia.com/gpu}, ps: {memory_gb: 16, tolerations: []}}",
     "trainer.distribution={train: {strategy: parameter_server, workers: 3, ps: 2}, evaluator: true}",
 )
+# A step of Kubeflow Pipelines that trains in a TFJob.
+OF_STEP_IN_TFJOB = (
+    *COMMON[:2],
+    "deploy.service_account=trainer",
+    "deploy.volumes=[{claim: work, path: /mnt/work}]",
+    "deploy.training_root=/mnt/work/trainings",
+    "deploy.tfjob.train=true",
+)
 # A chief alone; and what each preset can be trained by.
 OF_ONE_POD = OF_TFJOB[:4]
 OF_TWO_PODS = (*OF_TFJOB[:-2], "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}")

@@ -1,0 +1,159 @@
+"""Kubeflow Pipelines whose step Trainer trains in a TFJob: by a real API server, as a pod reaches it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from tests.pipeline.platforms.tfjob.api_server import ACCOUNT_TOKEN, NAMESPACE, ApiServer, api_server
+from tests.pipeline.platforms.tfjob.operator import Operator
+from tests.pipeline.platforms.tfjob.test_training import DECLARATION, STEPS, write_project
+from tests.pipeline.runners.deployed import IMAGE, words
+from tests.root import ROOT
+from tests.waiting import wait_until
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
+
+# A pod's own folder of its account's, where no container is.
+AS_A_POD = """\
+mount -t tmpfs tmpfs /run
+mkdir -p /run/secrets/kubernetes.io/serviceaccount
+cp "$0"/* /run/secrets/kubernetes.io/serviceaccount
+exec "$@"
+"""
+
+
+@pytest.fixture
+def server(tmp_path) -> Iterator[ApiServer]:
+    """An API server that lets a service account do what docs/kubeflow.md says that it needs, and no more."""
+    (folder := tmp_path / "kubernetes").mkdir()
+    with api_server(folder, roles=True) as found:
+        (text,) = re.findall(r"```text\n(# trainer-role\.yaml\n.*?)```", (ROOT / "docs/kubeflow.md").read_text(), re.S)
+        for each in yaml.safe_load_all(text):
+            each["metadata"]["namespace"] = NAMESPACE
+            for subject in each.get("subjects", ()):
+                subject["namespace"] = NAMESPACE
+            path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/{each['kind'].lower()}s"
+            found.ask("POST", path, each)
+        yield found
+
+
+@pytest.fixture
+def secrets(server, tmp_path) -> Path:
+    (folder := tmp_path / "account").mkdir()
+    (folder / "token").write_text(ACCOUNT_TOKEN)
+    (folder / "namespace").write_text(NAMESPACE)
+    shutil.copy(server.folder / "certs" / "apiserver.crt", folder / "ca.crt")
+    return folder
+
+
+def _compile(folder: Path) -> Path:
+    """Compiles a user's project, whose modules travel; the project goes."""
+    text = DECLARATION.format(model="networks_of_mine:small", steps=STEPS, image=IMAGE, folder=folder / "volume")
+    project, file = write_project(folder / "project", text), folder / "compiled" / "digits.yaml"
+    file.parent.mkdir()
+    told = (
+        "deploy.pipeline_root=gs://a-bucket/pipelines",
+        f"deploy.training_root={folder / 'volume' / 'trainings'}",
+        "deploy.service_account=trainer",
+        "deploy.nodes.default.retries=1",
+    )
+    command = [sys.executable, "-m", "tfx_estimator", "compile", "mine.yaml", "--target", "kubeflow", *words(*told)]
+    subprocess.run([*command, "--output", str(file)], cwd=project, check=True, capture_output=True, timeout=120)
+    shutil.rmtree(project)
+    return file
+
+
+class Execution:
+    """`tfx-estimator execute`, whose steps reach the cluster as its pods do; the bucket is a folder."""
+
+    def __init__(self, file: Path, server: ApiServer, secrets: Path) -> None:
+        self.root, self._log = secrets.parent / "bucket", secrets.parent / "said"
+        names = ["unshare", "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
+        own = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+        own |= {"HOME": str(secrets), "KUBERNETES_SERVICE_HOST": "127.0.0.1"}
+        own |= {"KUBERNETES_SERVICE_PORT": str(server.port)}
+        execute = [sys.executable, "-m", "tfx_estimator", "execute", str(file), "--root", str(self.root), "--json"]
+        with self._log.open("w") as said:
+            self.process = subprocess.Popen(
+                [*names, "sh", "-ec", AS_A_POD, str(secrets), *execute, "--require-blessing"],
+                cwd=secrets.parent,
+                env=own,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+            )
+
+    def __enter__(self) -> Execution:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    @property
+    def said(self) -> str:
+        logs = sorted(self.root.glob("*/logs/*/*.log"))
+        return "\n".join(path.read_text(errors="replace")[-4000:] for path in (self._log, *logs[-2:]))
+
+    def until_step(self, step: int, training: Path) -> None:
+        def is_done() -> bool:
+            assert self.process.poll() is None, self.said
+            files = training.glob("*/logs/chief-0.*.progress.jsonl")
+            events = [each for file in files for each in ProgressReader(str(file)).read()]
+            return any(each["event"] is Event.STEP and each["step"] >= step for each in events)
+
+        wait_until(is_done, lambda: f"step {step}: {self.said}", 400, every=0.1)
+
+    def kill_step(self) -> None:
+        """Ends the container of the Trainer, as a node that fails does."""
+        (step,) = [
+            each
+            for each in psutil.Process(self.process.pid).children(recursive=True)
+            if "tfx_estimator.components.trainer.executor.Executor" in each.cmdline() and "--home" not in each.cmdline()
+        ]
+        step.kill()
+
+    def summary(self) -> dict:
+        told, _ = self.process.communicate(timeout=600)
+        assert self.process.returncode == 0, self.said
+        return json.loads(told)
+
+
+def test_the_trainers_step_trains_in_a_tfjob_and_is_killed_and_adopts(server, secrets, tmp_path, monkeypatch):
+    # Of who runs the tests, not of pods.
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    (volume := tmp_path / "volume").mkdir()
+    file, training = _compile(tmp_path), volume / "trainings" / "digits-tfjob"
+    with Operator(server, tmp_path / "pods") as operator:
+        with Execution(file, server, secrets) as execution:
+            execution.until_step(60, training)
+            execution.kill_step()
+            results = execution.summary()
+        # The next try has taken over its TFJob.
+        assert sorted(each.split("-", 3)[-1] for each in operator.started) == ["chief-0", "worker-0"]
+        (job,) = server.ask("GET", f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs")["items"]
+    pod = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["containers"][0]["image"]) == ("trainer", IMAGE)
+    assert [each["mountPath"] for each in pod["containers"][0]["volumeMounts"]] == [str(volume)]
+    assert (results["training"]["first_step"], results["training"]["last_step"]) == (0, STEPS)
+    assert results["accuracy"] > 0.8
+    assert results["blessed"] is True
+    assert (Path(results["pushed"]) / "saved_model.pb").exists()
+    # What is done lies with the other artifacts, and not in the volume; the bucket has no training folder.
+    assert {path.suffix for path in training.iterdir()} == {".moved"}
+    assert list(Path(results["model_run"]).glob(f"model.ckpt-{STEPS}.index"))
+    assert not (execution.root / "digits-tfjob" / "training").exists()
+    with Execution(file, server, secrets) as execution:
+        assert {each["state"] for each in execution.summary()["components"]} == {"cached"}
