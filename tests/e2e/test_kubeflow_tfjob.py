@@ -15,7 +15,7 @@ import psutil
 import pytest
 import yaml
 
-from tests.pipeline.platforms.tfjob.api_server import ACCOUNT_TOKEN, NAMESPACE, ApiServer, api_server
+from tests.pipeline.platforms.tfjob.api_server import ACCOUNT_TOKEN, NAMESPACE, TOKEN, ApiServer, api_server
 from tests.pipeline.platforms.tfjob.operator import Operator
 from tests.pipeline.platforms.tfjob.test_training import DECLARATION, STEPS, write_project
 from tests.pipeline.runners.deployed import IMAGE, words
@@ -80,14 +80,20 @@ class Execution:
 
     def __init__(self, file: Path, server: ApiServer, secrets: Path) -> None:
         self.root, self._log = secrets.parent / "bucket", secrets.parent / "said"
-        names = ["unshare", "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
+        unshare = ["unshare", "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
+        start = [*unshare, "sh", "-ec", AS_A_POD, str(secrets)]
         own = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         own |= {"HOME": str(secrets), "KUBERNETES_SERVICE_HOST": "127.0.0.1"}
         own |= {"KUBERNETES_SERVICE_PORT": str(server.port)}
+        if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+            # As in a changed root, where nothing can be mounted for a process alone: the account has a kubeconfig.
+            text = server.kubeconfig.read_text().replace(TOKEN, ACCOUNT_TOKEN)
+            (config := secrets / "config").write_text(text)
+            start, own = [], {**own, "KUBECONFIG": str(config)}
         execute = [sys.executable, "-m", "tfx_estimator", "execute", str(file), "--root", str(self.root), "--json"]
         with self._log.open("w") as said:
             self.process = subprocess.Popen(
-                [*names, "sh", "-ec", AS_A_POD, str(secrets), *execute, "--require-blessing"],
+                [*start, *execute, "--require-blessing"],
                 cwd=secrets.parent,
                 env=own,
                 stdout=subprocess.PIPE,
