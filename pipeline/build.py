@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Optional, Union
 
@@ -33,7 +34,7 @@ from tfx_estimator.data.features import IMAGE, LABEL
 from tfx_estimator.data.sources import open_source
 from tfx_estimator.pipeline.config import Declaration, Loaded
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.platforms.registry import BY_NAME
+from tfx_estimator.pipeline.platforms.registry import BY_NAME, resolve
 from tfx_estimator.pipeline.travelling import preprocessing_fn, travelling_declaration, travelling_function
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
@@ -62,6 +63,7 @@ def create_pipeline(
         DataError: The data set cannot be opened.
         DeclarationError: A declared metric cannot be measured of the data's classes.
     """
+    target = resolve(target)
     if isinstance(declaration, Loaded):
         declaration.make_importable()
         search_paths, declared = search_paths or declaration.search_paths, declared or declaration.declared
@@ -122,7 +124,11 @@ def create_pipeline(
         ),
     }
     tuner = Tuner(tune=declaration.tune, **training) if declaration.tune else None
-    trained = Trainer(**training, hyperparameters=tuner.outputs["best_hyperparameters"] if tuner else None)
+    trained = Trainer(
+        **training,
+        hyperparameters=tuner.outputs["best_hyperparameters"] if tuner else None,
+        training_root=_training_root(declaration, target),
+    )
 
     baseline = _baseline(trained.outputs["model"], target)
     evaluator = Evaluator(
@@ -185,6 +191,14 @@ def _baseline(candidate: Channel, target: str) -> Optional[Resolver]:
         model_blessing=Channel(type=standard_artifacts.ModelBlessing),
         **({} if stock else {"candidate": candidate}),
     ).with_id("BaselineResolver")
+
+
+def _training_root(declaration: Declaration, target: str) -> Optional[str]:
+    """Elsewhere a step and the pods that train for it meet in a volume, and not where the artifacts lie."""
+    deploy = declaration.deploy
+    if not target or deploy is None or not deploy.trains_elsewhere or not deploy.training_root:
+        return None
+    return os.path.join(deploy.training_root, declaration.name)
 
 
 def _destination(folder: str, target: str) -> Union[pusher_pb2.PushDestination, RuntimeParameter]:

@@ -12,7 +12,6 @@ from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.data import TransformSection
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.travel_checks import named_code
-from tfx_estimator.pipeline.platforms.registry import BY_NAME
 from tfx_estimator.pipeline.user_source.pack import module_name
 from tfx_estimator.pipeline.user_source.trainer_functions import functions_of
 
@@ -20,8 +19,8 @@ from tfx_estimator.pipeline.user_source.trainer_functions import functions_of
 def travelling_declaration(declaration: Declaration, target: str) -> dict[str, Any]:
     """Returns what the Trainer is told of the declaration.
 
-    Elsewhere it names no file of this machine, as the user's modules travel by their names; and where properties are
-    all of the key, it holds nothing that another step is for: that would train anew.
+    Elsewhere it names no file of this machine, as the user's modules travel by their names; and it holds nothing that
+    another step is for: properties are all of the key there, and that would train anew.
 
     Args:
         target: As of `create_pipeline`.
@@ -29,15 +28,14 @@ def travelling_declaration(declaration: Declaration, target: str) -> dict[str, A
     values: dict[str, Any] = json.loads(declaration.to_json())
     if not target:
         return values
-    deploy = values.pop("deploy")
-    del values["tracking"]
-    if BY_NAME[target].trains_in_pods and declaration.deploy is not None and declaration.deploy.trains_elsewhere:
-        # The step makes the pods of it that train; no part of the key, as all that is operational.
-        values["deploy"] = deploy
-    for section in (values["trainer"], values["transform"]):
-        if section["module_file"] is not None:
-            section["module_file"] = os.path.basename(section["module_file"])
-    return {key: values[key] for key in ("name", "trainer")} if BY_NAME[target].takes_spec else values
+    told = {key: values[key] for key in ("name", "trainer")}
+    if (file := told["trainer"]["module_file"]) is not None:
+        told["trainer"]["module_file"] = os.path.basename(file)
+    if declaration.deploy is not None and declaration.deploy.trains_elsewhere:
+        # Of it the step makes the pods that train.
+        nodes = {name: values["deploy"]["nodes"][name] for name in ("default", "Trainer")}
+        told["deploy"] = {**values["deploy"], "nodes": nodes}
+    return told
 
 
 def travelling_function(section: TrainerSection) -> dict[str, str]:

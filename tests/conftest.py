@@ -53,9 +53,6 @@ _STDERR = pytest.StashKey[object]()
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out the tests that take many minutes, unless the environment asks for them; skips what is not there."""
-    from tests.stack import mark
-
-    mark(items)
     long = [item for item in items if item.get_closest_marker("long")]
     if long and os.environ.get(LONG, "") in ("", "0"):
         config.hook.pytest_deselected(items=long)

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 import pytest
 from packaging.requirements import Requirement
 
 from tests.root import ROOT
 from tfx_estimator.pipeline.base.stack import stacks
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
-from tfx_estimator.pipeline.platforms.registry import TARGETS as ALL
 
 HERE = stacks.current()
 # Names a command, as `python` of an environment of the other stack: it finds this project, and the same files.
 OTHER_PYTHON = "TFX_ESTIMATOR_OTHER_PYTHON"
-needs_argo = pytest.mark.skipif(not HERE.has_argo, reason=f"TFX {HERE.tfx} has no Kubeflow Pipelines 1")
 needs_estimator_template = pytest.mark.skipif(
     not HERE.has_estimator, reason=f"TFX {HERE.tfx} has no template of an Estimator"
 )
 needs_keras_3 = pytest.mark.skipif(not HERE.has_keras_3, reason=f"TFX {HERE.tfx} has no Keras 3 beside it")
-# The services that TFX compiles for.
-TARGETS = tuple(target for target in ALL if target != KUBEFLOW or HERE.has_argo)
 
 
 def pins(stack: stacks.Stack, kind: str = "") -> list[str]:
@@ -30,11 +24,3 @@ def pins(stack: stacks.Stack, kind: str = "") -> list[str]:
     text = (ROOT / "requirements" / f"{stack.name}{kind}.lock").read_text()
     found = map(Requirement, re.findall(r"^[\w.-]+==[^\\\n]+", text, re.MULTILINE))
     return [f"{each.name}{each.specifier}" for each in found if each.marker is None or each.marker.evaluate()]
-
-
-def mark(items: Iterable[pytest.Item]) -> None:
-    """Marks the tests that compile for a target which is not there, as their parameters name it."""
-    for item in items:
-        given = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
-        if "every_target" not in item.fixturenames and KUBEFLOW in [each for each in given if isinstance(each, str)]:
-            item.add_marker(needs_argo)

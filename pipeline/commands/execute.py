@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 
-from tfx_estimator.pipeline.platforms.registry import SPEC_TARGETS
+from tfx_estimator.pipeline.platforms.registry import TARGETS
 
 HELP = "execute a compiled pipeline on this machine, as the service would: a rehearsal"
 EPILOG = f"""\
-It takes what `compile` wrote for the targets {" and ".join(SPEC_TARGETS)}. Each step is the command of its
+It takes what `compile` wrote for the targets {" and ".join(TARGETS)}. Each step is the command of its
 container, in a process of its own, in this Python; images, machines and accounts are not tried.
 
-  tfx-estimator compile mine.yaml --target {SPEC_TARGETS[0]} --output mine.json
+  tfx-estimator compile mine.yaml --target {TARGETS[0]} --output mine.json
   tfx-estimator execute mine.json --root rehearsal
 """
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.files import write_whole, writing
 from tfx_estimator.pipeline.base.text import one_line, printable
-from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, OTHERS
+from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, OTHERS, resolve
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.run.summary import Summary
@@ -58,7 +58,7 @@ def _to_target(word: str) -> str:
             expected=f"one of {', '.join(ALL_TARGETS)}",
             todo=f"{OTHERS[word.lower()]}; see docs/other-platforms.md",
         )
-    return word
+    return resolve(word)
 
 
 class _Joined(argparse.Action):

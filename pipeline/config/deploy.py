@@ -44,7 +44,6 @@ class Node(Section):
         None, "taints of the cluster's nodes that are borne; null likewise"
     )
     retries: Optional[int] = number(None, 0, 100, "further tries of a step that failed")
-    timeout_seconds: Optional[int] = number(None, 1, 30 * 24 * 3600, "longest time of a step; target kubeflow only")
 
 
 class Nodes(Section):
@@ -82,6 +81,11 @@ class DeploySection(Section):
     pipeline_root: Optional[str] = Field(
         None, "where artifacts go: gs://bucket/folder; a runtime parameter of the compiled pipeline"
     )
+    training_root: Optional[str] = Field(
+        None,
+        "where the step Trainer of the target kubeflow and the pods of its TFJob train: a folder in one of volumes; "
+        "without tfjob.train trainings lie in PIPELINE_ROOT/NAME/training",
+    )
     project: Optional[str] = Field(None, "Google Cloud project of Vertex AI")
     region: Optional[str] = Field(None, "region of Vertex AI: europe-west4")
     service_account: Optional[str] = Field(
@@ -106,12 +110,12 @@ class DeploySection(Section):
         """
         node = self.nodes.of(node_id)
         if node_id == "Trainer" and self.trains_elsewhere:
-            tries = {"retries": node.retries, "timeout_seconds": node.timeout_seconds}
-            return self.nodes.default.copy(update={**tries, "accelerator": None, "accelerators": None})
+            waits = {"retries": node.retries, "accelerator": None, "accelerators": None}
+            return self.nodes.default.copy(update=waits)
         if node_id != "Trainer" or self.vertex is None:
             return node
         own = self.nodes.Trainer or Node()
-        return own.copy(update={"retries": node.retries, "timeout_seconds": node.timeout_seconds})
+        return own.copy(update={"retries": node.retries})
 
     @property
     def elsewhere(self) -> str:

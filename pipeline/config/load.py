@@ -14,7 +14,7 @@ from tfx_estimator.pipeline.config.draft import Draft, read_source
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.notes import find_warnings, note_data, note_tune
 from tfx_estimator.pipeline.config.problems import OVERRIDE, to_error
-from tfx_estimator.pipeline.config.rules.deploy import check_stack, find_idle, note_deployment
+from tfx_estimator.pipeline.config.rules.deploy import find_idle, find_target, note_deployment
 from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
 from tfx_estimator.pipeline.config.rules.rule import Case, broken
 from tfx_estimator.pipeline.config.rules.step import PARTS, PRECISION, XLA
@@ -93,7 +93,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     Raises:
         DeclarationError: Something is wrong; the message lists everything that is.
     """
-    check_stack(target)
+    target = find_target(target)
     text = read_source(os.fspath(source))
     draft = Draft(text)
     for override in overrides:

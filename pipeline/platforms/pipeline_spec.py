@@ -18,7 +18,7 @@ from tfx_estimator.pipeline.base.environment import release_variables
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms.kubeflow.section import placement
 from tfx_estimator.pipeline.platforms.plan import Row, accelerator_of, amounts_of
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
 from tfx_estimator.pipeline.platforms.rehearsal.job import read_spec
 from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, Plan
 from tfx_estimator.pipeline.runners import entry
@@ -43,7 +43,7 @@ def compile_spec(
     Args:
         pipeline: With stock resolvers only.
         deploy: Where it runs.
-        target: One of `registry.SPEC_TARGETS`.
+        target: One of `registry.TARGETS`.
         home: The pipeline's folder; a runtime parameter.
         modules: The user's own, by the step that imports them.
         folder: Where TFX's runner writes what it compiles.
@@ -63,16 +63,16 @@ def compile_spec(
         container = spec["deploymentSpec"]["executors"][_EXECUTOR.format(name)].get("container")
         if container is None:
             continue  # a resolver's
-        if target == KUBEFLOW_V2:
+        if target == KUBEFLOW:
             container["command"] = [*_STEP]
         if packed := modules.get(name):
             then = [*container["command"], *container["args"]]
             # Placeholders have to be in the arguments: not every service replaces them in a command.
-            container.update(command=[*entry.COMMAND], args=entry.arguments(entry.HOME, _HOME, packed, then))
+            container.update(command=[*entry.COMMAND], args=entry.arguments(_HOME, packed, then))
         told = {**release_variables(), **deploy.env}
         container["env"] = [{"name": key, "value": value} for key, value in sorted(told.items())]
         if retries := deploy.step(name).retries:
-            task["retryPolicy"] = {"maxRetryCount": retries, **(_BACKOFF if target == KUBEFLOW_V2 else {})}
+            task["retryPolicy"] = {"maxRetryCount": retries, **(_BACKOFF if target == KUBEFLOW else {})}
     _set_defaults(job, pipeline)
     _tell_home(spec, job["runtimeConfig"], home, {TRAINER, *modules, *({_TUNER} & spec["root"]["dag"]["tasks"].keys())})
     if deploy.labels:

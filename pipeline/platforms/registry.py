@@ -10,8 +10,7 @@ import importlib
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-VERTEX, KUBEFLOW, KUBEFLOW_V2 = "vertex", "kubeflow", "kubeflow_v2"
-TRAINJOB, TFJOB = "trainjob", "tfjob"
+VERTEX, KUBEFLOW, TRAINJOB, TFJOB = "vertex", "kubeflow", "trainjob", "tfjob"
 # Those of a training job, whose chief runs the pipeline; its section of `deploy` has their name.
 POD_TARGETS = (TRAINJOB, TFJOB)
 
@@ -25,11 +24,10 @@ class Platform:
         title: For people.
         folder: The package of what is done on it: `compile` and `service`.
         file: What a compiled file is called.
-        runs_steps: Whether it runs the steps by itself, each in a container; else one process runs them all.
-        takes_spec: Whether it takes a PipelineSpec: no drivers, stock resolvers only, no deadline of a step.
+        runs_steps: Whether it takes a PipelineSpec, and runs the steps by itself, each in a container, without TFX's
+            drivers; else one process runs them all.
         resolver: Which resolver it runs: ours, TFX's own only, or none.
         trains_in_pods: Whether what `deploy.trainjob.train` says, or `deploy.tfjob.train`, is done there.
-        needs: What the stack must have for it, by the name of a field of `stacks.Stack`.
         options: Options of `submit` that it takes, by the key of the declaration that they stand for, if any.
         jobs: A regular expression of a job's name, by which it is found without a note; its groups are the note's.
         engine: What TFX's own command line calls it; empty where it has no word for it.
@@ -40,7 +38,7 @@ class Platform:
         not_of_steps: Keys of a step that it has no word for: why, and what to say in its place.
         no_pods: Why `deploy.security_context` has no effect; empty where it has one.
         has_volumes: Whether steps may mount volumes, and secrets; and whether so that they cannot write there.
-        keeps_in_volumes: Whether the pipeline's own folder may lie in one; and, as the next says, in a bucket.
+        keeps_in_volumes: Whether the pipeline's own folder lies in one, as its pods meet there; else in a bucket.
         accelerator: A regular expression of what it calls an accelerator; and one of them.
         hides_results: Whether it does not tell what its steps have made.
         notes: Whether its module `rules` has something to say before it is deployed: `note`.
@@ -51,10 +49,8 @@ class Platform:
     folder: str = ""
     file: str = ""
     runs_steps: bool = False
-    takes_spec: bool = False
     resolver: Literal["own", "stock", ""] = "own"
     trains_in_pods: bool = False
-    needs: str = ""
     options: dict[str, str] = field(default_factory=dict)
     jobs: str = ""
     engine: str = ""
@@ -68,7 +64,6 @@ class Platform:
     has_volumes: bool = True
     has_read_only_volumes: bool = True
     keeps_in_volumes: bool = False
-    keeps_in_buckets: bool = True
     accelerator: str = r"[a-z0-9.-]+/[A-Za-z0-9._-]+"
     an_accelerator: str = "nvidia.com/gpu"
     notes: bool = False
@@ -81,7 +76,6 @@ class Platform:
 # Where there is no target.
 HERE = Platform(trains_in_pods=True)
 _OF_CLUSTER = {"context": "", "namespace": ""}
-_NO_DEADLINE = {"timeout_seconds": ("a PipelineSpec has no deadline of a step", "trainer.stall_timeout")}
 _NO_NODES = ("Vertex AI has no nodes of yours, nor taints", "the machines of deploy.vertex")
 _NO_STEPS = "the job has one for all, and no steps"
 _OF_SERVICE = {**_OF_CLUSTER, "endpoint": "", "experiment": ""}
@@ -92,7 +86,6 @@ _PLATFORMS = (
         "vertex",
         "{}.json",
         runs_steps=True,
-        takes_spec=True,
         # It knows no other strategies.
         resolver="stock",
         jobs=r"projects/(?P<project>[^/\s]+)/locations/(?P<region>[^/\s]+)/pipelineJobs/[^/\s]+",
@@ -100,7 +93,7 @@ _PLATFORMS = (
         clusters="deploy.vertex has a machine for each",
         section="vertex",
         needed={"project": "the ID of a Google Cloud project", "region": "the region of the bucket: europe-west4"},
-        not_of_steps={**_NO_DEADLINE, "node_selector": _NO_NODES, "tolerations": _NO_NODES},
+        not_of_steps={"node_selector": _NO_NODES, "tolerations": _NO_NODES},
         no_pods="Vertex AI has no pods of yours",
         has_volumes=False,
         accelerator=r"[A-Z][A-Z0-9_]+",
@@ -109,27 +102,13 @@ _PLATFORMS = (
     ),
     Platform(
         KUBEFLOW,
-        "Kubeflow Pipelines 1",
+        "Kubeflow Pipelines 2",
         "kubeflow",
         "{}-kubeflow.yaml",
         runs_steps=True,
         trains_in_pods=True,
-        needs="has_argo",
-        options=_OF_SERVICE,
-        engine="kubeflow",
-        hides_results=True,
-        keeps_in_volumes=True,
-    ),
-    Platform(
-        KUBEFLOW_V2,
-        "Kubeflow Pipelines 2",
-        "kubeflow",
-        "{}-kubeflow_v2.yaml",
-        runs_steps=True,
-        takes_spec=True,
         # Its backend says of every resolver that it is not implemented yet.
         resolver="",
-        not_of_steps=_NO_DEADLINE,
         no_pods="a PipelineSpec has no field for it; the cluster's own settings hold, see docs/kubeflow.md",
         has_read_only_volumes=False,
         ends_steps=False,
@@ -143,12 +122,8 @@ _PLATFORMS = (
             "training_jobs",
             f"{{}}-{name}.yaml",
             options={each: f"deploy.{name}.{each}" for each in _OF_CLUSTER},
-            not_of_steps={
-                "timeout_seconds": (_NO_STEPS, f"deploy.{name}.active_deadline_seconds"),
-                "retries": (_NO_STEPS, f"deploy.{name}.backoff_limit"),
-            },
+            not_of_steps={"retries": (_NO_STEPS, f"deploy.{name}.backoff_limit")},
             keeps_in_volumes=True,
-            keeps_in_buckets=False,
             notes=True,
         )
         for name, title in zip(POD_TARGETS, ("Kubeflow Trainer 2, or JobSet", "the Kubeflow training operator 1"))
@@ -156,9 +131,11 @@ _PLATFORMS = (
 )
 BY_NAME = {each.name: each for each in (HERE, *_PLATFORMS)}
 ALL_TARGETS = tuple(each.name for each in _PLATFORMS)
-# Those that run the pipeline's steps by themselves; and of these, those of a PipelineSpec.
+# Those that run the pipeline's steps by themselves.
 TARGETS = tuple(each.name for each in _PLATFORMS if each.runs_steps)
-SPEC_TARGETS = tuple(each.name for each in _PLATFORMS if each.takes_spec)
+# By what earlier releases called a target: to them Kubeflow Pipelines 1 was `kubeflow`.
+KUBEFLOW_V2 = "kubeflow_v2"
+_FORMER = {KUBEFLOW_V2: KUBEFLOW}
 # Others, for which nothing is compiled, and what to do there; docs/other-platforms.md says more.
 OTHERS = {
     "airflow": "have a BashOperator call `tfx-estimator run`, or a KubernetesPodOperator the image",
@@ -167,6 +144,11 @@ OTHERS = {
     "slurm": "start the same command in each task: srun tfx-estimator run …",
 }
 TITLES = ", ".join(each.title for each in _PLATFORMS[:-1]) + f" or {_PLATFORMS[-1].title}"
+
+
+def resolve(name: str) -> str:
+    """Returns the target that a name is of, also one of an earlier release; another name as it is."""
+    return _FORMER.get(name, name)
 
 
 def own_rules() -> Any:

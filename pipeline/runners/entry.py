@@ -26,20 +26,17 @@ if TYPE_CHECKING:
 
 MODULE = "tfx_estimator.pipeline.runners.entry"
 COMMAND = ("python", "-m", MODULE)
-# Options that name the pipeline's folder, or that of its artifacts, which lies in it.
-HOME, ROOT = "--home", "--root"
 MODULES = "--modules"
 FOLDER = "modules"
 
 
-def arguments(flag: str, place: str, modules: Packed, then: Sequence[str]) -> list[str]:
+def arguments(home: str, modules: Packed, then: Sequence[str]) -> list[str]:
     """Returns the arguments of COMMAND.
 
     Args:
-        flag: HOME or ROOT.
-        place: That folder, for the container; the modules lie in `modules` in the one, beside the other.
+        home: The pipeline's folder, for the container; the modules lie in it, in `modules`.
     """
-    return [flag, place, MODULES, modules.name, "--sha256", modules.sha256, "--", *then]
+    return ["--home", home, MODULES, modules.name, "--sha256", modules.sha256, "--", *then]
 
 
 def wheel_of(container: Mapping[str, Any]) -> Optional[str]:
@@ -54,16 +51,13 @@ def main(argv: Sequence[str]) -> NoReturn:
     """Unpacks the modules, where every process that comes of the command imports them, and becomes the command."""
     check_release()
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}")
-    place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument(HOME)
-    place.add_argument(ROOT)
+    parser.add_argument("--home", required=True)
     parser.add_argument(MODULES, required=True)
     parser.add_argument("--sha256", required=True)
     parser.add_argument("then", nargs=argparse.REMAINDER)
     args = parser.parse_args(argv)
-    home = args.home or os.path.dirname(args.root.rstrip("/"))
     folder = scratch.made_for_next()
-    with zipfile.ZipFile(io.BytesIO(_fetch(os.path.join(home, FOLDER, args.modules), args.sha256))) as packed:
+    with zipfile.ZipFile(io.BytesIO(_fetch(os.path.join(args.home, FOLDER, args.modules), args.sha256))) as packed:
         packed.extractall(folder)
     then = args.then[1:] if args.then[:1] == ["--"] else args.then
     path = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))

@@ -9,6 +9,7 @@ from pathlib import Path
 from tfx_estimator.pipeline.base.ending import leaving
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config import load
+from tfx_estimator.pipeline.platforms.registry import resolve
 from tfx_estimator.pipeline.runners.compiling import compile_declaration, deliver
 
 
@@ -25,7 +26,7 @@ def main(declaration: str, target: str) -> None:
 
 
 def _compile(declaration: str, target: str) -> None:
-    loaded = load(declaration, target=target)
+    loaded, target = load(declaration, target=target), resolve(target)
     compiled = compile_declaration(loaded, target, os.getcwd())
     # TFX's command line has told its runner where to write, and takes the file from there.
     lines = deliver(compiled, loaded, target, Path(compiled.path), Path())

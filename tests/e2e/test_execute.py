@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +15,13 @@ import pytest
 import yaml
 from google.cloud.aiplatform_v1.types import PipelineJob
 
+from tests.examples import copy_example, edit
 from tests.faults.file_operations import Forks
 from tests.pipeline.platforms.vertex.pipeline_service import PipelineService
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2, VERTEX
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, VERTEX
 from tfx_estimator.pipeline.platforms.vertex import service as vertex
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -142,7 +144,7 @@ def _ran(results: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("target", [VERTEX, KUBEFLOW_V2])
+@pytest.mark.parametrize("target", [VERTEX, KUBEFLOW])
 def test_what_was_done_is_cached(tmp_path, target):
     rehearsal = Rehearsal(tmp_path, target)
     rehearsal.compile("digits")
@@ -165,7 +167,7 @@ def test_what_was_done_is_cached(tmp_path, target):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("target", [VERTEX, KUBEFLOW_V2])
+@pytest.mark.parametrize("target", [VERTEX, KUBEFLOW])
 def test_a_tuning_is_executed_and_its_best_values_train_the_model(tmp_path, target):
     rehearsal = Rehearsal(tmp_path, target)
     tune = "tune={max_trials: 2, train_steps: 60, ranges: {trainer.optimizer.learning_rate: [0.000001, 0.01]}}"
@@ -250,6 +252,31 @@ def test_a_killed_execution_that_is_started_again_goes_on(tmp_path):
     assert results["training"]["last_step"] == 600
 
 
+@pytest.mark.long
+def test_a_module_file_travels_and_an_edited_one_trains_anew(tmp_path):
+    project = copy_example("module-file", tmp_path)
+    rehearsal = Rehearsal(tmp_path / "compiled", KUBEFLOW)
+    rehearsal.folder.mkdir()
+    told = [word for each in (*COMMON, *OF_TARGET[KUBEFLOW]) for word in ("--set", each)]
+    compile_it = [sys.executable, "-m", "tfx_estimator", "compile", "module-file.yaml", "--target", KUBEFLOW, *told]
+
+    def compile_anew() -> None:
+        # In a process of its own: modules of these names are other tests', too.
+        command = [*compile_it, "--output", str(rehearsal.file), "--force"]
+        subprocess.run(command, cwd=project, check=True, capture_output=True, timeout=120)
+
+    compile_anew()
+    first = rehearsal.execute()
+    assert {*_states(first).values()} == {"ran"}
+    edit(project / "my_trainer.py", "0.01", "0.02")
+    compile_anew()
+    # Nothing is imported but what has travelled.
+    shutil.rmtree(project)
+    again = rehearsal.execute()
+    assert _ran(again) == {"Trainer", "Evaluator", "Pusher"}
+    assert again["pushed"] != first["pushed"]
+
+
 MNIST = """\
 name: mnist
 data: {dataset: mnist}
@@ -293,7 +320,7 @@ def test_the_whole_mnist_is_as_accurate_as_on_the_local_runner(workdir, tmp_path
 @pytest.mark.long
 def test_a_data_set_on_a_volume_is_read_where_it_is_mounted(workdir, tmp_path, real_data_dir):
     overrides = ("trainer.train_steps=1000", "evaluator.min_accuracy=0.97", f"data.data_dir={real_data_dir}")
-    rehearsal = Rehearsal(tmp_path, KUBEFLOW_V2)
+    rehearsal = Rehearsal(tmp_path, KUBEFLOW)
     rehearsal.compile("mnist", *overrides, f"deploy.volumes=[{{claim: data, path: {real_data_dir}}}]")
     results = rehearsal.execute("--require-blessing")
     workdir.run("mnist", *(word for each in overrides for word in ("--set", each)))

@@ -1,26 +1,24 @@
-"""The Workflow of Kubeflow Pipelines 1 whose Trainer trains in a TFJob: by a real API server, as a pod reaches it."""
+"""Kubeflow Pipelines whose step Trainer trains in a TFJob: by a real API server, as a pod reaches it."""
 
 from __future__ import annotations
 
-import contextlib
+import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
-from tests.e2e.conftest import open_metadata
-from tests.e2e.workflow import Container, containers, execute
-from tests.pipeline.platforms.training_jobs.api_server import ACCOUNT_TOKEN, NAMESPACE, ApiServer, api_server
+from tests.pipeline.platforms.training_jobs.api_server import ACCOUNT_TOKEN, NAMESPACE, TOKEN, ApiServer, api_server
 from tests.pipeline.platforms.training_jobs.operator import Operator
 from tests.pipeline.platforms.training_jobs.test_training import DECLARATION, STEPS, write_project
-from tests.pipeline.runners.deployed import IMAGE
+from tests.pipeline.runners.deployed import IMAGE, words
 from tests.root import ROOT
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
@@ -60,107 +58,108 @@ def secrets(server, tmp_path) -> Path:
     return folder
 
 
-@contextlib.contextmanager
-def _started(container: Container, server: ApiServer, secrets: Path, log: Path) -> Iterator[subprocess.Popen]:
-    names = ["unshare", "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
-    own = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
-    own |= {"HOME": str(secrets), "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
-    with log.open("ab") as said:
-        process = subprocess.Popen(
-            [*names, "sh", "-ec", AS_A_POD, str(secrets), *container.words],
-            cwd=secrets.parent,
-            env={**own, **container.environment},
-            stdout=said,
-            stderr=said,
-        )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _until_step(step: int, work: Path, process: subprocess.Popen, log: Path) -> None:
-    def is_done() -> bool:
-        if _step(work) >= step:
-            return True
-        assert process.poll() is None, log.read_text()
-        return False
-
-    wait_until(is_done, lambda: f"step {step}: {log.read_text()}", 300, every=0.1)
-
-
-def _step(work: Path) -> int:
-    files = work.glob("artifacts/Trainer/training/*/logs/chief-0.*.progress.jsonl")
-    events = [each for file in files for each in ProgressReader(str(file)).read()]
-    return max((each["step"] for each in events if each["event"] is Event.STEP), default=-1)
-
-
 def _compile(folder: Path) -> Path:
     """Compiles a user's project, whose modules travel; the project goes."""
-    (work := folder / "work").mkdir()
-    text = DECLARATION.format(model="networks_of_mine:small", steps=STEPS, image=IMAGE, folder=work)
+    text = DECLARATION.format(model="networks_of_mine:small", steps=STEPS, image=IMAGE, folder=folder / "volume")
     project, file = write_project(folder / "project", text), folder / "compiled" / "digits.yaml"
     file.parent.mkdir()
     told = (
-        f"deploy.pipeline_root={work}/artifacts",
+        "deploy.pipeline_root=gs://a-bucket/pipelines",
+        f"deploy.training_root={folder / 'volume' / 'trainings'}",
         "deploy.service_account=trainer",
-        "deploy.nodes.default.retries=2",
+        "deploy.nodes.default.retries=1",
     )
-    overrides = [word for each in told for word in ("--set", each)]
-    command = [sys.executable, "-m", "tfx_estimator", "compile", "mine.yaml", "--target", "kubeflow", *overrides]
+    command = [sys.executable, "-m", "tfx_estimator", "compile", "mine.yaml", "--target", "kubeflow", *words(*told)]
     subprocess.run([*command, "--output", str(file)], cwd=project, check=True, capture_output=True, timeout=120)
-    shutil.copytree(file.parent, work / "modules", ignore=shutil.ignore_patterns("*.yaml"), dirs_exist_ok=True)
     shutil.rmtree(project)
     return file
 
 
-def _properties(folder: Path) -> dict[str, float]:
-    """What the published model run carries of its training."""
-    from ml_metadata.proto import metadata_store_pb2
+class Execution:
+    """`tfx-estimator execute`, whose steps reach the cluster as its pods do; the bucket is a folder."""
 
-    found = open_metadata(folder).get_artifacts_by_type("ModelRun")
-    (run,) = [each for each in found if each.state == metadata_store_pb2.Artifact.LIVE]
-    return {name: value.double_value for name, value in run.custom_properties.items()}
+    def __init__(self, file: Path, server: ApiServer, secrets: Path) -> None:
+        self.root, self._log = secrets.parent / "bucket", secrets.parent / "said"
+        unshare = ["unshare", "--mount", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
+        start = [*unshare, "sh", "-ec", AS_A_POD, str(secrets)]
+        own = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+        own |= {"HOME": str(secrets), "KUBERNETES_SERVICE_HOST": "127.0.0.1"}
+        own |= {"KUBERNETES_SERVICE_PORT": str(server.port)}
+        if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+            # As in a changed root, where nothing can be mounted for a process alone: the account has a kubeconfig.
+            text = server.kubeconfig.read_text().replace(TOKEN, ACCOUNT_TOKEN)
+            (config := secrets / "config").write_text(text)
+            start, own = [], {**own, "KUBECONFIG": str(config)}
+        execute = [sys.executable, "-m", "tfx_estimator", "execute", str(file), "--root", str(self.root), "--json"]
+        with self._log.open("w") as said:
+            self.process = subprocess.Popen(
+                [*start, *execute, "--require-blessing"],
+                cwd=secrets.parent,
+                env=own,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+            )
+
+    def __enter__(self) -> Execution:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    @property
+    def said(self) -> str:
+        logs = sorted(self.root.glob("*/logs/*/*.log"))
+        return "\n".join(path.read_text(errors="replace")[-4000:] for path in (self._log, *logs[-2:]))
+
+    def until_step(self, step: int, training: Path) -> None:
+        def is_done() -> bool:
+            assert self.process.poll() is None, self.said
+            files = training.glob("*/logs/chief-0.*.progress.jsonl")
+            events = [each for file in files for each in ProgressReader(str(file)).read()]
+            return any(each["event"] is Event.STEP and each["step"] >= step for each in events)
+
+        wait_until(is_done, lambda: f"step {step}: {self.said}", 400, every=0.1)
+
+    def kill_step(self) -> None:
+        """Ends the container of the Trainer, as a node that fails does."""
+        (step,) = [
+            each
+            for each in psutil.Process(self.process.pid).children(recursive=True)
+            if "tfx_estimator.components.trainer.executor.Executor" in each.cmdline() and "--home" not in each.cmdline()
+        ]
+        step.kill()
+
+    def summary(self) -> dict:
+        told, _ = self.process.communicate(timeout=600)
+        assert self.process.returncode == 0, self.said
+        return json.loads(told)
 
 
-def test_the_trainers_step_trains_in_a_tfjob_is_cancelled_and_goes_on_and_is_killed_and_adopts(
-    server, secrets, tmp_path, monkeypatch
-):
+def test_the_trainers_step_trains_in_a_tfjob_and_is_killed_and_adopts(server, secrets, tmp_path, monkeypatch):
     # Of who runs the tests, not of pods.
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    file, work, log = _compile(tmp_path), tmp_path / "work", tmp_path / "trainer.log"
-    values = {"pipeline-root": f"{work}/artifacts", "push_destination": f"{work}/serving"}
-    jobs = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
-    with containers(file, tmp_path, "digits-1", values) as found, Operator(server, tmp_path / "pods") as operator:
-        for each in found:
-            if each.name != "trainer":
-                execute(each, tmp_path)
-                continue
-            with _started(each, server, secrets, log) as process:
-                _until_step(60, work, process, log)
-                # As Argo ends a step.
-                process.send_signal(signal.SIGTERM)
-                assert process.wait(200) != 0
-            assert "is deleted; the last checkpoint is of step" in log.read_text()
-            assert server.ask("GET", jobs)["items"] == []
-            before = _step(work)
-            with _started(each, server, secrets, log) as process:
-                _until_step(before + 1, work, process, log)
-                process.kill()
-            started = len(operator.started)
-            # As Argo tries again.
-            with _started(each, server, secrets, log) as process:
-                assert process.wait(600) == 0, log.read_text()
-            assert "of this training is there: going on with it" in log.read_text()
-            assert len(operator.started) == started
-            (job,) = server.ask("GET", jobs)["items"]
-            pod = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
-            assert pod["serviceAccountName"] == "trainer"
-            assert pod["containers"][0]["image"] == IMAGE
-    told = _properties(tmp_path)
-    assert told["first_step"] >= 50
-    assert told["last_step"] == STEPS
-    assert told["examples_per_second"] > 0
-    assert told["eval_accuracy"] > 0.8
-    assert len(list((work / "serving").glob("*/saved_model.pb"))) == 1
+    (volume := tmp_path / "volume").mkdir()
+    file, training = _compile(tmp_path), volume / "trainings" / "digits-tfjob"
+    with Operator(server, tmp_path / "pods") as operator:
+        with Execution(file, server, secrets) as execution:
+            execution.until_step(60, training)
+            execution.kill_step()
+            results = execution.summary()
+        # The next try has taken over its TFJob.
+        assert sorted(each.split("-", 3)[-1] for each in operator.started) == ["chief-0", "worker-0"]
+        (job,) = server.ask("GET", f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs")["items"]
+    pod = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["containers"][0]["image"]) == ("trainer", IMAGE)
+    assert [each["mountPath"] for each in pod["containers"][0]["volumeMounts"]] == [str(volume)]
+    assert (results["training"]["first_step"], results["training"]["last_step"]) == (0, STEPS)
+    assert results["accuracy"] > 0.8
+    assert results["blessed"] is True
+    assert (Path(results["pushed"]) / "saved_model.pb").exists()
+    # What is done lies with the other artifacts, and not in the volume; the bucket has no training folder.
+    assert {path.suffix for path in training.iterdir()} == {".moved"}
+    assert list(Path(results["model_run"]).glob(f"model.ckpt-{STEPS}.index"))
+    assert not (execution.root / "digits-tfjob" / "training").exists()
+    with Execution(file, server, secrets) as execution:
+        assert {each["state"] for each in execution.summary()["components"]} == {"cached"}

@@ -1,17 +1,13 @@
-"""Runs as their log folders tell of them, written by hand; and targets of another stack."""
+"""Runs as their log folders tell of them, written by hand."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.stack import HERE
-from tfx_estimator.pipeline.base.stack import stacks
 
 DECLARATION = """\
 name: {name}                 # own.yaml:1
@@ -21,12 +17,6 @@ trainer:
   train_steps: {steps}       # --set
   seed: 42                   # default
 """
-
-
-@pytest.fixture
-def every_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has declarations checked for the target of another stack as well."""
-    monkeypatch.setattr(stacks, "current", lambda: dataclasses.replace(HERE, has_argo=True))
 
 
 @pytest.fixture

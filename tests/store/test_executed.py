@@ -16,7 +16,7 @@ from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tests.store.conftest import Store, serving
 from tests.store.front import BUCKET
 from tests.waiting import wait_until
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2, VERTEX
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, VERTEX
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -91,7 +91,7 @@ def test_digits_from_the_compiled_file(tmp_path, binary, job):
 
 def test_kubeflow_pipelines_2_finds_no_object_that_stands_for_a_folder(tmp_path, binary):
     with serving(tmp_path, binary) as store:
-        file = _compile(store, tmp_path, "trainer.train_steps=300", target=KUBEFLOW_V2)
+        file = _compile(store, tmp_path, "trainer.train_steps=300", target=KUBEFLOW)
         first = _execute(store, file, tmp_path)
         assert first["training"]["last_step"] == 300
         # .../STEP_1/OUTPUT/...: what its launcher downloads for the next steps.

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from tests.pipeline.runners.deployed import as_sections
-from tests.stack import needs_argo
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, VERTEX
+from tfx_estimator.pipeline.platforms.registry import VERTEX
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -67,14 +66,6 @@ def test_vertex(environment, tmp_path):
     assert kept.read_text() == project.compiled() != first
     assert json.loads(kept.read_text())["displayName"] == "mine"
     assert len(list(tmp_path.glob("*.whl"))) == 2
-
-
-@needs_argo
-def test_kubeflow(environment, tmp_path):
-    project = Project(tmp_path, environment, KUBEFLOW)
-    assert "compiled successfully" in project.tfx("compile")
-    # Not to the file of the same name that it was compiled of.
-    assert (tmp_path / "mine.workflow.yaml").read_text() == project.compiled()
 
 
 def test_local(environment, tmp_path):

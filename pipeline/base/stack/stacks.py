@@ -25,7 +25,6 @@ class Stack:
         pythons: The first and the last minor version of Python that it is for.
         glibc: The oldest that its wheels are for.
         has_estimator: Whether TensorFlow has tf.estimator, so that it need not be brought back.
-        has_argo: Whether TFX compiles to an Argo Workflow.
         has_eval_saved_model: Whether TFMA writes and reads an EvalSavedModel.
         has_trainer_fn_executor: Whether TFX has an executor of its own for a trainer_fn.
         has_keras_3: Whether Keras 3 is installed, beside Keras 2.
@@ -37,7 +36,6 @@ class Stack:
     pythons: tuple[tuple[int, int], tuple[int, int]]
     glibc: tuple[int, int]
     has_estimator: bool
-    has_argo: bool
     has_eval_saved_model: bool
     has_trainer_fn_executor: bool
     has_keras_3: bool
@@ -78,7 +76,6 @@ LEGACY = Stack(
     pythons=((3, 10), (3, 10)),
     glibc=(2, 28),
     has_estimator=True,
-    has_argo=True,
     has_eval_saved_model=True,
     has_trainer_fn_executor=True,
     has_keras_3=False,
@@ -91,7 +88,6 @@ TODAY = Stack(
     # Of ml-metadata's and TFDV's wheels.
     glibc=(2, 39),
     has_estimator=False,
-    has_argo=False,
     has_eval_saved_model=False,
     has_trainer_fn_executor=False,
     has_keras_3=True,

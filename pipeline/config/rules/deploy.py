@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
-from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.config.gpu_checks import note_machines
 from tfx_estimator.pipeline.config.paths import OF_THIS_MACHINE, OTHER_STORE, is_address, is_path
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
@@ -60,8 +59,8 @@ def _of_another_platform(case: Case, role: str, machine: Any, _: Any, platform: 
 
 def _root(case: Case) -> Any:
     root, platform = case.deploy.pipeline_root, case.platform
-    in_bucket = platform.keeps_in_buckets or case.distribution.pods == {"chief": 1}
     in_volume = platform.keeps_in_volumes
+    in_bucket = not in_volume or case.distribution.pods == {"chief": 1}
     expected = ["gs://BUCKET/FOLDER"] * in_bucket + ["a folder in one of deploy.volumes, not read_only"] * in_volume
     if root is None:
         what = f"the target {case.target} needs it"
@@ -71,7 +70,7 @@ def _root(case: Case) -> Any:
         what = "the pods of its cluster meet in files there, which no bucket holds"
     else:
         what = _unreached(root)
-    depends = "" if platform.keeps_in_buckets else "trainer.distribution"
+    depends = "trainer.distribution" if in_volume else ""
     return {"why": what, "allowed": ", or ".join(expected), "other": depends}
 
 
@@ -169,22 +168,19 @@ DEPLOY = (
 )
 
 
-def check_stack(target: str) -> None:
-    """Checks that the installed TFX compiles for a target at all."""
-    if target not in registry.BY_NAME:
+def find_target(name: str) -> str:
+    """Returns the target of a name, which may be that of an earlier release.
+
+    Raises:
+        DeclarationError: There is none.
+    """
+    if (target := registry.resolve(name)) not in registry.BY_NAME:
         raise DeclarationError(
-            f"there is no target {target!r}",
+            f"there is no target {name!r}",
             expected=f"one of {', '.join(registry.ALL_TARGETS)}",
             todo="name one of them",
         )
-    platform = registry.BY_NAME[target]
-    # Which is asked last: it takes a while.
-    if platform.needs and (here := stacks.installed()) and not getattr(here, platform.needs):
-        raise DeclarationError(
-            f"--target {target}: TFX {here.tfx} does not compile for {platform.title}",
-            expected=f"another target: {', '.join(each for each in registry.ALL_TARGETS if each != target)}",
-            todo=f"name another one; or install the other stack: make install STACK={stacks.LEGACY.name}",
-        )
+    return target
 
 
 def find_idle(case: Case, declared: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -195,8 +191,11 @@ def find_idle(case: Case, declared: Sequence[str]) -> Iterator[tuple[str, str]]:
     if case.tune is None:
         whys.setdefault("Tuner", "there is no section `tune`")
     places = {tuple(f"deploy.nodes.{step}.{key}" for key in _RESOURCES): why for step, why in whys.items()}
-    if case.platform.no_pods:
+    trains_in_pods = case.platform.trains_in_pods and case.deploy.trains_elsewhere
+    if case.platform.no_pods and not trains_in_pods:
         places["deploy.security_context.",] = case.platform.no_pods
+    if not trains_in_pods:
+        places["deploy.training_root",] = "it is of a Trainer that trains in a TFJob, as a step of the target kubeflow"
     for beginnings, why in places.items():
         if paths := [path for path in declared if path.startswith(beginnings)]:
             yield paths[0], f"{', '.join(paths)}: no effect: {why}"
@@ -208,11 +207,12 @@ def note_deployment(case: Case) -> Iterator[str]:
         return
     if case.platform.notes:
         yield from case.platform.part("rules").note(case)
-    if not case.platform.ends_steps and case.beam.runner == "dataflow":
-        yield (
-            "beam.runner is dataflow: a run that is cancelled leaves its Dataflow job at work, as "
-            f"{case.platform.title} tells the step nothing: cancel it yourself, see docs/dataflow.md"
-        )
+    if not case.platform.ends_steps:
+        left = f"a run that is cancelled leaves its {{}} at work, as {case.platform.title} tells the step nothing"
+        if case.beam.runner == "dataflow":
+            yield f"beam.runner is dataflow: {left.format('Dataflow job')}: cancel it yourself, see docs/dataflow.md"
+        if case.deploy.trains_elsewhere:
+            yield f"deploy.tfjob.train: {left.format('TFJob')}: delete it yourself, by `kubectl delete tfjob`"
     if case.declaration.tracking.mlflow and case.platform.runs_steps:
         yield f"tracking.mlflow: no effect: the steps of {case.platform.title} write nothing there"
     elif case.declaration.tracking.mlflow:

@@ -1,12 +1,10 @@
-"""Compiles for Kubeflow Pipelines: an Argo Workflow for 1, a PipelineSpec for 2."""
+"""Compiles for Kubeflow Pipelines 2: a PipelineSpec, and what Kubernetes is told beside it."""
 
 from __future__ import annotations
 
-import graphlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from tfx.orchestration.pipeline import Pipeline
 
@@ -15,8 +13,8 @@ from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.platforms import pipeline_spec
-from tfx_estimator.pipeline.platforms.plan import Row, row_of
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
+from tfx_estimator.pipeline.platforms.plan import Row
+from tfx_estimator.pipeline.platforms.rehearsal.job import Task, read_spec
 from tfx_estimator.pipeline.platforms.training_jobs import compile as training_jobs
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import make_manifests
 from tfx_estimator.pipeline.user_source.pack import Packed
@@ -25,14 +23,8 @@ from tfx_estimator.pipeline.user_source.pack import Packed
 def compile_pipeline(
     pipeline: Pipeline, declaration: Declaration, target: str, home: str, modules: Mapping[str, Packed], folder: str
 ) -> tuple[list[dict[str, Any]], str]:
-    """Compiles; see `workflow.compile_workflow`, and `pipeline_spec.compile_spec`."""
+    """Compiles; see `pipeline_spec.compile_spec`."""
     deploy = declaration.deploy or DeploySection()
-    if target == KUBEFLOW:
-        # Not every stack has it.
-        from tfx_estimator.pipeline.platforms.kubeflow.workflow import compile_workflow
-
-        workflow, path = compile_workflow(pipeline, deploy, modules, folder)
-        return [workflow], path
     job, path = pipeline_spec.compile_spec(pipeline, deploy, target, home, modules, folder)
     spec = {**job["pipelineSpec"], "defaultPipelineRoot": job["runtimeConfig"]["gcsOutputDirectory"]}
     platform = pipeline_spec.kubernetes_platform(job, deploy)
@@ -41,9 +33,6 @@ def compile_pipeline(
 
 def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[str]:
     """Yields what the user does with the compiled file."""
-    if target == KUBEFLOW:
-        yield "submit it by `submit`, or upload it to Kubeflow Pipelines and start a run of it there"
-        return
     home = PipelineFolders((declaration.deploy or DeploySection()).pipeline_root or "", declaration.name)
     yield f"submit it by `submit`, or upload it, and give each run the pipeline root {home.root}"
     yield (
@@ -54,28 +43,19 @@ def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[
 
 def rows(documents: list[dict[str, Any]]) -> Iterator[Row]:
     """Yields what the steps will run on, and the pods of the TFJob that one will start."""
-    workflow = documents[0]
-    if "spec" not in workflow:
-        yield from pipeline_spec.rows(workflow)
-        return
-    templates = {template["name"]: template for template in workflow["spec"]["templates"]}
-    tasks = {task["name"]: task for task in templates[workflow["spec"]["entrypoint"]]["dag"]["tasks"]}
-    upstream = {name: sorted(tasks[name].get("dependencies", ())) for name in sorted(tasks)}
-    for name in graphlib.TopologicalSorter(upstream).static_order():
-        container = templates[tasks[name]["template"]]["container"]
-        # Shows the name that the declaration uses in deploy.nodes; Argo's own is in lower case.
-        yield row_of(container["args"][container["args"].index("--node_id") + 1], container)
-        if (job := _job_of(container["args"])) is not None:
-            yield from (row._replace(step=f"  {row.step}") for row in training_jobs.rows(job))
+    tasks = {task.name: task for task in read_spec(documents[0], None).tasks}
+    for row in pipeline_spec.rows(documents[0]):
+        yield row
+        if job := _job_of(tasks[row.step]):
+            yield from (pod._replace(step=f"  {pod.step}") for pod in training_jobs.rows(job))
 
 
-def _job_of(arguments: Sequence[str]) -> Optional[list[dict[str, Any]]]:
-    """Makes the training job that a step will start; None of one that starts none."""
-    (node,) = json.loads(arguments[arguments.index("--tfx_ir") + 1])["nodes"]
-    told = node["pipelineNode"].get("parameters", {}).get("parameters", {})
+def _job_of(task: Task) -> list[dict[str, Any]]:
+    """Makes the training job that a step will start; nothing of one that starts none."""
+    told = task.given("parameters")
     if SETTINGS_KEY not in told:
-        return None
-    settings = Settings.of({key: told[key]["fieldValue"]["stringValue"] for key in (SETTINGS_KEY, OPERATION_KEY)})
+        return []
+    settings = Settings.of({key: told[key]["runtimeValue"]["constant"] for key in (SETTINGS_KEY, OPERATION_KEY)})
     if not (section := settings.deploy.elsewhere):
-        return None
+        return []
     return make_manifests("", settings.deploy, section, settings.distribution.resolved(), ())

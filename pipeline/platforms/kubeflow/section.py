@@ -56,7 +56,7 @@ class Secret(Section):
 
 
 class SecurityContext(Section):
-    """What every pod says of itself, in Kubernetes' words its securityContext; of the targets kubeflow and tfjob."""
+    """What every pod says of itself, in Kubernetes' words its securityContext."""
 
     standard: Literal["restricted", "none"] = Field(
         default="restricted",

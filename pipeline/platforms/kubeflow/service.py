@@ -1,4 +1,4 @@
-"""Kubeflow Pipelines 1 and 2: a run, by the services' own HTTP APIs.
+"""Kubeflow Pipelines 2: a run, by the service's own HTTP API.
 
 Source: https://www.kubeflow.org/docs/components/pipelines/reference/api/kubeflow-pipeline-api-spec/.
 """
@@ -20,19 +20,19 @@ from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms import kubernetes
 from tfx_estimator.pipeline.platforms.follow import GOES_ON, Look, LostError, Started, failed
 from tfx_estimator.pipeline.platforms.note import Note
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
 
 NAMESPACE = "kubeflow"
 # The path by which kfp's own client reaches the service.
 _PROXY = "/api/v1/namespaces/{}/services/ml-pipeline:http/proxy"
+_API = "/apis/v2beta1"
 # A file with a token for an endpoint; likewise its own name for it.
 TOKEN_FILE = "KF_PIPELINES_SA_TOKEN_PATH"
 _TIMEOUT = (5.0, 60.0)
 _PAGE = "100"
-_SUCCEEDED = ("succeeded", "skipped")
-# Runs in these states are ending, and cannot be continued.
-_ENDING = ("canceling", "terminating")
-_FAILED = ("failed", "error", "terminated", "canceled", *_ENDING)
+_SUCCEEDED = ("SUCCEEDED", "SKIPPED")
+# A run that is ending, which cannot be continued.
+_ENDING = "CANCELING"
+_FAILED = ("FAILED", "CANCELED", _ENDING)
 _BAD_REQUEST, _REDIRECTION = 400, 3
 _PERMANENT = (_BAD_REQUEST, 403, 404, 405, 422, 501)
 _LOCAL_UI = "http://localhost:8080"
@@ -73,14 +73,13 @@ def connect(
         LostError: It does not answer.
     """
     run = f"{name}-{digest}"
-    return Kubeflow(note.target, note.endpoint, note.context, note.namespace, text, run, account, note.experiment)
+    return Kubeflow(note.endpoint, note.context, note.namespace, text, run, account, note.experiment)
 
 
 class Kubeflow:
     """See `follow.Service`.
 
     Args:
-        target: KUBEFLOW or KUBEFLOW_V2.
         endpoint: Address of the service; None is by way of the Kubernetes API server.
         context: Of the kubeconfig, where there is no endpoint; None is its current one.
         namespace: Of Kubeflow Pipelines; with an endpoint the experiment's: of several users one's own.
@@ -95,7 +94,6 @@ class Kubeflow:
 
     def __init__(
         self,
-        target: str,
         endpoint: Optional[str] = None,
         context: Optional[str] = None,
         namespace: Optional[str] = None,
@@ -104,15 +102,14 @@ class Kubeflow:
         account: Optional[str] = None,
         experiment: Optional[str] = None,
     ) -> None:
-        self._is_first, self._text, self._name, self._account = target == KUBEFLOW, text, name, account
+        self._text, self._name, self._account = text, name, account
         self._namespace, self._endpoint = namespace or NAMESPACE, endpoint and endpoint.rstrip("/")
         self._experiment, self._profile = experiment, namespace if endpoint else None
         # Keeps the context's name, because the current context may change.
         self._context = None if endpoint else kubernetes.find_context(context)[0]
         self._client = kubernetes.Client(self._connect, _wants_to_know)
         self._has_answered = False
-        prefix = "" if endpoint else _PROXY.format(self._namespace)
-        self._api = f"{prefix}/apis/{'v1beta1' if self._is_first else 'v2beta1'}"
+        self._api = f"{'' if endpoint else _PROXY.format(self._namespace)}{_API}"
         self._runs = f"{self._api}/runs"
         self.host = self._client.host
 
@@ -121,21 +118,20 @@ class Kubeflow:
         experiment = self._find_experiment(self._experiment) if self._experiment else ""
         runs = self._list(experiment)
         for number in sorted(runs, reverse=True):
-            state = self._state(runs[number]).lower()
+            state = _state(runs[number])
             if state not in _FAILED and not (again and state in _SUCCEEDED):
-                return Started(self._id(runs[number]), False, state)
+                return Started(runs[number]["run_id"], False, state)
         name = f"{self._name}-{1 + max(runs, default=0)}"
-        return Started(self._id(self._request("POST", self._runs, body=self._body(name, experiment))), True)
+        return Started(self._request("POST", self._runs, body=self._body(name, experiment))["run_id"], True)
 
     def look(self, job: str) -> Look:
         """See `follow.Service`."""
-        found = self._request("GET", f"{self._runs}/{job}")
-        run = found.get("run", {}) if self._is_first else found
-        state = self._state(run) or "PENDING"
-        tasks, wrong = _nodes(found) if self._is_first else _details(found, self._task_names(found))
-        if state.lower() in _SUCCEEDED:
+        run = self._request("GET", f"{self._runs}/{job}")
+        state = _state(run) or "PENDING"
+        tasks, wrong = _details(run, self._task_names(run))
+        if state in _SUCCEEDED:
             return Look(state, True, tasks=tasks)
-        if state.lower() not in _FAILED or state.lower() in _ENDING:
+        if state not in _FAILED or state == _ENDING:
             return Look(state, tasks=tasks)
         message = run.get("error") or ""
         todo = f"see the logs of its steps: {self.address(job)}; {GOES_ON}"
@@ -144,7 +140,7 @@ class Kubeflow:
 
     def cancel(self, job: str) -> None:
         """See `follow.Service`."""
-        self._request("POST", f"{self._runs}/{job}{'/' if self._is_first else ':'}terminate")
+        self._request("POST", f"{self._runs}/{job}:terminate")
 
     def address(self, job: str) -> str:
         """See `follow.Service`."""
@@ -169,63 +165,30 @@ class Kubeflow:
 
     def _find_experiment(self, name: str) -> str:
         """Returns the ID of the experiment of a name; makes it where there is none."""
-        path, wanted = f"{self._api}/experiments", self._filter("EQUALS", name)
-        owner = self._reference("NAMESPACE", "namespace", self._profile)
-        for experiment in self._request("GET", path, [*wanted, *owner]).get("experiments") or ():
-            return experiment[self._id_key("experiment")]
-        body = {self._name_key: name, **self._owned("NAMESPACE", "namespace", self._profile)}
-        return self._request("POST", path, body=body)[self._id_key("experiment")]
+        path, owner = f"{self._api}/experiments", {"namespace": self._profile} if self._profile else {}
+        query = [_filter("EQUALS", name), *owner.items()]
+        for experiment in self._request("GET", path, query).get("experiments") or ():
+            return experiment["experiment_id"]
+        return self._request("POST", path, body={"display_name": name, **owner})["experiment_id"]
 
     def _list(self, experiment: str) -> dict[int, dict[str, Any]]:
         """Returns the runs of what was compiled, by their numbers: of those that were deleted there are gaps."""
-        wanted = self._filter("IS_SUBSTRING", f"{self._name}-")
-        owner = self._reference("EXPERIMENT", "experiment_id", experiment)
+        wanted = [_filter("IS_SUBSTRING", f"{self._name}-"), *([("experiment_id", experiment)] if experiment else [])]
         name = re.compile(rf"{re.escape(self._name)}-(\d+)")
         found, page = {}, ""
         while True:
-            query = [*wanted, *owner, ("page_size", _PAGE), *([("page_token", page)] if page else [])]
+            query = [*wanted, ("page_size", _PAGE), *([("page_token", page)] if page else [])]
             told = self._request("GET", self._runs, query)
             for run in told.get("runs") or ():
-                if match := name.fullmatch(run.get(self._name_key) or ""):
+                if match := name.fullmatch(run.get("display_name") or ""):
                     found[int(match[1])] = run
             if not (page := told.get("next_page_token") or ""):
                 return found
 
-    @property
-    def _name_key(self) -> str:
-        return "name" if self._is_first else "display_name"
-
-    def _id_key(self, kind: str) -> str:
-        return "id" if self._is_first else f"{kind}_id"
-
-    def _filter(self, operation: str, value: str) -> list[tuple[str, str]]:
-        operator, text = ("op", "string_value") if self._is_first else ("operation", "stringValue")
-        predicate = {operator: operation, "key": self._name_key, text: value}
-        return [("filter", json.dumps({"predicates": [predicate]}))]
-
-    def _reference(self, kind: str, name: str, value: Optional[str]) -> list[tuple[str, str]]:
-        """Returns how a list is asked for of what something owns."""
-        if not value:
-            return []
-        if self._is_first:
-            return [("resource_reference_key.type", kind), ("resource_reference_key.id", value)]
-        return [(name, value)]
-
-    def _owned(self, kind: str, name: str, value: Optional[str]) -> dict[str, Any]:
-        """Returns how it is said, of what is made, whose it is."""
-        if not value:
-            return {}
-        if self._is_first:
-            return {"resource_references": [{"key": {"type": kind, "id": value}, "relationship": "OWNER"}]}
-        return {name: value}
-
     def _body(self, name: str, experiment: str) -> dict[str, Any]:
         first, *rest = yaml.safe_load_all(self._text)
-        more = self._owned("EXPERIMENT", "experiment_id", experiment)
-        if self._account:
-            more["service_account"] = self._account
-        if self._is_first:
-            return {"name": name, "pipeline_spec": {"workflow_manifest": json.dumps(first)}, **more}
+        told = {"experiment_id": experiment, "service_account": self._account}
+        more = {key: value for key, value in told.items() if value}
         spec = {"pipeline_spec": first, "platform_spec": rest[0]} if rest else first
         # The service does not look at the specification's `defaultPipelineRoot`.
         # Source: https://github.com/kubeflow/pipelines/blob/2.5.0/backend/src/apiserver/template/template.go.
@@ -237,12 +200,6 @@ class Kubeflow:
         whole = run.get("pipeline_spec") or next(yaml.safe_load_all(self._text), None) or {}
         spec = whole.get("pipeline_spec", whole)
         return set(spec.get("root", {}).get("dag", {}).get("tasks", ()))
-
-    def _id(self, run: Mapping[str, Any]) -> str:
-        return run.get("run", run)[self._id_key("run")]
-
-    def _state(self, run: Mapping[str, Any]) -> str:
-        return run.get("status" if self._is_first else "state") or ""
 
     def _request(
         self, method: str, path: str, query: Sequence[tuple[str, str]] = (), body: Optional[dict[str, Any]] = None
@@ -282,13 +239,12 @@ class Kubeflow:
         )
 
     def _refused(self, status: int, told: str) -> PipelineError:
-        version = 1 if self._is_first else 2
         todo = "see --endpoint, or --context and --namespace; or upload the compiled file in its pages"
         if status == _BAD_REQUEST and not (self._experiment and self._profile):
             todo = "where it has several users, give --endpoint, --experiment NAME and --namespace, your profile's"
         return PipelineError(
             f"Kubeflow Pipelines in {self._where} refuses: {told}",
-            expected=f"a service of Kubeflow Pipelines {version} there, and an account that may create runs",
+            expected="a service of Kubeflow Pipelines 2 there, and an account that may create runs",
             todo=todo,
         )
 
@@ -320,25 +276,20 @@ def _of_endpoint(endpoint: str) -> Any:
     return client.ApiClient(configuration)
 
 
-def _nodes(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Returns the states of an Argo Workflow's steps, and what those that failed say."""
-    manifest = json.loads(found.get("pipeline_runtime", {}).get("workflow_manifest") or "{}")
-    pods = [each for each in manifest.get("status", {}).get("nodes", {}).values() if each.get("type") == "Pod"]
-    # A step that is retried has a node `trainer(0)` for each try; the last try decides.
-    nodes = [(*each["displayName"].rstrip(")").partition("("), each) for each in pods]
-    nodes.sort(key=lambda each: int(each[2]) if each[2].isdecimal() else 0)
-    done = {name for name, _, _, each in nodes if each.get("phase") == "Succeeded"}
-    return {each["displayName"]: each.get("phase", "") for each in pods}, {
-        name: each.get("message", "")
-        for name, _, _, each in nodes
-        if each.get("phase") in ("Failed", "Error") and name not in done
-    }
+def _filter(operation: str, value: str) -> tuple[str, str]:
+    """Returns how a list is asked for of what has a name, or has it in its name."""
+    predicate = {"operation": operation, "key": "display_name", "stringValue": value}
+    return "filter", json.dumps({"predicates": [predicate]})
+
+
+def _state(run: Mapping[str, Any]) -> str:
+    return run.get("state") or ""
 
 
 def _details(found: Mapping[str, Any], names: set[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Likewise, of a run of Kubeflow Pipelines 2.
+    """Returns the states of a run's steps, and what those that failed say.
 
-    A step there is a DAG of its name, whose only child is the pod `executor`; beside it is the pod `NAME-driver`. What
+    A step is a DAG of its name, whose only child is the pod `executor`; beside it is the pod `NAME-driver`. What
     could not be read has no name.
 
     Source: https://github.com/kubeflow/pipelines/tree/2.0.5/backend/src/v2/compiler/argocompiler.

@@ -20,7 +20,7 @@ from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.base.ending import shared_status, signals
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
 from tfx_estimator.pipeline.platforms.rehearsal import container, records, services
 from tfx_estimator.pipeline.platforms.rehearsal.job import Job, Task
 from tfx_estimator.pipeline.platforms.rehearsal.records import Record, Records, artifact_name
@@ -226,7 +226,7 @@ class Execution:
 
     @property
     def _is_kubeflow(self) -> bool:
-        return self.job.target == KUBEFLOW_V2
+        return self.job.target == KUBEFLOW
 
     def _name(self, task: Task, key: str, index: int = 0) -> str:
         """Of a new artifact, the `index`th of its task."""

@@ -13,7 +13,7 @@ import yaml
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import one_line
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2, VERTEX
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, VERTEX
 
 _EXECUTORS = ("container", "resolver")
 # What no emulation of ours knows, of tasks.
@@ -104,12 +104,11 @@ def read_job(path: str) -> Job:
     if not isinstance(whole, dict):
         raise _wrong(f"{shown} is no compiled pipeline", "name another file")
     if whole.get("kind") == "Workflow":
-        todo = "compile with --target kubeflow_v2: its steps are the same, but for the resolver"
-        raise _wrong(f"{shown} is an Argo Workflow, of Kubeflow Pipelines 1, which is not executed here", todo)
+        raise _wrong(f"{shown} is an Argo Workflow, of Kubeflow Pipelines 1", "compile it anew: --target kubeflow")
     spec, runtime = whole.get("pipelineSpec", whole), whole.get("runtimeConfig")
     try:
         # Vertex AI takes a PipelineJob, Kubeflow Pipelines 2 what that holds.
-        return replace(read_spec(spec, runtime), target=VERTEX if "pipelineSpec" in whole else KUBEFLOW_V2)
+        return replace(read_spec(spec, runtime), target=VERTEX if "pipelineSpec" in whole else KUBEFLOW)
     except (KeyError, TypeError, AttributeError, graphlib.CycleError) as error:
         raise _wrong(f"{shown} is no compiled pipeline: {type(error).__name__}: {one_line(str(error))}") from error
 
@@ -172,6 +171,6 @@ def _wrong(what: str, todo: str = "") -> DeclarationError:
     """Returns the error of a file that is no compiled pipeline, or none for here."""
     return DeclarationError(
         what,
-        expected="what `tfx-estimator compile --target vertex`, or kubeflow_v2, wrote",
+        expected="what `tfx-estimator compile --target vertex`, or kubeflow, wrote",
         todo=todo or "compile it anew, with schema 2.1, and without conditions, loops or pipelines inside of pipelines",
     )

@@ -47,7 +47,7 @@ def compile_declaration(declaration: Declaration, target: str, modules: Optional
         *("--workdir", deploy.pipeline_root or ""),
     ]
     if modules:
-        command = [*entry.COMMAND, *entry.arguments(entry.HOME, CONFIG_FOLDER, modules, command)]
+        command = [*entry.COMMAND, *entry.arguments(CONFIG_FOLDER, modules, command)]
     # Another declaration is another ConfigMap: pods that start again must not see what is not theirs.
     digest = hashlib.sha256(json.dumps([data, binary], sort_keys=True).encode()).hexdigest()
     name = job_name(kind_of(deploy, target), declaration.name)

@@ -64,7 +64,7 @@ def check(deploy: DeploySection, folder: str) -> Kube:
         raise errors.DeclarationError(
             f"the work folder is in none of deploy.volumes: {path}",
             expected=f"a folder that the pods have at the same path, below {paths}",
-            todo="name it by --workdir (in Kubeflow: deploy.pipeline_root), or mount its volume there",
+            todo="name it by --workdir (in Kubeflow: deploy.training_root), or mount its volume there",
         )
     job = getattr(deploy, deploy.elsewhere)
     kube = Kube(job.context, job.namespace, kind_of(deploy, deploy.elsewhere))

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.rules.deploy import AN_IMAGE
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
@@ -42,7 +41,7 @@ def _of_training(key: str) -> tuple[Rule, ...]:
         ),
         Rule(
             "deploy.volumes",
-            lambda case: all(volume.read_only for volume in case.deploy.volumes) and {"value": ""},
+            lambda case: not case.target and all(volume.read_only for volume in case.deploy.volumes) and {"value": ""},
             "the pods need the work folder, and no volume has it",
             "name its PersistentVolumeClaim, and mount it at the same path as here: {{claim: NAME, path: /mnt/work}}",
             "one that is not read_only",
@@ -50,22 +49,22 @@ def _of_training(key: str) -> tuple[Rule, ...]:
         ),
         Rule(
             train[0],
-            lambda case: case.platform.takes_spec,
-            "the Trainer trains in a step of the target {target}, whose artifacts lie in a bucket",
+            lambda case: not case.platform.trains_in_pods,
+            "the Trainer trains in a step of the target {target}",
             "set it to false",
             f"false: it is for `run`, and for the target {KUBEFLOW}",
         ),
         Rule(
-            "deploy.pipeline_root",
-            lambda case: case.target and not case.platform.takes_spec and is_address(case.deploy.pipeline_root or ""),
-            "the step Trainer and the pods share the training's folder, which is below it",
-            f"name a folder in a volume, or set {train[0]} to false",
+            "deploy.training_root",
+            lambda case: case.target == KUBEFLOW and not case.deploy.is_mounted(case.deploy.training_root or "", True),
+            "the step Trainer and the pods share the training's folder, which no bucket holds",
+            "name a folder of its own for it, and mount the volume: {{claim: NAME, path: /mnt/work}}",
             "a folder in one of deploy.volumes",
             train,
         ),
         Rule(
             f"deploy.{key}.context",
-            lambda case: case.target and getattr(case.deploy, key).context is not None,
+            lambda case: case.target == KUBEFLOW and getattr(case.deploy, key).context is not None,
             "the step Trainer asks the cluster that it is a pod of, and has no kubeconfig",
             "remove it",
             "null",

@@ -113,7 +113,7 @@ def make_plan(declaration: Declaration, modules: Optional[Packed] = None) -> Pla
     vertex, machines = deploy.vertex, deploy.vertex.machines(declaration.trainer.distribution)
     command = ["python", "-m", REPLICA, ROLES, ",".join(machines)]
     if modules:
-        command = [*entry.COMMAND, *entry.arguments(entry.HOME, HOME, modules, command)]
+        command = [*entry.COMMAND, *entry.arguments(HOME, modules, command)]
     variables = sorted({**release_variables(), **deploy.env}.items())
     container = {
         "image_uri": deploy.image or "",

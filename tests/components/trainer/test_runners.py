@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.stack import needs_argo
 from tfx_estimator.components.trainer.settings import SETTINGS_KEY, Settings
 
 # Saves a model that adds what it is told, and says what else it was told.
@@ -118,29 +116,6 @@ def test_kubeflow_v2_hands_them_to_the_container(pipeline, tmp_path):
     given = spec.root.dag.tasks["Trainer"].inputs.parameters
     values = {name: each.runtime_value.constant_value for name, each in given.items()}
     check(kubeflow_v2_entrypoint_utils.parse_execution_properties({}, values))
-
-
-@pytest.mark.unit
-@needs_argo
-def test_kubeflow_v1_hands_them_to_the_container(pipeline, tmp_path):
-    from google.protobuf import json_format
-    from tfx.orchestration import data_types_utils
-    from tfx.orchestration.kubeflow import kubeflow_dag_runner
-    from tfx.orchestration.portable import inputs_utils
-    from tfx.proto.orchestration import pipeline_pb2
-
-    config = kubeflow_dag_runner.KubeflowDagRunnerConfig(tfx_image="image")
-    kubeflow_dag_runner.KubeflowDagRunner(output_dir=str(tmp_path), output_filename="one.yaml", config=config).run(
-        pipeline("three", **arguments("run_fn"))
-    )
-    (workflow,) = yaml.safe_load_all((tmp_path / "one.yaml").read_text())
-    (template,) = (each for each in workflow["spec"]["templates"] if each["name"] == "trainer")
-    command = template["container"]["args"]
-    compiled = pipeline_pb2.Pipeline()
-    json_format.Parse(command[command.index("--tfx_ir") + 1], compiled)
-    (node,) = (each.pipeline_node for each in compiled.nodes if each.pipeline_node.node_info.id == "Trainer")
-    parameters = inputs_utils.resolve_parameters_with_schema(node_parameters=node.parameters)
-    check(data_types_utils.build_parsed_value_dict(parameters))
 
 
 @pytest.mark.cluster

@@ -22,7 +22,7 @@ ASK = 'COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _shtab_tfx_esti
         (["run", "--work"], ["--workdir"]),
         (["run", "mi"], ["mine.yaml"]),
         (["run", "mine.yaml", "--workdir", "so"], ["somewhere"]),
-        (["compile", "mine.yaml", "--target", "kube"], ["kubeflow", "kubeflow_v2"]),
+        (["compile", "mine.yaml", "--target", "kube"], ["kubeflow"]),
     ],
 )
 def test_verbs_options_and_files_are_offered(tmp_path: Path, words: list[str], offered: list[str]) -> None:

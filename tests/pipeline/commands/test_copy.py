@@ -54,13 +54,10 @@ def test_an_unknown_preset_is_refused_with_the_nearest(tmp_path, capsys):
     [
         ("local_runner", "DECLARATION", "absent.yaml", "absent.yaml"),
         ("vertex_runner", "DECLARATION", "absent.yaml", "absent.yaml"),
-        ("kubeflow_runner", "DECLARATION", "absent.yaml", "absent.yaml"),
         ("local_runner", "WORKDIR", "s3://bucket/runs", "WORKDIR s3://bucket/runs: "),
     ],
 )
-def test_a_copied_script_takes_from_the_environment(
-    tmp_path, monkeypatch, capsys, every_target, name, variable, value, said
-):
+def test_a_copied_script_takes_from_the_environment(tmp_path, monkeypatch, capsys, name, variable, value, said):
     monkeypatch.chdir(tmp_path)
     assert main(["copy", name, "runner.py"]) == 0
     assert "name your declaration in it, or in TFX_ESTIMATOR_DECLARATION" in capsys.readouterr().out

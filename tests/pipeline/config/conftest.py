@@ -22,11 +22,6 @@ trainer:
 """
 
 
-@pytest.fixture(autouse=True)
-def checked(every_target: None) -> None:
-    """Of a declaration all is checked on either stack."""
-
-
 @pytest.fixture
 def good() -> str:
     return GOOD

@@ -9,7 +9,15 @@ import pytest
 import yaml
 
 from tests.folders import write_files
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, OF_TRAINJOB, as_sections, refused
+from tests.pipeline.runners.deployed import (
+    COMMON,
+    OF_STEP_IN_TFJOB,
+    OF_TARGET,
+    OF_TFJOB,
+    OF_TRAINJOB,
+    as_sections,
+    refused,
+)
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TARGETS
@@ -68,10 +76,19 @@ def test_all_that_stays_on_this_machine_is_named(tmp_path):
 
 
 def test_what_lies_in_a_volume_is_there():
-    mine = ("data.data_dir=/mnt/data/tfds", "deploy.pipeline_root=/mnt/data/runs", "pusher.destination=/mnt/data/out")
+    mine = ("data.data_dir=/mnt/data/tfds", "pusher.destination=/mnt/data/out")
     load("mnist", (*COMMON, VOLUME, *mine), "kubeflow")
-    # A PipelineSpec's backend keeps artifacts in an object store.
-    assert "deploy.pipeline_root" in refused("kubeflow_v2", *COMMON, VOLUME, *mine, source="mnist")[0]
+    # Its backend keeps artifacts in an object store.
+    (problem,) = refused("kubeflow", *COMMON, VOLUME, *mine, "deploy.pipeline_root=/mnt/data/runs", source="mnist")
+    assert "deploy.pipeline_root" in problem
+    load("mnist", (*OF_TFJOB, *mine[:1], "pusher.destination=/mnt/work/out"), "tfjob")
+
+
+def test_the_name_of_an_earlier_release_is_that_of_its_target():
+    new, former = (load("digits", WHOLE["kubeflow"], target) for target in ("kubeflow", "kubeflow_v2"))
+    assert (new.declaration, new.notes) == (former.declaration, former.notes)
+    with pytest.raises(DeclarationError, match="there is no target 'kubeflow_v3'"):
+        load("digits", (), "kubeflow_v3")
 
 
 _LONE = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 1}, evaluator: true}"
@@ -87,11 +104,10 @@ REFUSED = [
     ("vertex", "deploy.pipeline_root=s3://bucket/x", "deploy.pipeline_root", "only Cloud Storage"),
     ("kubeflow", "deploy.pipeline_root=/mnt/data/../x", "deploy.pipeline_root", "place of this machine"),
     ("tfjob", "deploy.pipeline_root=gs://bucket/x", "deploy.pipeline_root", "which no bucket holds"),
-    ("kubeflow", "pusher.destination=/mnt/more/x", "pusher.destination", "place of this machine"),
-    ("kubeflow_v2", "deploy.volumes=[{claim: a, path: /x, read_only: true}]", "deploy.volumes", "lets steps write"),
+    ("kubeflow", "pusher.destination=/mnt/other/x", "pusher.destination", "place of this machine"),
+    ("kubeflow", "deploy.volumes=[{claim: a, path: /x, read_only: true}]", "deploy.volumes", "lets steps write"),
     ("vertex", VOLUME, "deploy.volumes", "Vertex AI Pipelines has none"),
     ("kubeflow", "deploy.vertex={}", "deploy.vertex", "of the target vertex alone"),
-    ("vertex", "deploy.nodes.default.timeout_seconds=9", "default.timeout_seconds: 9", "no deadline of a step"),
     ("vertex", "deploy.nodes.Trainer.node_selector={pool: a}", "Trainer.node_selector", "no nodes of yours"),
     ("tfjob", "deploy.nodes.Trainer.retries=1", "deploy.nodes.Trainer.retries: 1", "deploy.tfjob.backoff_limit"),
     ("kubeflow", "deploy.nodes.Trainer.accelerator=NVIDIA_TESLA_T4", "Trainer.accelerator", "of the target kubeflow"),
@@ -121,17 +137,33 @@ _BUCKET = "deploy.pipeline_root=gs://a-bucket/pipelines"
         ("", "deploy.image=null", "deploy.image", "the pods need it"),
         ("", "deploy.env.API_TOKEN=abc", "deploy.env.API_TOKEN", _HIDDEN),
         ("", "deploy.volumes=[]", "deploy.volumes", "no volume has it"),
-        ("kubeflow", "deploy.volumes=[]", "deploy.volumes", "no volume has it"),
-        ("kubeflow", _BUCKET, "deploy.pipeline_root", "share the training's"),
+        ("kubeflow", "deploy.volumes=[]", "deploy.training_root: /mnt/work/trainings", "which no bucket holds"),
+        ("kubeflow", "deploy.training_root=null", "deploy.training_root", "which no bucket holds"),
+        ("kubeflow", "deploy.training_root=gs://a-bucket/x", "deploy.training_root", "which no bucket holds"),
         ("kubeflow", "deploy.tfjob.context=there", "deploy.tfjob.context", "has no kubeconfig"),
         ("kubeflow", _LONE, "trainer.distribution.evaluator", "not seen by it"),
-        ("kubeflow_v2", _BUCKET, "deploy.tfjob.train", "lie in a bucket"),
+        ("kubeflow", "tune={ranges: {trainer.seed: [1, 2]}}", "tune", "no trials"),
         ("vertex", _BUCKET, "deploy.tfjob.train", "a step of the target vertex"),
     ],
 )
 def test_what_cannot_train_in_a_tfjob(target, override, place, said):
-    problems = refused(target, *WHOLE["trains"], override)
+    problems = refused(target, *(OF_STEP_IN_TFJOB if target == "kubeflow" else WHOLE["trains"]), override)
     assert len([problem for problem in problems if place in problem and said in problem]) == 1
+
+
+def test_what_a_step_that_trains_in_a_tfjob_leaves_behind_is_told():
+    def told(*overrides: str) -> tuple[list[str], tuple[str, ...]]:
+        loaded = load("digits", (*OF_STEP_IN_TFJOB, "deploy.security_context.fs_group=5", *overrides), "kubeflow")
+        return [note for note in loaded.notes if "leaves its TFJob at work" in note], loaded.warnings
+
+    (_,), warnings = told()
+    assert not warnings
+    none, warnings = told("deploy.tfjob.train=false")
+    assert not none
+    assert [each.partition(":")[0].split()[-1] for each in warnings] == [
+        "deploy.security_context.fs_group",
+        "deploy.training_root",
+    ]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -139,7 +171,7 @@ def test_what_cannot_train_in_a_tfjob(target, override, place, said):
 def test_any_engine_that_the_steps_reach_is_taken(beam, target):
     loaded = load("mnist", (*WHOLE[target], f"beam={{{beam}}}", "data.data_dir=gs://mine/tfds"), target)
     told = [note for note in loaded.notes if "leaves its Dataflow job at work" in note]
-    assert bool(told) == (beam != FLINK and target == "kubeflow_v2")
+    assert bool(told) == (beam != FLINK and target == "kubeflow")
 
 
 @pytest.mark.parametrize(
@@ -147,12 +179,11 @@ def test_any_engine_that_the_steps_reach_is_taken(beam, target):
     [
         (HERE, "vertex", ["beam.job_endpoint", "beam.artifact_endpoint", "beam.environment_type"]),
         ("runner: dataflow", "vertex", ["beam.runner"]),
-        (f"runner: dataflow, dataflow: {{{DATAFLOW}}}", "kubeflow", ["data.data_dir", "deploy.pipeline_root"]),
+        (f"runner: dataflow, dataflow: {{{DATAFLOW}}}", "kubeflow", ["data.data_dir"]),
     ],
 )
 def test_whatever_an_engine_of_beam_lacks_there_is_named_once(beam, target, paths):
-    places = ("deploy.pipeline_root=/mnt/data/runs", "data.data_dir=/mnt/data/tfds")
-    mine = (VOLUME, *places) if target == "kubeflow" else ("data.data_dir=gs://mine/tfds",)
+    mine = (VOLUME, "data.data_dir=/mnt/data/tfds") if target == "kubeflow" else ("data.data_dir=gs://mine/tfds",)
     problems = refused(target, *WHOLE[target], *mine, f"beam={{{beam}}}", source="mnist")
     assert [path for path in paths if not any(f" {path}" in problem for problem in problems)] == []
     assert len(problems) == len(paths)
@@ -162,13 +193,12 @@ def test_data_that_the_compiling_machine_does_not_see_are_told(tmp_path):
     def of_data(*told) -> list[str]:
         return [note for note in load(*told).notes if note.startswith("data.data_dir: ")]
 
-    for target in ("kubeflow", "kubeflow_v2"):
-        volume = f"deploy.volumes=[{{claim: data, path: /mnt/data}}, {{claim: here, path: {tmp_path}}}]"
-        mine = (*WHOLE[target], volume)
-        elsewhere, here = (*mine, "data.data_dir=/mnt/data/tfds"), (*mine, f"data.data_dir={tmp_path}")
-        (note,) = of_data("mnist", elsewhere, target)
-        assert note.startswith("data.data_dir: /mnt/data/tfds is not on this machine, so that the fingerprint")
-        assert of_data("mnist", here, target) == of_data("digits", elsewhere, target) == []
+    volume = f"deploy.volumes=[{{claim: data, path: /mnt/data}}, {{claim: here, path: {tmp_path}}}]"
+    mine = (*WHOLE["kubeflow"], volume)
+    elsewhere, here = (*mine, "data.data_dir=/mnt/data/tfds"), (*mine, f"data.data_dir={tmp_path}")
+    (note,) = of_data("mnist", elsewhere, "kubeflow")
+    assert note.startswith("data.data_dir: /mnt/data/tfds is not on this machine, so that the fingerprint")
+    assert of_data("mnist", here, "kubeflow") == of_data("digits", elsewhere, "kubeflow") == []
     assert of_data("mnist", (*WHOLE["vertex"], "data.data_dir=gs://mine/tfds"), "vertex") == []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, refused
+from tests.pipeline.runners.deployed import COMMON, OF_STEP_IN_TFJOB, OF_TARGET, OF_TFJOB, refused
 from tests.root import ROOT
 from tests.stack import HERE
 from tfx_estimator.pipeline.config import load
@@ -26,7 +26,7 @@ _GROUP = "deploy.security_context.fs_group=5"
         ("kubeflow", "deploy.nodes.Tuner.cpu=4", "deploy.nodes.Tuner.cpu: no effect: there is no section `tune`"),
         ("tfjob", "deploy.nodes.Pusher={cpu: 1}", "deploy.nodes.Pusher.cpu: no effect: the chief runs every"),
         ("vertex", _GROUP, "security_context.fs_group: no effect: Vertex AI has no pods"),
-        ("kubeflow_v2", _GROUP, "fs_group: no effect: a PipelineSpec has no field for it"),
+        ("kubeflow", _GROUP, "fs_group: no effect: a PipelineSpec has no field for it"),
     ],
 )
 def test_what_reaches_nothing_is_told(target, override, said):
@@ -34,7 +34,7 @@ def test_what_reaches_nothing_is_told(target, override, said):
     (warning,) = load("digits", (*whole, override), target).warnings
     assert said in warning
     assert not load("digits", whole, target).warnings
-    assert not load("digits", (*COMMON, *OF_TARGET["kubeflow"], _GROUP), "kubeflow").warnings
+    assert not load("digits", (*OF_TFJOB, _GROUP), "tfjob").warnings
 
 
 TWO_WORKERS = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 2, devices: {gpu: 2}}}"
@@ -58,7 +58,7 @@ _WORKER = f"deploy.vertex={{machine: {{{_T4}, accelerators: 2}}, worker: {{%s}}}
         ),
         ("vertex", TWO_WORKERS, _NODE, f"{_T4}, accelerators: 2", "the step Trainer needs 4 GPUs, and has 2"),
         ("kubeflow", FOUR_GPUS, _NODE, "cpu: 2", "the step Trainer needs 4 GPUs, and has none"),
-        ("kubeflow_v2", THE_FOURTH, _NODE, f"{_GPU}, accelerators: 3", "the step Trainer needs 4 GPUs, and has 3"),
+        ("kubeflow", THE_FOURTH, _NODE, f"{_GPU}, accelerators: 3", "the step Trainer needs 4 GPUs, and has 3"),
         ("kubeflow", FOUR_GPUS, _NODE, "accelerator: google.com/tpu, accelerators: 8", "needs 4 GPUs, and has none"),
     ],
 )
@@ -76,7 +76,7 @@ _TRAIN = ("deploy.tfjob.train=true",)
 FOUR_WORKERS = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 4}"
 
 
-@pytest.mark.parametrize("target", ["vertex", "kubeflow", "kubeflow_v2"])
+@pytest.mark.parametrize("target", ["vertex", "kubeflow"])
 def test_a_cluster_in_one_container_is_told_and_has_a_gpu_for_each_process_or_none(target):
     kind = _T4 if target == "vertex" else _GPU
     # Two accelerators, as they are.
@@ -95,8 +95,8 @@ def test_a_cluster_in_one_container_is_told_and_has_a_gpu_for_each_process_or_no
     if target == "vertex":
         apart = load("digits", (*whole, FOUR_WORKERS, "deploy.vertex={}"), target)
         assert not [each for each in apart.notes if "processes" in each]
-    if target == "kubeflow":
-        pods = (*OF_TFJOB[:4], *_TRAIN, "trainer.global_batch_size=64", FOUR_WORKERS)
+    else:
+        pods = (*OF_STEP_IN_TFJOB, "trainer.global_batch_size=64", FOUR_WORKERS)
         assert not [each for each in load("digits", pods, target).notes if "processes" in each]
 
 
@@ -117,7 +117,7 @@ def test_an_image_for_gpus_is_asked_for_where_steps_have_some(target, overrides,
     assert len(notes) == told
 
 
-@pytest.mark.parametrize(("target", "more"), [("tfjob", ()), ("", _TRAIN), ("kubeflow", _TRAIN)])
+@pytest.mark.parametrize(("target", "more"), [("tfjob", ()), ("", _TRAIN), ("kubeflow", OF_STEP_IN_TFJOB)])
 def test_gpus_of_a_tfjob_are_those_of_each_pod(target, more):
     servers = "{strategy: parameter_server, workers: 2, devices: {gpu: 2}}"
     cluster = f"trainer.distribution={{train: {servers}, evaluator: true}}"

@@ -116,7 +116,7 @@ def test_a_value_is_held_against_the_place_where_the_pipeline_is_to_run(write, g
     file = write(good + TUNE)
     # Of the place of a volume there, this machine has a file.
     places = (f"deploy.volumes=[{{claim: data, path: {file}}}]", f"pusher.destination={file}/served")
-    sets = (*COMMON, *OF_TARGET["kubeflow"], *places, f"deploy.pipeline_root={file}")
+    sets = (*COMMON, *OF_TARGET["kubeflow"], *places)
     assert load(file, sets, "kubeflow").declaration.tune is not None
 
 

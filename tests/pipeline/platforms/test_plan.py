@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from tests.pipeline.platforms.vertex.vertex_ai import load_job
-from tests.pipeline.runners.deployed import IMAGE, OF_TFJOB, read_steps, words
+from tests.pipeline.runners.deployed import IMAGE, OF_STEP_IN_TFJOB, read_steps, words
 from tests.root import ROOT
-from tests.stack import needs_argo
 from tfx_estimator.__main__ import main
+from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.commands import submit
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.follow import Look
@@ -21,12 +21,13 @@ from tfx_estimator.pipeline.platforms.note import Note
 from tfx_estimator.pipeline.platforms.plan import Row, estimate_hours, read_plan
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, TFJOB, TRAINJOB, VERTEX
 from tfx_estimator.pipeline.platforms.vertex.custom_job import PLAN_KEY, make_plan
+from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("target", ALL_TARGETS)
-def test_every_step_is_told_with_its_machine(target, every_target):
+def test_every_step_is_told_with_its_machine(target):
     path = ROOT / "tests" / "golden" / "compiled" / f"digits.{target}.{'json' if target == VERTEX else 'yaml'}"
     rows = read_plan(path.read_text(), target)
     assert {row.image for row in rows} == {IMAGE}
@@ -71,10 +72,9 @@ def test_the_machines_of_a_custom_job_are_told():
     ]
 
 
-@needs_argo
 def test_the_pods_of_a_tfjob_that_a_step_starts_are_told(tmp_path):
     overrides = (
-        *(*OF_TFJOB[:4], "deploy.nodes.default={cpu: 2, memory_gb: 8}", "deploy.tfjob.train=true"),
+        *(*OF_STEP_IN_TFJOB, "deploy.nodes.default={cpu: 2, memory_gb: 8}"),
         "deploy.nodes.Trainer={cpu: 8, accelerator: nvidia.com/gpu, retries: 2}",
         "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 3}",
         "trainer.global_batch_size=66",
@@ -89,10 +89,15 @@ def test_the_pods_of_a_tfjob_that_a_step_starts_are_told(tmp_path):
         Row("  1 chief", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
         Row("  2 worker", "8 CPUs, 8 GB", "1 nvidia.com/gpu", IMAGE),
     ]
-    # Other steps are told nothing of it, and the key neither.
+    # The step and the pods meet in the volume; of other steps' machines nothing is said there, and to them nothing.
     steps = read_steps(text, "kubeflow")
+    told = Settings.of(steps["Trainer"].properties)
+    assert told.training_root == "/mnt/work/trainings/digits"
     assert [name for name, step in steps.items() if '"tfjob"' in str(step.properties)] == ["Trainer"]
-    assert "tfjob" not in steps["Trainer"].properties["tfx_estimator"]
+    other = load("digits", (*overrides, "deploy.nodes.Pusher.cpu=4"), "kubeflow")
+    assert (
+        Settings.of(read_steps(compile_declaration(other, "kubeflow").text, "kubeflow")["Trainer"].properties) == told
+    )
 
 
 def write_run(workdir: Path, time: str, model: str, summary: object) -> None:

@@ -11,7 +11,7 @@ import yaml
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, TARGETS, VERTEX
+from tfx_estimator.pipeline.platforms.registry import TARGETS, VERTEX
 
 IMAGE = "registry.example/tfx-estimator@sha256:" + "0123456789abcdef" * 4
 COMMON = (
@@ -41,13 +41,6 @@ OF_TARGET = {
         "deploy.nodes.Trainer={cpu: 8, memory_gb: 30, accelerator: NVIDIA_TESLA_T4, accelerators: 2}",
     ),
     "kubeflow": (
-        "deploy.service_account=trainer",
-        _MOUNTS[0].replace("/mnt/more", "/mnt/more, read_only: true"),
-        _MOUNTS[1],
-        f"deploy.nodes.Trainer={{cpu: 8, memory_gb: 30, {_ON_GPUS}}}",
-        "deploy.nodes.Trainer.timeout_seconds=7200",
-    ),
-    "kubeflow_v2": (
         "deploy.service_account=trainer",
         *_MOUNTS,
         f"deploy.nodes.Trainer={{cpu: 8, memory_gb: 30, {_ON_GPUS}}}",
@@ -86,6 +79,14 @@ OF_TRAINJOB = (
     "deploy.trainjob={namespace: vision, backoff_limit: 5, active_deadline_seconds: 7200}",
     "deploy.trainjob.replicas={evaluator: {cpu: 1.5, accelerator: nvidia.com/gpu}, ps: {memory_gb: 16, "
     "tolerations: []}}",
+)
+# A step of Kubeflow Pipelines that trains in a TFJob.
+OF_STEP_IN_TFJOB = (
+    *COMMON[:2],
+    "deploy.service_account=trainer",
+    "deploy.volumes=[{claim: work, path: /mnt/work}]",
+    "deploy.training_root=/mnt/work/trainings",
+    "deploy.tfjob.train=true",
 )
 # A chief alone; and what each preset can be trained by.
 OF_ONE_POD = OF_TFJOB[:4]
@@ -133,13 +134,8 @@ class Step:
 
 
 def read_steps(text: str, target: str) -> dict[str, Step]:
-    documents = list(yaml.safe_load_all(text))
-    if target == KUBEFLOW:
-        return _read_workflow(documents[0])
-    return _read_spec(documents[0]["pipelineSpec"] if target == VERTEX else documents[0])
-
-
-def _read_spec(spec: dict[str, Any]) -> dict[str, Step]:
+    whole = next(yaml.safe_load_all(text))
+    spec = whole["pipelineSpec"] if target == VERTEX else whole
     defaults = {name: each["defaultValue"] for name, each in spec["root"]["inputDefinitions"]["parameters"].items()}
     steps = {}
     for name, task in spec["root"]["dag"]["tasks"].items():
@@ -161,41 +157,6 @@ def _read_spec(spec: dict[str, Any]) -> dict[str, Step]:
             },
             set(task.get("dependentTasks", ())),
             {**task, "beam": [each for each in arguments if each.startswith("--runner")]},
-        )
-    return steps
-
-
-def _read_workflow(workflow: dict[str, Any]) -> dict[str, Step]:
-    from google.protobuf import json_format
-    from tfx.orchestration.local import runner_utils
-    from tfx.orchestration.portable import inputs_utils, runtime_parameter_utils
-    from tfx.proto.orchestration import pipeline_pb2
-
-    given = {each["name"]: each["value"] for each in workflow["spec"]["arguments"]["parameters"]}
-    steps = {}
-    for template in workflow["spec"]["templates"]:
-        if "container" not in template:
-            continue
-        arguments = template["container"]["args"]
-        pipeline = json_format.Parse(arguments[arguments.index("--tfx_ir") + 1], pipeline_pb2.Pipeline())
-        runtime_parameter_utils.substitute_runtime_parameter(pipeline, {"pipeline-run-id": "run", **given})
-        (node,) = [each.pipeline_node for each in pipeline.nodes]
-        spec = runner_utils.extract_executor_spec(
-            runner_utils.extract_local_deployment_config(pipeline), node.node_info.id
-        )
-        python = getattr(spec, "python_executor_spec", spec)
-        sources = {
-            key: (each.channels[0].producer_node_query.id, each.channels[0].output_key)
-            for key, each in node.inputs.inputs.items()
-            if each.channels and not each.hidden
-        }
-        steps[node.node_info.id] = Step(
-            template["container"],
-            python.class_path if python is not None else "",
-            sources,
-            inputs_utils.resolve_parameters(node.parameters),
-            set(node.upstream_nodes),
-            {**template, "beam": list(getattr(spec, "beam_pipeline_args", ()))[:1]},
         )
     return steps
 

@@ -16,26 +16,12 @@ import yaml
 from tests.docs.pages import PAGES
 from tests.pipeline.runners.deployed import COMMON, CUSTOM_JOB, OF_TARGET, words
 from tests.root import ROOT
-from tests.stack import TARGETS, needs_argo
 from tfx_estimator.__main__ import main
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, KUBEFLOW_V2, VERTEX
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, TARGETS, VERTEX
 from tfx_estimator.pipeline.platforms.vertex.custom_job import Plan
 
 pytestmark = [pytest.mark.unit, pytest.mark.long, pytest.mark.timeout(900)]
 
-# Argo's typed client, which wants pydantic 2.
-HERA = """
-import sys
-import yaml
-from hera.workflows.models import Workflow
-workflow = Workflow.model_validate(yaml.safe_load(open(sys.argv[1])))
-steps = [each.container for each in workflow.spec.templates if each.container]
-pod = workflow.spec.security_context
-dropped = {word for each in steps for word in each.security_context.capabilities.drop}
-(placed,) = [each for each in workflow.spec.templates if each.node_selector]
-print(placed.node_selector, [each.toleration_seconds for each in placed.tolerations])
-print(len(steps), pod.run_as_user, pod.fs_group, pod.seccomp_profile.type, *dropped)
-"""
 # Kubeflow Pipelines 2 reads so what is uploaded to it.
 KFP = """
 import sys
@@ -126,29 +112,15 @@ def client(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
     return run
 
 
-@needs_argo
-def test_argo(compiled, client, tmp_path):
-    done = client(HERA, compiled[KUBEFLOW], "hera==7.1.0", "pyyaml")
-    placed = "{'cloud.google.com/gke-nodepool': 'gpus'} [None, 60]\n"
-    assert (done.returncode, done.stdout) == (0, f"{placed}9 10001 10001 RuntimeDefault ALL\n"), done.stderr
-    whole = yaml.safe_load(compiled[KUBEFLOW].read_text())
-    template = next(each for each in whole["spec"]["templates"] if "container" in each)
-    template["container"]["env"] = {"EXAMPLE": "value"}
-    (broken := tmp_path / "broken.yaml").write_text(json.dumps(whole))
-    refused = client(HERA, broken)
-    assert refused.returncode
-    assert "env" in refused.stderr
-
-
 def test_kubeflow_pipelines_2(compiled, client, tmp_path):
-    done = client(KFP, compiled[KUBEFLOW_V2], "kfp==2.16.1", "kfp-kubernetes==2.16.1")
+    done = client(KFP, compiled[KUBEFLOW], "kfp==2.16.1", "kfp-kubernetes==2.16.1")
     keys = "['nodeSelector', 'podMetadata', 'pvcMount', 'secretAsVolume', 'tolerations']"
     placed = "{'cloud.google.com/gke-nodepool': 'gpus'} [0, 60]"
     assert (done.returncode, done.stdout) == (0, f"8 8 {keys}\n{placed}\n"), done.stderr
     for name in (VERTEX, APART):
         done = client(KFP_OF_VERTEX, compiled[name])
         assert (done.returncode, done.stdout) == (0, "8 10\n"), done.stderr
-    spec, platform = yaml.safe_load_all(compiled[KUBEFLOW_V2].read_text())
+    spec, platform = yaml.safe_load_all(compiled[KUBEFLOW].read_text())
     spec["root"]["dag"]["taskz"] = spec["root"]["dag"].pop("tasks")
     (broken := tmp_path / "broken.yaml").write_text(yaml.safe_dump_all([spec, platform]))
     refused = client(KFP, broken)

@@ -32,7 +32,6 @@ from tests.pipeline.runners.deployed import (
     words,
 )
 from tests.stack import HERE
-from tests.stack import TARGETS as HAS_TARGETS
 from tfx_estimator.__main__ import main
 from tfx_estimator.components.trainer.settings import OPERATION_KEY, Settings
 from tfx_estimator.components.tuner.executor import TUNE_KEY, TUNE_OPERATION_KEY, of_properties
@@ -40,7 +39,7 @@ from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.build import create_pipeline
 from tfx_estimator.pipeline.config import Loaded, load
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, KUBEFLOW_V2, SPEC_TARGETS, TARGETS, TFJOB, VERTEX
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, TARGETS, TFJOB, VERTEX
 from tfx_estimator.pipeline.runners import buckets
 from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
@@ -87,7 +86,7 @@ def project(tmp_path_factory) -> Path:
 def compiled(project) -> dict[str, str]:
     """The project, compiled by the command line for each target."""
     texts = {}
-    for target in HAS_TARGETS:
+    for target in TARGETS:
         output = project / f"{target}.out"
         arguments = ["compile", str(project / "mine.yaml"), "--target", target, "--output", str(output)]
         assert main([*arguments, *words(*COMMON, *OF_TARGET[target])]) == 0
@@ -185,7 +184,7 @@ def _check_steps(steps: dict[str, Step], local: Any, target: str) -> None:
         wanted = {key: (each.producer_component_id, each.output_key) for key, each in node.inputs.items()}
         baseline = wanted.pop("baseline_model", None)
         found = step.inputs.pop("baseline_model", None)
-        if baseline and target != KUBEFLOW_V2:
+        if baseline and target != KUBEFLOW:
             where = "BaselineResolver-model-resolver" if target == VERTEX else "BaselineResolver"
             assert (found or (where,))[0] == where
             assert where in step.upstream
@@ -220,7 +219,7 @@ def test_what_trains_reads_all_that_was_declared(compiled, local, target, step):
     assert found.distribution.max_restarts == 8
     # Where a run has a folder of its own, the training folder must not lie in it.
     home = read_steps(compiled[target], target)[step].properties.get("pipeline_home")
-    assert home == (HOME if target in SPEC_TARGETS else None)
+    assert home == HOME
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -234,7 +233,7 @@ def test_the_tuner_reads_what_is_to_be_tried_and_the_trainer_what_was_best(compi
 
 
 def test_where_all_properties_are_the_key_another_steps_values_are_not_the_trainers(compiled):
-    for target in SPEC_TARGETS:
+    for target in TARGETS:
         told = read_steps(compiled[target], target)["Trainer"].properties
         assert not [name for name in ("0.61", "min_accuracy", "deploy") if name in json.dumps(told)]
 
@@ -249,12 +248,9 @@ def test_each_step_has_its_machine_and_its_tries(compiled, target):
         by = f"{tfx_estimator.__version__} on {HERE.name}"
         for key, value in (("EXAMPLE", "value"), ("TFX_ESTIMATOR_COMPILED_BY", by)):
             assert {"name": key, "value": value} in container["env"]
-        if target == KUBEFLOW:
-            assert int(step.rest["retryStrategy"]["limit"]) == 3, name
-            continue
         # Kubeflow Pipelines 2 and Argo take what is left out for no time at all; Vertex AI has its own defaults.
         backoff = {"backoffDuration": "0s", "backoffFactor": 2.0, "backoffMaxDuration": "31536000s"}
-        wanted = backoff if target == KUBEFLOW_V2 else {}
+        wanted = backoff if target == KUBEFLOW else {}
         assert step.rest["retryPolicy"] == {"maxRetryCount": 3, **wanted}, name
     trainer, statistics = (steps[name].container["resources"] for name in ("Trainer", "StatisticsGen"))
     gpus = {"cloud.google.com/gke-nodepool": "gpus"}
@@ -262,14 +258,6 @@ def test_each_step_has_its_machine_and_its_tries(compiled, target):
         {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
         {"key": "spot", "operator": "Equal", "value": "true", "effect": "NoExecute", "tolerationSeconds": 60},
     ]
-    if target == KUBEFLOW:
-        assert steps["Trainer"].rest["nodeSelector"] == gpus
-        assert steps["Trainer"].rest["tolerations"] == tolerations
-        assert not {"nodeSelector", "tolerations", "activeDeadlineSeconds"} & steps["Pusher"].rest.keys()
-        assert steps["Trainer"].rest["activeDeadlineSeconds"] == 7200
-        assert trainer["limits"] == {"cpu": "8000m", "memory": "30000M", "nvidia.com/gpu": "2"}
-        assert statistics["limits"] == {"cpu": "2000m", "memory": "3750M"}
-        return
     kind, accelerator = "NVIDIA_TESLA_T4" if target == VERTEX else "nvidia.com/gpu", trainer["accelerator"]
     assert (accelerator["type"], int(accelerator["count"])) == (kind, 2)
     assert (trainer["cpuLimit"], trainer["memoryLimit"]) == (8.0, 30.0)
@@ -289,18 +277,12 @@ def test_each_step_has_its_machine_and_its_tries(compiled, target):
 def test_nothing_of_this_machine_is_in_the_file(compiled, project, target):
     here = {str(project), os.getcwd(), os.path.expanduser("~"), sys.prefix, socket.gethostname()} - {"", "/"}
     here |= {f"/home/{getpass.getuser()}", "/tmp/", "localhost", "127.0.0.1"}
-    text = compiled[target]
-    if target == KUBEFLOW:
-        # One of the stacks has no Kubeflow Pipelines 1.
-        from tfx_estimator.pipeline.platforms.kubeflow.workflow import UI_METADATA
-
-        text = text.replace(UI_METADATA, "")
-    assert not [word for word in here if len(word) > 3 and word in text]
+    assert not [word for word in here if len(word) > 3 and word in compiled[target]]
 
 
 def test_the_same_declaration_elsewhere_is_the_same_file(compiled, project, tmp_path):
     write_files(tmp_path, FILES)
-    for target in HAS_TARGETS:
+    for target in TARGETS:
         loaded = load(tmp_path / "mine.yaml", (*COMMON, *OF_TARGET[target]), target)
         assert compile_declaration(loaded, target).text == compiled[target]
 
@@ -314,20 +296,18 @@ def _packed(wheel: Path) -> list[str]:
 def test_the_users_modules_lie_beside_the_file_and_the_steps_that_want_them_fetch_them(compiled, project):
     wheels = {wheel.name: _packed(wheel) for wheel in project.glob("*.whl")}
     assert len(wheels) == len(set(map(tuple, MODULES.values())))
-    for target in HAS_TARGETS:
+    for target in TARGETS:
         for name, step in read_steps(compiled[target], target).items():
             argv = [*step.container["command"], *step.container["args"]]
             if name not in MODULES:
                 # Another model, and not another set of examples.
                 assert "--modules" not in argv
                 continue
-            home = ["--root", "{{inputs.parameters.pipeline-root}}"]
-            if target in SPEC_TARGETS:
-                home = ["--home", "{{$.inputs.parameters['pipeline_home']}}"]
-                assert step.properties["pipeline_home"] == HOME
+            home = ["--home", "{{$.inputs.parameters['pipeline_home']}}"]
+            assert step.properties["pipeline_home"] == HOME
             assert argv[:6] == ["python", "-m", "tfx_estimator.pipeline.runners.entry", *home, "--modules"]
             assert wheels[argv[6]] == MODULES[name]
-            entry = "tfx_estimator.pipeline.platforms.kubeflow.step" if target == KUBEFLOW_V2 else "tfx.orchestration."
+            entry = "tfx_estimator.pipeline.platforms.kubeflow.step" if target == KUBEFLOW else "tfx.orchestration."
             assert argv[9:12] == ["--", "python", "-m"]
             assert argv[12].startswith(entry)
 
@@ -351,18 +331,18 @@ def test_a_container_imports_the_modules_and_refuses_others(compiled, project, t
     other.write_text("#!/bin/sh\nexit 9\n")
     other.chmod(0o755)
 
-    def start(flag: str, place: Path, checksum: str) -> subprocess.CompletedProcess:
+    def start(checksum: str) -> subprocess.CompletedProcess:
         module = step.container["command"][1:]
-        command = [sys.executable, *module, flag, str(place), "--modules", name, "--sha256", checksum, *then]
+        command = [sys.executable, *module, "--home", str(tmp_path), "--modules", name, "--sha256", checksum, *then]
         path = f"{other.parent}{os.pathsep}{os.environ['PATH']}"
         environment = {**os.environ, "TMPDIR": str(temporary), "PATH": path}
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
 
-    for flag, place in (("--home", tmp_path), ("--root", tmp_path / "artifacts")):
-        done = start(flag, place, sha256)
+    for _ in range(2):
+        done = start(sha256)
         # The modules of this start, which are no more than its own, and the folder of the run.
         assert (done.returncode, done.stdout) == (0, "1 2\n"), done.stderr
-    refused = start("--home", tmp_path, "0" * 64)
+    refused = start("0" * 64)
     assert refused.returncode == 6
     assert "is not the wheel that this pipeline was compiled with" in refused.stderr
     (home,) = temporary.iterdir()
@@ -373,9 +353,9 @@ def test_compiling_leaves_no_temporary_files(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     # TensorFlow Datasets makes a folder for what it asks of its bucket.
-    overrides = words(*COMMON, *OF_TARGET[KUBEFLOW_V2])
+    overrides = words(*COMMON, *OF_TARGET[KUBEFLOW])
     file = str(tmp_path / "mnist.yaml")
-    assert main(["compile", "mnist", "--target", KUBEFLOW_V2, "--output", file, *overrides]) == 0
+    assert main(["compile", "mnist", "--target", KUBEFLOW, "--output", file, *overrides]) == 0
     assert os.listdir(tmp_path) == ["mnist.yaml"]
 
 

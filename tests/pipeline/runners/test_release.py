@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 import tfx_estimator
@@ -13,7 +10,7 @@ from tests.root import run_python
 from tfx_estimator.pipeline.base.environment import COMPILED_BY, check_release, release_variables
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms import pipeline_spec
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2, TARGETS, VERTEX
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, TARGETS
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
@@ -24,7 +21,7 @@ _HOUSE = "tfx_estimator.pipeline"
 # How the steps of each target start, where something of this project's is imported.
 _KUBEFLOW_V2 = "--executor_class_path a.B --json_serialized_invocation_args {} --json_serialized_inputs_spec_args {}"
 STARTS = {
-    "a step of Vertex AI, or Kubeflow Pipelines 1": ["-c", "import tfx_estimator.components.trainer.executor"],
+    "a step of Vertex AI": ["-c", "import tfx_estimator.components.trainer.executor"],
     "a step of Kubeflow Pipelines 2": f"-m {_HOUSE}.platforms.kubeflow.step {_KUBEFLOW_V2}".split(),
     "a step with modules": f"-m {_HOUSE}.runners.entry --home /no --modules a.whl --sha256 0 -- true".split(),
     "a replica of a custom job": f"-m {_HOUSE}.platforms.vertex.replica --call /nowhere --roles chief".split(),
@@ -60,38 +57,21 @@ _TUNE = "tune={max_trials: 2, ranges: {'trainer.optimizer.learning_rate': [0.001
 _LOOK_AT_ONCE = ([*entry.COMMAND], [*pipeline_spec._STEP])
 
 
-def classes_of(container: dict[str, Any], executor: str) -> list[str]:
-    """The classes that a step's container imports by their paths: an executor, or what a resolver asks."""
-    if executor:
-        return [executor]
-    arguments = container["args"]
-    (node,) = json.loads(arguments[arguments.index("--tfx_ir") + 1])["nodes"]
-    graphs = node["pipelineNode"]["inputs"]["inputGraphs"].values()
-    return [each["opNode"]["opType"] for graph in graphs for each in graph["nodes"].values() if "opNode" in each]
-
-
-# Vertex AI's steps start as those of Kubeflow Pipelines 1 do.
-@pytest.mark.parametrize(
-    "target", [pytest.param(each, marks=[pytest.mark.long] * (each == VERTEX)) for each in TARGETS]
-)
+@pytest.mark.parametrize("target", TARGETS)
 def test_each_step_of_this_projects_own_looks(target):
     more = (_TUNE, *OF_TARGET[target])
     steps = read_steps(compile_declaration(load("digits", (*COMMON, *more), target), target).text, target)
-    unseen = {
-        name: classes_of(step.container, step.executor)
-        for name, step in steps.items()
-        if step.container["command"] not in _LOOK_AT_ONCE
-    }
-    paths = [path for each in unseen.values() for path in each]
-    assert paths or target == KUBEFLOW_V2
+    unseen = {name: step.executor for name, step in steps.items() if step.container["command"] not in _LOOK_AT_ONCE}
+    paths = [*unseen.values()]
+    assert paths or target == KUBEFLOW
     done = run_python("-c", _IMPORTS, *paths, **ELSEWHERE)
     assert done.returncode == 0, done.stderr
     told = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     assert set(told) == set(paths)
     assert set(told.values()) <= {"refused", "imported"}
-    blind = {name for name, each in unseen.items() if "refused" not in {told[path] for path in each}}
+    blind = {name for name, path in unseen.items() if told[path] != "refused"}
     # As the pages say: TFX's own.
-    assert blind == (set() if target == KUBEFLOW_V2 else {"StatisticsGen"})
+    assert blind == (set() if target == KUBEFLOW else {"StatisticsGen"})
 
 
 def test_the_same_release_goes_on(monkeypatch):

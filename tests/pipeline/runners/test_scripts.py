@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from tests.pipeline.runners.deployed import as_sections
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.folders import PipelineFolders
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, VERTEX
+from tfx_estimator.pipeline.platforms.registry import VERTEX
 from tfx_estimator.pipeline.runners import local, service_runner
 
 pytestmark = pytest.mark.unit
@@ -87,10 +86,10 @@ def test_a_folder_that_was_moved_is_told_to_ml_metadata_before_a_run(tmp_path):
 DATA = {"dataset": "digits", "splits": {"train": "train[:80%]", "eval": "train[80%:]"}}
 
 
-@pytest.fixture(params=[VERTEX, KUBEFLOW])
-def script(request, tmp_path, monkeypatch, capsys) -> tuple[str, str]:
-    """A target and its script, with a declaration beside it, in the current folder; and what `compile` makes of it."""
-    target = request.param
+@pytest.fixture
+def script(tmp_path, monkeypatch, capsys) -> str:
+    """A service's script, with a declaration beside it, in the current folder; returns what `compile` makes of it."""
+    target = VERTEX
     monkeypatch.chdir(tmp_path)
     Path("networks.py").write_text("def small(num_classes):\n    raise AssertionError\n")
     trainer = {"model": "networks:small", "train_steps": 10}
@@ -101,37 +100,32 @@ def script(request, tmp_path, monkeypatch, capsys) -> tuple[str, str]:
     assert f"tfx pipeline compile --engine {target} --pipeline_path runner.py" in capsys.readouterr().out
     assert main(["compile", "mine.yaml", "--target", target, "--output", "wanted"]) == 0
     assert "note: deploy.image: steps have accelerators" in capsys.readouterr().err
-    return target, Path("wanted").read_text()
+    return Path("wanted").read_text()
 
 
 def test_the_script_compiles_what_compile_does(script, capsys):
     from tfx.tools.cli import labels
+    from tfx.tools.cli.handler.vertex_handler import VertexHandler
 
-    target, wanted = script
-    module = importlib.import_module(f"tfx.tools.cli.handler.{target}_handler")
-    handler = getattr(module, f"{target.capitalize()}Handler")
-    handler({labels.ENGINE_FLAG: target, labels.PIPELINE_DSL_PATH: "runner.py"}).compile_pipeline()
-    assert Path("digits.json" if target == VERTEX else "digits.workflow.yaml").read_text() == wanted
+    VertexHandler({labels.ENGINE_FLAG: VERTEX, labels.PIPELINE_DSL_PATH: "runner.py"}).compile_pipeline()
+    assert Path("digits.json").read_text() == script
     assert len(list(Path().glob("*.whl"))) == 1
     # And says as much.
     said, remarks = capsys.readouterr()
     assert "note: deploy.image: steps have accelerators" in remarks
     assert "your own modules, networks" in said
-    assert "submit it to project example-project, region europe-west4" in said or target == KUBEFLOW
-    assert "PipelineJob(template_path=…, labels={'team': 'vision'}).submit(service_account='trainer@" in said or (
-        target == KUBEFLOW
-    )
+    assert "submit it to project example-project, region europe-west4" in said
+    assert "PipelineJob(template_path=…, labels={'team': 'vision'}).submit(service_account='trainer@" in said
 
 
 def test_what_is_wrong_is_said_and_ends_the_script(script, capsys):
-    target, _ = script
     (wheel,) = Path().glob("*.whl")
     wheel.unlink()
     wheel.mkdir()
     declared = yaml.safe_load(Path("mine.yaml").read_text())
     for code, said in ((1, f"{wheel} cannot be written: Is a directory"), (2, "deploy.image")):
         with pytest.raises(SystemExit) as ended:
-            service_runner.main("mine.yaml", target)
+            service_runner.main("mine.yaml", VERTEX)
         assert ended.value.code == code
         assert said in capsys.readouterr().err
         declared["deploy"].pop("image", None)

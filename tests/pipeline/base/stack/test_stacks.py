@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import os
 import sys
 from collections.abc import Iterator
 from importlib import metadata
-from pathlib import Path
 
 import pytest
 
 from tests.folders import write_files
 from tests.root import ROOT
-from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.stack import stacks
 from tfx_estimator.pipeline.report.report import write_report
 from tfx_estimator.pipeline.report.source import Run
@@ -77,7 +74,6 @@ def test_what_a_stack_has_is_there_and_what_it_has_not_is_not():
     from tfx.components.trainer import executor
 
     here = stacks.current()
-    assert (importlib.util.find_spec("tfx.orchestration.kubeflow.kubeflow_dag_runner") is not None) == here.has_argo
     assert hasattr(executor, "Executor") == here.has_trainer_fn_executor
     assert hasattr(getattr(tfma, "eval_saved_model", None), "export") == here.has_eval_saved_model
 
@@ -132,16 +128,3 @@ def test_keras_2_is_chosen_where_there_are_both(monkeypatch, tmp_path, has_tf_ke
     monkeypatch.setattr(sys, "modules", {name: each for name, each in sys.modules.items() if "keras" not in name})
     stacks.choose_keras()
     assert os.environ.get(stacks.KERAS) == chosen
-
-
-@pytest.mark.parametrize("verb", ["validate", "compile", "submit"])
-def test_a_target_that_the_stack_has_not_is_refused_by_name(monkeypatch, capsys, tmp_path, verb):
-    monkeypatch.setattr(stacks, "current", lambda: stacks.TODAY)
-    monkeypatch.chdir(tmp_path)
-    more = ["--dry-run"] if verb == "submit" else []
-    assert main([verb, "digits", "--target", "kubeflow", *more]) == 2
-    said = capsys.readouterr().err
-    assert "--target kubeflow: TFX 1.21.0 does not compile for Kubeflow Pipelines 1" in said
-    assert "expected: another target: vertex, kubeflow_v2, tfjob" in said
-    assert "or install the other stack: make install STACK=tfx1.15" in said
-    assert not list(Path().iterdir())

@@ -1,4 +1,4 @@
-"""The part of Kubeflow Pipelines' HTTP APIs, of both versions, that runs pipelines, on a port of this machine."""
+"""The part of Kubeflow Pipelines' HTTP API that runs pipelines, on a port of this machine."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import urllib.parse
 from typing import Any, Optional
 
 TOKEN = "a-token-of-the-tests"
-_PATH = re.compile(
-    r"(?P<prefix>.*)/apis/(?P<version>v\dbeta1)/(?P<kind>runs|experiments)(?:/(?P<id>[^/:]+)(?P<verb>[:/]terminate)?)?"
-)
+_PATH = re.compile(r"(?P<prefix>.*)/apis/v2beta1/(?P<kind>runs|experiments)(?:/(?P<id>[^/:]+)(?P<verb>:terminate)?)?")
 
 
 class KubeflowService:
@@ -20,7 +18,7 @@ class KubeflowService:
 
     Args:
         states: What a run comes to, one an answer; the last stays. A number is a code of HTTP in place of an answer.
-        explains: Whether a step that failed says why, as version 2's API allows, and no version yet does.
+        explains: Whether a step that failed says why, as the API allows, and no version yet does.
         failing: The step that fails.
         profile: The namespace of whoever has the token, where the service has several users; empty where it has none.
     """
@@ -29,8 +27,7 @@ class KubeflowService:
         self, states: list[Any], prefix: str = "", explains: bool = False, failing: str = "Trainer", profile: str = ""
     ) -> None:
         self.states, self.prefix, self.explains, self.failing = list(states), prefix, explains, failing
-        # Of a Workflow of version 1, in place of its own; how many runs are told at once.
-        self.nodes: dict[str, Any] = {}
+        # How many runs are told at once.
         self.page = 2
         # What whoever stands before the service answers to a token that he does not know; None if nobody does.
         self.login: Optional[int] = None
@@ -83,105 +80,75 @@ class KubeflowService:
             return 404, {"message": f"there is no {path}"}
         if headers.get("Authorization") != f"Bearer {TOKEN}":
             return 401, {"message": "who are you"}
-        first, name, asked = match["version"] == "v1beta1", match["id"], urllib.parse.parse_qs(query)
-        if name is None and (refused := self._refuse(match["kind"], _owners(asked if body is None else body, first))):
+        name, asked = match["id"], {key: value[0] for key, value in urllib.parse.parse_qs(query).items()}
+        if name is None and (refused := self._refuse(match["kind"], asked if body is None else body)):
             return refused
         if match["kind"] == "experiments":
-            return self._experiments(first, asked, body)
+            return self._experiments(asked, body)
         if method == "POST" and name is None:
             number = f"run-{len(self.runs) + 1}"
-            self.runs[number] = {**body, "id" if first else "run_id": number}
-            return 200, {"run": self.runs[number]} if first else self.runs[number]
+            self.runs[number] = {**body, "run_id": number}
+            return 200, self.runs[number]
         if method == "POST":
-            assert match["verb"] == ("/terminate" if first else ":terminate")
+            assert match["verb"]
             self.terminated.append(name)
-            self.states = ["Failed" if first else "CANCELED"]
+            self.states = ["CANCELED"]
             return 200, {}
         if name is None:
-            key, value = _wanted(asked, first, "IS_SUBSTRING")
-            experiment = _owners(asked, first).get("EXPERIMENT")
+            value, experiment = _wanted(asked, "IS_SUBSTRING"), asked.get("experiment_id")
             found = [
                 run
                 for run in self.runs.values()
-                if value in run[key] and experiment in (None, _owners(run, first).get("EXPERIMENT"))
+                if value in run["display_name"] and experiment in (None, run.get("experiment_id"))
             ]
-            begin = int(asked.get("page_token", ["0"])[0])
+            begin = int(asked.get("page_token", "0"))
             more = {"next_page_token": str(begin + self.page)} if len(found) > begin + self.page else {}
-            told = [{**run, "status" if first else "state": self.states[0]} for run in found[begin:][: self.page]]
+            told = [{**run, "state": self.states[0]} for run in found[begin:][: self.page]]
             return 200, {"runs": told, **more} if told else {}
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         if isinstance(state, int):
             return state, {"message": "not now"}
         if name not in self.runs:
             return 404, {"message": f"there is no run {name}"}
-        if first:
-            return 200, _first(self.runs[name], state, self.nodes)
-        return 200, _second(self.runs[name], state, self.failing, self.explains)
+        return 200, _told(self.runs[name], state, self.failing, self.explains)
 
-    def _refuse(self, kind: str, owners: dict[str, str]) -> Optional[tuple[int, Any]]:
+    def _refuse(self, kind: str, told: dict[str, Any]) -> Optional[tuple[int, Any]]:
         """Returns what a service says to whom it cannot tell a namespace of; None if it can.
 
         Source: https://github.com/kubeflow/pipelines/blob/2.0.5/backend/src/apiserver/server/, run_server.go and
         experiment_server.go.
         """
-        experiment = owners.get("EXPERIMENT")
+        experiment = told.get("experiment_id")
         if experiment is not None and experiment not in self.experiments:
             return 404, {"message": f"Experiment {experiment} not found"}
         if not self.profile:
             return None
-        namespace = self.experiments[experiment]["namespace"] if experiment else owners.get("NAMESPACE")
+        namespace = self.experiments[experiment]["namespace"] if experiment else told.get("namespace")
         if not namespace:
             return 400, {"message": f"Invalid input error: {kind} cannot have an empty namespace in multi-user mode"}
         if namespace != self.profile:
             return 403, {"message": f"User is not authorized with reason: {kind} in namespace {namespace}"}
         return None
 
-    def _experiments(self, first: bool, asked: dict[str, list[str]], body: Any) -> tuple[int, Any]:
+    def _experiments(self, asked: dict[str, str], body: Any) -> tuple[int, Any]:
         if body is None:
-            key, value = _wanted(asked, first, "EQUALS")
-            namespace = _owners(asked, first).get("NAMESPACE", "")
-            told = [each for each in self.experiments.values() if (each[key], each["namespace"]) == (value, namespace)]
+            wanted = (_wanted(asked, "EQUALS"), asked.get("namespace", ""))
+            told = [each for each in self.experiments.values() if (each["display_name"], each["namespace"]) == wanted]
             return 200, {"experiments": told} if told else {}
-        number, namespace = f"experiment-{len(self.experiments) + 1}", _owners(body, first).get("NAMESPACE", "")
-        self.experiments[number] = {**body, "id" if first else "experiment_id": number, "namespace": namespace}
+        number = f"experiment-{len(self.experiments) + 1}"
+        self.experiments[number] = {"namespace": "", **body, "experiment_id": number}
         return 200, self.experiments[number]
 
 
-def _owners(told: dict[str, Any], first: bool) -> dict[str, str]:
-    """Returns the experiment, or the namespace, that a query or a body names."""
-    if not first:
-        keys = {"EXPERIMENT": "experiment_id", "NAMESPACE": "namespace"}
-        found = {kind: told[key] for kind, key in keys.items() if told.get(key)}
-        return {kind: value if isinstance(value, str) else value[0] for kind, value in found.items()}
-    if "resource_reference_key.type" in told:
-        return {told["resource_reference_key.type"][0]: told["resource_reference_key.id"][0]}
-    references = told.get("resource_references", ())
-    assert all(each["relationship"] == "OWNER" for each in references)
-    return {each["key"]["type"]: each["key"]["id"] for each in references}
+def _wanted(asked: dict[str, str], operation: str) -> str:
+    """Returns the name that a list's filter asks for."""
+    (predicate,) = json.loads(asked["filter"])["predicates"]
+    assert predicate == {"operation": operation, "key": "display_name", "stringValue": predicate["stringValue"]}
+    return predicate["stringValue"]
 
 
-def _wanted(asked: dict[str, list[str]], first: bool, operation: str) -> tuple[str, str]:
-    """Returns what a list's filter asks for: the key, and its value."""
-    (predicate,) = json.loads(asked["filter"][0])["predicates"]
-    key, value = ("name", "string_value") if first else ("display_name", "stringValue")
-    assert predicate == {"op" if first else "operation": operation, "key": key, value: predicate[value]}
-    return key, predicate[value]
-
-
-def _first(run: dict[str, Any], state: str, others: dict[str, Any]) -> dict[str, Any]:
-    """As Kubeflow Pipelines 1 tells of a run: with the Workflow, as Argo has changed it."""
-    failed = state == "Failed"
-    nodes = {
-        "digits": {"type": "DAG", "displayName": "digits", "phase": state},
-        "a": {"type": "Pod", "displayName": "statisticsgen", "phase": "Succeeded"},
-        "b": {"type": "Pod", "displayName": "trainer(0)", "phase": state, "message": "exit code 5" if failed else ""},
-    }
-    workflow = {**json.loads(run["pipeline_spec"]["workflow_manifest"]), "status": {"nodes": others or nodes}}
-    return {"run": {**run, "status": state}, "pipeline_runtime": {"workflow_manifest": json.dumps(workflow)}}
-
-
-def _second(run: dict[str, Any], state: str, failing: str, explains: bool) -> dict[str, Any]:
-    """As Kubeflow Pipelines 2 does: a step is a DAG with one pod in it, beside its driver.
+def _told(run: dict[str, Any], state: str, failing: str, explains: bool) -> dict[str, Any]:
+    """As Kubeflow Pipelines 2 tells of a run: a step is a DAG with one pod in it, beside its driver.
 
     Source: https://github.com/kubeflow/pipelines/blob/2.0.5/backend/src/v2/compiler/argocompiler/dag.go.
     """

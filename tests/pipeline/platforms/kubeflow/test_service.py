@@ -22,22 +22,18 @@ from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, 
 from tfx_estimator.pipeline.platforms import follow
 from tfx_estimator.pipeline.platforms.follow import LostError
 from tfx_estimator.pipeline.platforms.kubeflow.service import TOKEN_FILE, Kubeflow, connect
-from tfx_estimator.pipeline.platforms.note import Note, with_job
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, KUBEFLOW_V2
+from tfx_estimator.pipeline.platforms.note import Note, find_note, leave_note, with_job
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
 from tfx_estimator.pipeline.runners import compiling
 
 pytestmark = pytest.mark.unit
 
-# Words of the two versions.
-RUNNING = {KUBEFLOW: "Running", KUBEFLOW_V2: "RUNNING"}
-SUCCEEDED = {KUBEFLOW: "Succeeded", KUBEFLOW_V2: "SUCCEEDED"}
-FAILED = {KUBEFLOW: "Failed", KUBEFLOW_V2: "FAILED"}
-DECLARED = (*COMMON, *OF_TARGET[KUBEFLOW_V2])
-both = pytest.mark.parametrize("target", [KUBEFLOW, KUBEFLOW_V2])
+DECLARED = (*COMMON, *OF_TARGET[KUBEFLOW])
+COMPILED = (ROOT / "tests" / "golden" / "compiled" / f"digits.{KUBEFLOW}.yaml").read_text()
 
 
 @pytest.fixture(autouse=True)
-def hurried(monkeypatch, tmp_path, every_target) -> None:
+def hurried(monkeypatch, tmp_path) -> None:
     """Waits are short; the token is known."""
     for name in ("POLL_SECONDS", "_FIRST_WAIT", "_LONGEST_WAIT"):
         monkeypatch.setattr(follow, name, 0.01)
@@ -46,77 +42,65 @@ def hurried(monkeypatch, tmp_path, every_target) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def compiled(target: str) -> str:
-    return (ROOT / "tests" / "golden" / "compiled" / f"digits.{target}.yaml").read_text()
+def service_of(server: KubeflowService) -> Kubeflow:
+    return Kubeflow(server.address, text=COMPILED, name="digits-0123456789", account="trainer")
 
 
-def service_of(server: KubeflowService, target: str) -> Kubeflow:
-    return Kubeflow(target, server.address, text=compiled(target), name="digits-0123456789", account="trainer")
-
-
-@both
-def test_the_run_is_what_was_compiled_and_not_started_twice(target):
-    with KubeflowService([RUNNING[target]]) as server:
-        service = service_of(server, target)
+def test_the_run_is_what_was_compiled_and_not_started_twice():
+    with KubeflowService(["RUNNING"]) as server:
+        service = service_of(server)
         assert service.start(False) == ("run-1", True, "")
-        run, documents = server.runs["run-1"], list(yaml.safe_load_all(compiled(target)))
+        run, documents = server.runs["run-1"], list(yaml.safe_load_all(COMPILED))
         assert run["service_account"] == "trainer"
-        if target == KUBEFLOW:
-            assert run["name"] == "digits-0123456789-1"
-            assert json.loads(run["pipeline_spec"]["workflow_manifest"]) == documents[0]
-        else:
-            assert run["display_name"] == "digits-0123456789-1"
-            assert run["pipeline_spec"] == {"pipeline_spec": documents[0], "platform_spec": documents[1]}
-            # The service looks at no other.
-            assert run["runtime_config"] == {"pipeline_root": "gs://example-bucket/pipelines/digits/artifacts"}
+        assert run["display_name"] == "digits-0123456789-1"
+        assert run["pipeline_spec"] == {"pipeline_spec": documents[0], "platform_spec": documents[1]}
+        # The service looks at no other.
+        assert run["runtime_config"] == {"pipeline_root": "gs://example-bucket/pipelines/digits/artifacts"}
         assert service.start(False)[:2] == ("run-1", False)
-        server.states = [SUCCEEDED[target]]
+        server.states = ["SUCCEEDED"]
         assert service.start(False)[:2] == ("run-1", False)
         assert service.start(True) == ("run-2", True, "")
-        server.states = [FAILED[target]]
+        server.states = ["FAILED"]
         assert service.start(False) == ("run-3", True, "")
         assert service.address("run-3") == f"{server.address}/#/runs/details/run-3"
 
 
-@both
-def test_it_is_followed_to_its_end_and_cancelled(target):
+def test_it_is_followed_to_its_end_and_cancelled():
     said: list[tuple[str, bool]] = []
-    with KubeflowService([RUNNING[target], RUNNING[target], 503, SUCCEEDED[target]], explains=True) as server:
-        service = service_of(server, target)
+    with KubeflowService(["RUNNING", "RUNNING", 503, "SUCCEEDED"], explains=True) as server:
+        service = service_of(server)
         run = service.start(False).job
-        assert follow.follow(service, run, lambda *each: said.append(each)).state == SUCCEEDED[target]
+        assert follow.follow(service, run, lambda *each: said.append(each)).state == "SUCCEEDED"
         assert ("the service does not answer: 503 not now; trying again", True) in said
-        assert any(line.endswith(f": {SUCCEEDED[target]}") and "rainer" in line for line, _ in said)
-        server.states = [RUNNING[target]]
+        assert any(line.endswith(": SUCCEEDED") and "rainer" in line for line, _ in said)
+        server.states = ["RUNNING"]
         service.cancel(run)
         assert server.terminated == [run]
         assert service.look(run).ended
-        server.states = [FAILED[target]]
+        server.states = ["FAILED"]
         with pytest.raises(TrainingError, match=r"(?si)trainer: exit code 5"):
             follow.follow(service, run, lambda *each: None)
 
 
-@both
-def test_a_gap_in_the_numbers_and_a_run_that_is_ending_are_seen(target):
-    with KubeflowService([RUNNING[target]]) as server:
-        service = service_of(server, target)
+def test_a_gap_in_the_numbers_and_a_run_that_is_ending_are_seen():
+    with KubeflowService(["RUNNING"]) as server:
+        service = service_of(server)
         assert service.start(False).is_new
-        for state in ("Terminating" if target == KUBEFLOW else "CANCELING", FAILED[target]):
+        for state in ("CANCELING", "FAILED"):
             server.states = [state]
             assert service.start(False).is_new
-        assert server.runs["run-3"]["name" if target == KUBEFLOW else "display_name"] == "digits-0123456789-3"
+        assert server.runs["run-3"]["display_name"] == "digits-0123456789-3"
         # Somebody has deleted the first ones; there is one of another pipeline, too.
         del server.runs["run-1"], server.runs["run-2"]
-        server.states = [RUNNING[target]]
-        Kubeflow(target, server.address, text=compiled(target), name="my-digits-0123456789").start(False)
+        server.states = ["RUNNING"]
+        Kubeflow(server.address, text=COMPILED, name="my-digits-0123456789").start(False)
         assert service.start(False)[:2] == ("run-3", False)
-        server.states = ["Terminating" if target == KUBEFLOW else "CANCELING"]
+        server.states = ["CANCELING"]
         assert not service.look("run-3").ended
 
 
-@both
-def test_a_run_whose_start_was_interrupted_is_found(target, monkeypatch):
-    with KubeflowService([RUNNING[target]]) as server:
+def test_a_run_whose_start_was_interrupted_is_found(monkeypatch):
+    with KubeflowService(["RUNNING"]) as server:
         answer = server.answer
 
         def interrupt(method: str, *about: Any) -> Any:
@@ -128,16 +112,16 @@ def test_a_run_whose_start_was_interrupted_is_found(target, monkeypatch):
 
         monkeypatch.setattr(server, "answer", interrupt)
         with pytest.raises(SignalledError), handled():
-            service_of(server, target).start(False)
+            service_of(server).start(False)
         assert [*server.runs] == ["run-1"]
-        assert service_of(server, target).start(False)[:2] == ("run-1", False)
+        assert service_of(server).start(False)[:2] == ("run-1", False)
 
 
 @pytest.mark.parametrize(("failing", "kind"), [("Trainer", TrainingError), ("Evaluator", PipelineError)])
-def test_the_steps_of_version_2_are_told_by_their_names(failing, kind):
+def test_the_steps_are_told_by_their_names(failing, kind):
     with KubeflowService(["RUNNING"], failing=failing) as server:
-        run = service_of(server, KUBEFLOW_V2).start(False).job
-        for service in (service_of(server, KUBEFLOW_V2), Kubeflow(KUBEFLOW_V2, server.address)):
+        run = service_of(server).start(False).job
+        for service in (service_of(server), Kubeflow(server.address)):
             assert service.look(run).tasks == {"StatisticsGen": "SUCCEEDED", failing: "RUNNING"}
         server.states = ["FAILED"]
         with pytest.raises(kind, match=rf"the service says no more\s+{failing} failed\n") as caught:
@@ -145,91 +129,66 @@ def test_the_steps_of_version_2_are_told_by_their_names(failing, kind):
     assert type(caught.value) is kind
 
 
-def test_a_try_that_failed_does_not_count_where_another_succeeded():
-    def tries(name: str, *phases: str) -> dict[str, dict[str, str]]:
-        told = [{"type": "Pod", "displayName": f"{name}({number})"} for number in range(len(phases))]
-        return {
-            f"{name}-{number}": {**each, "phase": phase, "message": f"of try {number}"}
-            for number, (each, phase) in enumerate(zip(told, phases))
-        }
-
-    with KubeflowService(["Failed"]) as server:
-        # A map of Argo's has no order.
-        pushed = dict(reversed(tries("pusher", "Failed", "Error").items()))
-        server.nodes = {**tries("trainer", "Failed", "Succeeded"), **pushed}
-        service = service_of(server, KUBEFLOW)
-        look = service.look(service.start(False).job)
-    assert type(look.error) is PipelineError
-    assert look.error.what.endswith("\npusher: of try 1")
-    assert look.tasks["trainer(0)"] == "Failed"
-
-
-@both
-def test_by_way_of_the_kubernetes_api_server(target, tmp_path, monkeypatch):
+def test_by_way_of_the_kubernetes_api_server(tmp_path, monkeypatch):
     monkeypatch.delenv(TOKEN_FILE)
     prefix = "/api/v1/namespaces/mine/services/ml-pipeline:http/proxy"
-    with KubeflowService([RUNNING[target]], prefix) as server:
+    with KubeflowService(["RUNNING"], prefix) as server:
         hosts = {"a": server.address, "b": "http://localhost:9"}
         write_kubeconfig(tmp_path / "config", "a", TOKEN, **hosts)
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-        service = Kubeflow(target, namespace="mine", text=compiled(target), name="digits")
+        service = Kubeflow(namespace="mine", text=COMPILED, name="digits")
         assert service.start(False).is_new
         assert service.address("run-1").startswith("http://localhost:8080/#/")
         with pytest.raises(PipelineError, match=r"the namespace kubeflow of .* refuses: 404"):
-            Kubeflow(target, text=compiled(target), name="digits").start(False)
+            Kubeflow(text=COMPILED, name="digits").start(False)
         # Its note holds when another context has become the current one.
-        note = with_job(Note(target, ""), service, "run-1")
+        note = with_job(Note(KUBEFLOW, ""), service, "run-1")
         assert (note.context, note.namespace) == ("a", "mine")
         write_kubeconfig(tmp_path / "config", "b", TOKEN, **hosts)
-        assert connect(note, "").look("run-1").state == RUNNING[target]
+        assert connect(note, "").look("run-1").state == "RUNNING"
 
 
-@both
-def test_a_service_with_several_users_takes_runs_of_an_experiment_alone(target):
-    with KubeflowService([RUNNING[target]], profile="vision") as server:
+def test_a_service_with_several_users_takes_runs_of_an_experiment_alone():
+    with KubeflowService(["RUNNING"], profile="vision") as server:
         for told in ({}, {"namespace": "vision"}, {"experiment": "mine"}):
-            service = Kubeflow(target, server.address, text=compiled(target), name="digits", **told)
+            service = Kubeflow(server.address, text=COMPILED, name="digits", **told)
             with pytest.raises(PipelineError, match=r"refuses: 400 .* empty namespace") as caught:
                 service.start(False)
             assert "--experiment NAME and --namespace" in caught.value.todo
-        other = Kubeflow(target, server.address, namespace="others", text=compiled(target), experiment="mine")
+        other = Kubeflow(server.address, namespace="others", text=COMPILED, experiment="mine")
         with pytest.raises(PipelineError, match=r"refuses: 403 .* in namespace others"):
             other.start(False)
         assert (server.runs, server.experiments) == ({}, {})
 
         def of(experiment: str) -> Kubeflow:
-            whole = {"text": compiled(target), "name": "digits", "experiment": experiment}
-            return Kubeflow(target, server.address, namespace="vision", **whole)
+            whole = {"text": COMPILED, "name": "digits", "experiment": experiment}
+            return Kubeflow(server.address, namespace="vision", **whole)
 
         assert of("mine").start(False) == ("run-1", True, "")
         # Found, and not made once more; so is the run.
         assert of("mine").start(False)[:2] == ("run-1", False)
         assert of("another").start(False) == ("run-2", True, "")
-        names = [each["name" if target == KUBEFLOW else "display_name"] for each in server.experiments.values()]
+        names = [each["display_name"] for each in server.experiments.values()]
         assert names == ["mine", "another"]
-        if target == KUBEFLOW:
-            key = {"type": "EXPERIMENT", "id": "experiment-1"}
-            assert server.runs["run-1"]["resource_references"] == [{"key": key, "relationship": "OWNER"}]
-        else:
-            assert server.runs["run-1"]["experiment_id"] == "experiment-1"
+        assert server.runs["run-1"]["experiment_id"] == "experiment-1"
         assert {each["namespace"] for each in server.experiments.values()} == {"vision"}
 
 
 def test_what_is_refused_is_told_from_what_is_lost(tmp_path, monkeypatch):
     with KubeflowService(["RUNNING"]) as server:
-        service = service_of(server, KUBEFLOW_V2)
+        service = service_of(server)
         with pytest.raises(PipelineError, match="refuses: 404 there is no run run-7"):
             service.look("run-7")
         (tmp_path / "token").write_text("another")
         with pytest.raises(PipelineError, match="does not know who asks: 401 who are you"):
-            service_of(server, KUBEFLOW_V2).start(False)
+            service_of(server).start(False)
     with pytest.raises(LostError):
         service.look("run-1")
     monkeypatch.setenv(TOKEN_FILE, str(tmp_path / "nowhere"))
     with pytest.raises(PipelineError, match="nowhere cannot be read"):
-        service_of(server, KUBEFLOW_V2)
+        service_of(server)
     with pytest.raises(DeclarationError, match="is no address"):
-        Kubeflow(KUBEFLOW_V2, "kubeflow.example")
+        Kubeflow("kubeflow.example")
 
 
 @pytest.mark.parametrize(
@@ -238,12 +197,12 @@ def test_what_is_refused_is_told_from_what_is_lost(tmp_path, monkeypatch):
 def test_a_page_to_sign_in_is_no_silence(tmp_path, login, said):
     with KubeflowService(["RUNNING"]) as server:
         server.login = login
-        service = service_of(server, KUBEFLOW_V2)
+        service = service_of(server)
         run = service.start(False).job
         (tmp_path / "token").write_text("one-that-has-ended")
         # The one that it knows is still good.
         assert service.look(run).state == "RUNNING"
-        other = service_of(server, KUBEFLOW_V2)
+        other = service_of(server)
         for ask in (lambda: other.start(False), lambda: other.look(run), lambda: other.cancel(run)):
             with pytest.raises(PipelineError, match=f"does not know who asks: {said}") as caught:
                 ask()
@@ -255,13 +214,13 @@ def test_a_page_to_sign_in_is_no_silence(tmp_path, login, said):
                 service.look(run)
         # A token that was written anew is found.
         (tmp_path / "token").write_text(TOKEN)
-        assert (other if login == 302 else service_of(server, KUBEFLOW_V2)).look(run).state == "RUNNING"
+        assert (other if login == 302 else service_of(server)).look(run).state == "RUNNING"
 
 
 def test_the_command_line_leaves_the_address(capsys, monkeypatch):
-    text = compiling.Compiled(compiled(KUBEFLOW_V2), (), "", "")
+    text = compiling.Compiled(COMPILED, (), "", "")
     monkeypatch.setattr(compiling, "compile_declaration", lambda loaded, target: text)
-    submit = ["submit", "digits", "--target", KUBEFLOW_V2, *words(*DECLARED), "--yes"]
+    submit = ["submit", "digits", "--target", KUBEFLOW, *words(*DECLARED), "--yes"]
     with KubeflowService(["RUNNING", "SUCCEEDED"]) as server:
         assert main([*submit, "--endpoint", server.address]) == 0
         out = capsys.readouterr().out
@@ -275,3 +234,26 @@ def test_the_command_line_leaves_the_address(capsys, monkeypatch):
         assert server.runs["run-1"]["experiment_id"] == "experiment-1"
         server.states = ["SUCCEEDED"]
         assert main(["submit", "--attach", "submitted/digits"]) == 0
+
+
+def test_a_note_of_an_earlier_release_is_followed_unless_it_is_of_version_1(capsys):
+    with KubeflowService(["RUNNING"]) as server:
+        run = service_of(server).start(False).job
+        server.states = ["SUCCEEDED"]
+        told = {"job": run, "endpoint": server.address, "namespace": None}
+        for target, code in (("kubeflow_v2", 0), ("kubeflow", 2)):
+            Path("submission.json").write_text(json.dumps({**told, "target": target}))
+            assert main(["submit", "--attach", "."]) == code
+            assert main(["submit", "--cancel", "."]) == code
+        out, err = capsys.readouterr()
+    assert f"{run}: SUCCEEDED" in out
+    assert err.count("was submitted to Kubeflow Pipelines 1, which this release does not know any more") == 2
+    assert server.terminated == []
+
+
+def test_a_note_that_was_left_is_found_as_it_was(tmp_path):
+    note = Note(KUBEFLOW, "run-1", endpoint="https://there", experiment="mine")
+    assert leave_note(str(tmp_path), note) is None
+    assert find_note(str(tmp_path)) == note
+    # Nor is it that of another job.
+    assert leave_note(str(tmp_path), note) is None

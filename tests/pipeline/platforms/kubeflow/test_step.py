@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.platforms.rehearsal.job import Task, read_job
 
 pytestmark = pytest.mark.unit
 
-FILE = ROOT / "tests" / "golden" / "compiled" / "digits.kubeflow_v2.yaml"
+FILE = ROOT / "tests" / "golden" / "compiled" / "digits.kubeflow.yaml"
 STEP = "tfx_estimator.pipeline.platforms.kubeflow.step"
 
 

@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 from tfx_estimator.__main__ import main
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError
 from tfx_estimator.pipeline.folders import PipelineFolders, only_run
-from tfx_estimator.pipeline.platforms.registry import KUBEFLOW_V2, SPEC_TARGETS
+from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, TARGETS
 from tfx_estimator.pipeline.platforms.rehearsal.execution import rebased
 from tfx_estimator.pipeline.platforms.rehearsal.job import read_job
 
@@ -60,7 +60,7 @@ def test_a_container_is_given_what_a_service_gives_it(compiled, monkeypatch):
 
 
 def test_a_container_is_given_what_kubeflow_pipelines_2_gives_it(compiled):
-    compiled.target = KUBEFLOW_V2
+    compiled.target = KUBEFLOW
     compiled.step("First", also={"valid": True, "splits": ["train"], "by_split": {"train": 1}})
     compiled.step("Second", "tfx.Model", first="First")
     _, outputs = compiled.execute()
@@ -93,7 +93,7 @@ def test_a_container_is_given_what_kubeflow_pipelines_2_gives_it(compiled):
 
 
 def test_a_property_that_kubeflow_pipelines_2_cannot_keep_is_named(compiled):
-    compiled.target = KUBEFLOW_V2
+    compiled.target = KUBEFLOW
     compiled.step("First", also={"span": None})
     with pytest.raises(PipelineError, match="the property span of the output made of First is null"):
         compiled.execute()
@@ -291,7 +291,7 @@ def test_what_is_no_compiled_pipeline_is_refused(compiled, capsys, change, said)
 
 
 @pytest.mark.parametrize(
-    "original", [path.name for path in sorted(GOLDEN.glob("*.*")) if path.name.split(".")[1] in SPEC_TARGETS]
+    "original", [path.name for path in sorted(GOLDEN.glob("*.*")) if path.name.split(".")[1] in TARGETS]
 )
 def test_what_was_compiled_is_read(original):
     assert "Trainer" in [task.name for task in read_job(str(GOLDEN / original)).tasks]

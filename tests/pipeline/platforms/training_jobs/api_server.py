@@ -25,7 +25,7 @@ from tfx_estimator.components.trainer.cluster.plan import free_ports
 # Tools and data for tests that are no part of the project: see docs/developing.md.
 SHARED = ROOT.parent / "shared"
 _BINARY, _CRD = SHARED / "tools" / "kube-apiserver.xz", SHARED / "data" / "crds" / "tfjobs-v1.8.1.yaml"
-_TOKEN = "a-token-of-the-tests"
+TOKEN = "a-token-of-the-tests"
 _READY_SECONDS = 90.0
 # Also of tests that end within a second.
 NAMESPACE = "default"
@@ -61,7 +61,7 @@ class ApiServer:
         self._binary.chmod(0o755)
         key = folder / "account.key"
         subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
-        users = [f'{_TOKEN},admin,1,"system:masters"', f'{ACCOUNT_TOKEN},{ACCOUNT},2,"system:serviceaccounts"']
+        users = [f'{TOKEN},admin,1,"system:masters"', f'{ACCOUNT_TOKEN},{ACCOUNT},2,"system:serviceaccounts"']
         (folder / "tokens.csv").write_text("\n".join([*users, ""]))
         self._processes: dict[str, subprocess.Popen] = {}
         self.kubeconfig = folder / "kubeconfig"
@@ -118,7 +118,7 @@ class ApiServer:
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
         """Asks the server; returns what it answers, or raises RefusedError."""
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {_TOKEN}", "Content-Type": kind}
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
         request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=30, context=_trusting()) as answer:
@@ -181,7 +181,7 @@ def _kubeconfig(port: int, authority: Path) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "tests", "cluster": cluster}],
-        "users": [{"name": "tests", "user": {"token": _TOKEN}}],
+        "users": [{"name": "tests", "user": {"token": TOKEN}}],
         "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
         "current-context": "tests",
     }
