@@ -83,8 +83,8 @@ class DeploySection(Section):
     )
     training_root: Optional[str] = Field(
         None,
-        "where the step Trainer of the target kubeflow and the pods of its TFJob train: a folder in one of volumes; "
-        "without tfjob.train trainings lie in PIPELINE_ROOT/NAME/training",
+        "where the step Trainer of the target kubeflow and the pods that it starts train: a folder in one of volumes; "
+        "without trainjob.train and tfjob.train trainings lie in PIPELINE_ROOT/NAME/training",
     )
     project: Optional[str] = Field(None, "Google Cloud project of Vertex AI")
     region: Optional[str] = Field(None, "region of Vertex AI: europe-west4")
