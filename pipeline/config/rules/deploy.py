@@ -211,8 +211,9 @@ def note_deployment(case: Case) -> Iterator[str]:
         left = f"a run that is cancelled leaves its {{}} at work, as {case.platform.title} tells the step nothing"
         if case.beam.runner == "dataflow":
             yield f"beam.runner is dataflow: {left.format('Dataflow job')}: cancel it yourself, see docs/dataflow.md"
-        if case.deploy.trains_elsewhere:
-            yield f"deploy.tfjob.train: {left.format('TFJob')}: delete it yourself, by `kubectl delete tfjob`"
+        if key := case.deploy.elsewhere:
+            kind = getattr(getattr(case.deploy, key), "kind", "TFJob")
+            yield f"deploy.{key}.train: {left.format(kind)}: delete it yourself, by `kubectl delete {kind.lower()}`"
     if case.declaration.tracking.mlflow and case.platform.runs_steps:
         yield f"tracking.mlflow: no effect: the steps of {case.platform.title} write nothing there"
     elif case.declaration.tracking.mlflow:
