@@ -11,11 +11,13 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+import yaml
 
 from tests.pipeline.runners.deployed import COMMON, OF_TARGET
 from tests.store.conftest import Store, serving
 from tests.store.front import BUCKET
 from tests.waiting import wait_until
+from tfx_estimator.components.trainer.settings import OPERATION_KEY
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, VERTEX
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
@@ -105,6 +107,25 @@ def test_kubeflow_pipelines_2_finds_no_object_that_stands_for_a_folder(tmp_path,
         second = _execute(store, file, tmp_path)
         assert _states(second, "ran") == set()
         assert second["accuracy"] == first["accuracy"]
+
+
+def test_a_training_in_a_volume_is_published_in_the_bucket(tmp_path, binary):
+    """As in the pods of a TFJob that a step starts, which are tasks of this machine: see tests/e2e."""
+    (volume := tmp_path / "volume").mkdir()
+    with serving(tmp_path, binary) as store:
+        file = _compile(store, tmp_path, TWO, "trainer.train_steps=300", target=KUBEFLOW)
+        spec, platform = yaml.safe_load_all(file.read_text())
+        told = spec["root"]["dag"]["tasks"]["Trainer"]["inputs"]["parameters"][OPERATION_KEY]["runtimeValue"]
+        told["constant"] = json.dumps({**json.loads(told["constant"]), "training_root": str(volume)})
+        file.write_text(yaml.safe_dump_all([spec, platform]))
+        results = _execute(store, file, tmp_path)
+        assert results["training"]["last_step"] == 300
+        assert results["accuracy"] >= 0.8
+        assert {path.suffix for path in volume.iterdir()} == {".moved"}
+        assert not store.names(f"{HOME}/training/")
+        kept = store.names(results["model_run"].removeprefix(f"gs://{BUCKET}/"))
+        assert [name for name in kept if name.endswith("/model.ckpt-300.index")]
+        assert len(_folders(store, "serving")) == 1
 
 
 @pytest.mark.parametrize("job", [False, True], ids=["in-the-step", "custom-job"])
