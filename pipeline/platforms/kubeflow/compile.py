@@ -15,6 +15,7 @@ from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.platforms import pipeline_spec
+from tfx_estimator.pipeline.platforms.kubeflow.adapt import unwrapped
 from tfx_estimator.pipeline.platforms.plan import Row, row_of
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
 from tfx_estimator.pipeline.platforms.tfjob.compile import make_manifest, rows_of_pods
@@ -33,7 +34,7 @@ def compile_pipeline(
         workflow, path = compile_workflow(pipeline, deploy, modules, folder)
         return [workflow], path
     job, path = pipeline_spec.compile_spec(pipeline, deploy, target, home, modules, folder)
-    spec = {**job["pipelineSpec"], "defaultPipelineRoot": job["runtimeConfig"]["gcsOutputDirectory"]}
+    spec = unwrapped(job)
     platform = pipeline_spec.kubernetes_platform(job, deploy)
     return [spec, *([platform] if platform else [])], path
 

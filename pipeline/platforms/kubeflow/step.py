@@ -17,10 +17,12 @@ from typing import Any
 import tensorflow as tf
 from absl import app
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
+from tfx.orchestration.kubeflow.v2.file_based_example_gen import driver
 
 from tfx_estimator.pipeline.base.ending import leaving
 from tfx_estimator.pipeline.base.environment import check_release
 from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.platforms.kubeflow.adapt import DRIVER
 
 
 def for_tfx(told: str, component: str) -> str:
@@ -88,7 +90,8 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     Returns:
         What TFX's own entry makes of it, but for what `for_tfx` changes; and the arguments of Beam.
     """
-    args, rest = kubeflow_v2_run_executor._parse_flags(argv)
+    args, rest = kubeflow_v2_run_executor._parse_flags([word for word in argv if word != DRIVER])
+    args.is_driven = DRIVER in argv
     told, component = args.json_serialized_invocation_args, args.json_serialized_inputs_spec_args
     args.json_serialized_invocation_args = for_tfx(told, component)
     return args, rest
@@ -110,6 +113,8 @@ def _run(parsed: tuple[argparse.Namespace, list[str]]) -> None:
     # has said why.
     from tfx_estimator.pipeline.config.paths import is_address
 
+    if parsed[0].is_driven:
+        driver.main(parsed[0])
     kubeflow_v2_run_executor.main(parsed)
     outputs: dict[str, Any] = json.loads(parsed[0].json_serialized_invocation_args)["outputs"]
     for listed in outputs["artifacts"].values():

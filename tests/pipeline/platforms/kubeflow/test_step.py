@@ -82,7 +82,7 @@ class Failing(BaseExecutor):
 def test_an_error_of_ours_is_told_in_its_own_words(tmp_path, capsys):
     told = {"inputs": {}, "outputs": {"outputFile": str(tmp_path / "executor_output.json")}}
     words = {"executor_class_path": f"{__name__}.Failing", "json_serialized_invocation_args": json.dumps(told)}
-    args = argparse.Namespace(**words, json_serialized_inputs_spec_args="{}")
+    args = argparse.Namespace(**words, json_serialized_inputs_spec_args="{}", is_driven=False)
     with pytest.raises(SystemExit) as ended:
         kubeflow_step.main((args, []))
     assert ended.value.code == TrainingError.exit_code
