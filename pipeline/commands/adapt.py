@@ -32,11 +32,13 @@ def run(args: argparse.Namespace) -> int:
     """Writes the adapted pipeline."""
     from tfx_estimator.pipeline.base.text import one_line
     from tfx_estimator.pipeline.commands.shared import say, write_file
+    from tfx_estimator.pipeline.platforms.rehearsal.job import read_documents
     from tfx_estimator.pipeline.runners.compiling import text_of
 
     output = args.output or f"{Path(args.file).stem}-kubeflow.yaml"
-    documents, notes = BY_NAME[KUBEFLOW].part("adapt").adapt_file(args.file)
-    write_file(output, text_of(documents, output), force=args.force)
+    whole, *others = read_documents(args.file)
+    spec, notes = BY_NAME[KUBEFLOW].part("adapt").adapt(whole)
+    write_file(output, text_of([spec, *others], output), force=args.force)
     for line in (f"wrote {output}", *(f"    {note}" for note in notes or ["nothing was to be adapted"])):
         say(one_line(line))
     return 0

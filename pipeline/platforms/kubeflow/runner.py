@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Optional
 
-from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
+from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunner, KubeflowV2DagRunnerConfig
 from tfx.orchestration.pipeline import Pipeline
 
 from tfx_estimator.pipeline.base.log import get_logger
@@ -17,48 +17,39 @@ from tfx_estimator.pipeline.runners.compiling import text_of
 logger = get_logger("kubeflow")
 
 
-class KubeflowV2Runner(kubeflow_v2_dag_runner.KubeflowV2DagRunner):
+class KubeflowV2Runner(KubeflowV2DagRunner):
     """Compiles any TFX pipeline to a PipelineSpec that Kubeflow Pipelines 2 takes and executes.
 
         config = KubeflowV2DagRunnerConfig(default_image="registry.example/mine@sha256:…")
         KubeflowV2Runner(config, output_filename="pipeline.yaml").run(pipeline)
 
     The image needs tfx-estimator beside TFX. TFX's own command line takes this for its runner, with `--engine vertex`.
-
-    Args:
-        config: As of TFX's runner; the schema is 2.1, whatever it says.
-        output_dir: As there.
-        output_filename: YAML, or JSON if it is called so; `pipeline.yaml` if it is left out.
+    The file is YAML, or JSON if it is called so; `pipeline.yaml` if it is not called anything.
     """
 
     def __init__(
         self,
-        config: kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig,
+        config: KubeflowV2DagRunnerConfig,
         output_dir: Optional[str] = None,
         output_filename: Optional[str] = None,
     ) -> None:
         super().__init__(config, output_dir, output_filename or "pipeline.yaml")
+        # TFX's default is another one.
+        config.use_pipeline_spec_2_1 = True
 
     def run(
-        self,
-        pipeline: Pipeline,
-        parameter_values: Optional[dict[str, Any]] = None,
-        write_out: Optional[bool] = True,
+        self, pipeline: Pipeline, parameter_values: Optional[dict[str, Any]] = None, write_out: Optional[bool] = True
     ) -> dict[str, Any]:
-        """Compiles a pipeline.
+        """Compiles a pipeline; returns the PipelineSpec, as JSON has it.
 
         Args:
             pipeline: The pipeline.
             parameter_values: The defaults of runtime parameters, in place of their own.
             write_out: Whether the file is written.
 
-        Returns:
-            The PipelineSpec, as JSON has it.
-
         Raises:
-            DeclarationError: A step cannot do without the resolver that it has.
+            DeclarationError: A step needs the resolver that it has.
         """
-        self._config.use_pipeline_spec_2_1 = True
         job = super().run(pipeline, parameter_values, write_out=False)
         set_defaults(job, pipeline)
         spec, notes = adapt(job)
@@ -66,7 +57,6 @@ class KubeflowV2Runner(kubeflow_v2_dag_runner.KubeflowV2DagRunner):
             logger.info(note)
         if write_out:
             # Where TFX's command line has said, if it has.
-            write(
-                os.path.join(self._output_dir, self._output_filename), text_of([spec], self._output_filename).encode()
-            )
+            file = os.path.join(self._output_dir, self._output_filename)
+            write(file, text_of([spec], file).encode())
         return spec

@@ -32,8 +32,8 @@ def for_tfx(told: str, component: str) -> str:
         component: The inputs of the step's component, likewise; empty if it has none.
 
     Returns:
-        The ExecutorInput. Its input artifacts are of the types that the component declares: what the service says of
-        them is nothing, or a title of its own. Of its outputs those are left that the component declares, and not what
+        The ExecutorInput. Its inputs are of the types that the component declares: what the service says of artifacts
+        is nothing, or a title of its own. Of its outputs those are left that the component declares, and not what
         the service adds for itself: the container's log.
     """
     whole = json.loads(told)
@@ -42,6 +42,9 @@ def for_tfx(told: str, component: str) -> str:
         for artifact in listed.get("artifacts", ()):
             if key in declared:
                 artifact["type"] = declared[key]["artifactType"]
+    values = whole.get("inputs", {}).get("parameterValues", {})
+    # TFX has text for whatever is no number: how the pipeline ended, for its exit handler.
+    values.update((key, json.dumps(value)) for key, value in values.items() if isinstance(value, (dict, list)))
     outputs = whole.setdefault("outputs", {})
     # TFX compiles each type to a schema.
     outputs["artifacts"] = {
