@@ -116,10 +116,16 @@ def _run(parsed: tuple[argparse.Namespace, list[str]]) -> None:
     # has said why.
     from tfx_estimator.pipeline.config.paths import is_address
 
+    told: dict[str, Any] = json.loads(parsed[0].json_serialized_invocation_args)
+    outputs = told["outputs"]
     if parsed[0].is_driven:
         driver.main(parsed[0])
+        with open(outputs["outputFile"], encoding="utf-8") as file:
+            driven = json.load(file)["artifacts"]
+        for key, listed in outputs["artifacts"].items():
+            listed["artifacts"][0]["metadata"] = driven[key]["artifacts"][0]["metadata"]
+        parsed[0].json_serialized_invocation_args = json.dumps(told)
     kubeflow_v2_run_executor.main(parsed)
-    outputs: dict[str, Any] = json.loads(parsed[0].json_serialized_invocation_args)["outputs"]
     for listed in outputs["artifacts"].values():
         for artifact in listed.get("artifacts", ()):
             if is_address(artifact["uri"]):
