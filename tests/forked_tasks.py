@@ -173,6 +173,7 @@ def _be_task(words: list[str], env: dict[str, str], fds: list[int], folder: str,
         os.dup2(1, 2)
         os.environ.clear()
         os.environ.update(env)
+        sys.path[1:1] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
         # The folder of whoever had the server begin may be gone.
         tempfile.tempdir = None
         # Python's own generator sees to that itself.
