@@ -108,11 +108,15 @@ def _run(parsed: tuple[argparse.Namespace, list[str]]) -> None:
     check_release()
     # Imported late: the package checks the release when it is imported, and would end with a traceback before this step
     # has said why.
+    from tfx_estimator.components.baseline_finder import records
     from tfx_estimator.pipeline.config.paths import is_address
 
+    told: dict[str, Any] = json.loads(parsed[0].json_serialized_invocation_args)
+    records.give_baseline(told)
+    parsed[0].json_serialized_invocation_args = json.dumps(told)
     kubeflow_v2_run_executor.main(parsed)
-    outputs: dict[str, Any] = json.loads(parsed[0].json_serialized_invocation_args)["outputs"]
-    for listed in outputs["artifacts"].values():
+    records.keep_blessed(told)
+    for listed in told["outputs"]["artifacts"].values():
         for artifact in listed.get("artifacts", ()):
             if is_address(artifact["uri"]):
                 remove_markers(artifact["uri"])
