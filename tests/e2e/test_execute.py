@@ -48,9 +48,9 @@ class Rehearsal:
     def execute(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         return self.finish(self.start(*arguments), code)
 
-    def execute_forked(self, forks: Forks, *arguments: str) -> dict[str, Any]:
-        """The same, its containers but the first forked: each is seconds shorter."""
-        pid = forks.start(["execute", str(self.file), "--root", str(self.root), "--json", *arguments])
+    def execute_forked(self, forks: Forks, *arguments: str, fresh: int = 1) -> dict[str, Any]:
+        """The same, its containers but so many forked: each is seconds shorter."""
+        pid = forks.start(["execute", str(self.file), "--root", str(self.root), "--json", *arguments], "", fresh)
         assert forks.wait(pid) == 0, forks.said
         assert "Traceback" not in forks.said
         return json.JSONDecoder().raw_decode(forks.said, forks.said.index("{"))[0]
@@ -145,11 +145,11 @@ def test_without_resolvers_the_second_model_is_compared_with_the_first_one(forks
     rehearsal = Rehearsal(tmp_path, KUBEFLOW_V2)
     few = ("trainer.train_steps=60", "evaluator.min_accuracy=0.2", "evaluator.max_accuracy_drop=0.001")
     rehearsal.compile("digits", *few)
-    first = rehearsal.execute_forked(forks, "--require-blessing")
+    first = rehearsal.execute_forked(forks, "--require-blessing", fresh=0)
     assert "sparse_categorical_accuracy_diff" not in first["metrics"]
     # It knows less: good enough by itself, and worse than the first one.
     rehearsal.compile("digits", *few, "trainer.train_steps=20")
-    second = rehearsal.execute_forked(forks)
+    second = rehearsal.execute_forked(forks, fresh=0)
     assert _ran(second) == {"BaselineFinder", "Trainer", "Evaluator", "Pusher"}
     lost = second["accuracy"] - first["accuracy"]
     assert second["metrics"]["sparse_categorical_accuracy_diff"] == pytest.approx(lost, abs=1e-6)
