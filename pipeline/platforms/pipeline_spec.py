@@ -13,6 +13,7 @@ from tfx.orchestration.data_types import RuntimeParameter
 from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
 from tfx.orchestration.pipeline import Pipeline
 
+from tfx_estimator.components.baseline_finder import BaselineFinder
 from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.base.environment import release_variables
 from tfx_estimator.pipeline.config.deploy import DeploySection
@@ -26,7 +27,7 @@ from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 _Resources = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec.ResourceSpec
-_EXECUTOR, TRAINER, _TUNER = "{}_executor", "Trainer", "Tuner"
+_EXECUTOR, TRAINER, _TUNER, _EVALUATOR = "{}_executor", "Trainer", "Tuner", "Evaluator"
 # Kubeflow Pipelines 2 takes a missing value for 0. Argo takes the last one for the time that all tries have together,
 # so 0 would mean no retry. A year is longer than any training.
 _BACKOFF = {"backoffDuration": "0s", "backoffFactor": 2.0, "backoffMaxDuration": f"{365 * 24 * 3600}s"}
@@ -69,10 +70,19 @@ def compile_spec(
             container.update(command=[*entry.COMMAND], args=entry.arguments(entry.HOME, _HOME, packed, then))
         told = {**release_variables(), **deploy.env}
         container["env"] = [{"name": key, "value": value} for key, value in sorted(told.items())]
+        for given in task.get("inputs", {}).get("parameters", {}).values():
+            if source := given.get("taskOutputParameter"):
+                # TFX has another name for the task than it gives it.
+                source["producerTask"] = source["producerTask"].removesuffix("_task")
         if retries := deploy.step(name).retries:
             task["retryPolicy"] = {"maxRetryCount": retries, **(_BACKOFF if target == KUBEFLOW_V2 else {})}
     set_defaults(job, pipeline)
-    _tell_home(spec, job["runtimeConfig"], home, {TRAINER, *modules, *({_TUNER} & spec["root"]["dag"]["tasks"].keys())})
+    finders = {each.id for each in pipeline.components if isinstance(each, BaselineFinder)}
+    for name in finders:
+        # What it finds hangs on what was blessed since.
+        del spec["root"]["dag"]["tasks"][name]["cachingOptions"]
+    told_home = {TRAINER, *modules, *({_TUNER} & spec["root"]["dag"]["tasks"].keys())}
+    _tell_home(spec, job["runtimeConfig"], home, told_home | finders | ({_EVALUATOR} if finders else set()))
     if deploy.labels:
         job["labels"] = {**job.get("labels", {}), **deploy.labels}
     # Checks the parts that TFX has not written itself.

@@ -46,10 +46,6 @@ def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[
         return
     home = PipelineFolders((declaration.deploy or DeploySection()).pipeline_root or "", declaration.name)
     yield f"submit it by `submit`, or upload it, and give each run the pipeline root {home.root}"
-    yield (
-        "note: no model is compared with an earlier one, and evaluator.max_accuracy_drop has no effect: "
-        "Kubeflow Pipelines 2 has no resolvers"
-    )
 
 
 def rows(documents: list[dict[str, Any]]) -> Iterator[Row]:

@@ -114,6 +114,7 @@ def _run(parsed: tuple[argparse.Namespace, list[str]]) -> None:
     check_release()
     # Imported late: the package checks the release when it is imported, and would end with a traceback before this step
     # has said why.
+    from tfx_estimator.components.baseline_finder import records
     from tfx_estimator.pipeline.config.paths import is_address
 
     told: dict[str, Any] = json.loads(parsed[0].json_serialized_invocation_args)
@@ -124,8 +125,10 @@ def _run(parsed: tuple[argparse.Namespace, list[str]]) -> None:
             driven = json.load(file)["artifacts"]
         for key, listed in outputs["artifacts"].items():
             listed["artifacts"][0]["metadata"] = driven[key]["artifacts"][0]["metadata"]
-        parsed[0].json_serialized_invocation_args = json.dumps(told)
+    records.give_baseline(told)
+    parsed[0].json_serialized_invocation_args = json.dumps(told)
     kubeflow_v2_run_executor.main(parsed)
+    records.keep_blessed(told)
     for listed in outputs["artifacts"].values():
         for artifact in listed.get("artifacts", ()):
             if is_address(artifact["uri"]):
