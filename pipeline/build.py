@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.dsl.components.common.resolver import Resolver
@@ -16,6 +16,7 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.proto import pusher_pb2, trainer_pb2
 from tfx.types import Channel, standard_artifacts
 
+from tfx_estimator.components.baseline_finder import BaselineFinder
 from tfx_estimator.components.baseline_resolver import BaselineStrategy
 from tfx_estimator.components.evaluator import Evaluator
 from tfx_estimator.components.evaluator.eval_config import eval_config
@@ -130,16 +131,16 @@ def create_pipeline(
         training_root=_training_root(declaration, target),
     )
 
-    baseline = _baseline(trained.outputs["model"], target)
+    baseline, found = _baseline(trained.outputs["model"], target)
     evaluator = Evaluator(
         examples=examples,
         model=trained.outputs["model"],
-        baseline_model=baseline and baseline.outputs["model"],
         eval_config=measured,
         example_splits=[declaration.data.splits.evaluated],
         schema=schema.outputs["schema"],
         # A change of the preprocessing alone changes no slice by the label.
         transform_graph=transform_graph.outputs["transform_graph"] if find_features(measured, (IMAGE, LABEL)) else None,
+        **found,
     )
 
     pusher = Pusher(
@@ -161,7 +162,7 @@ def create_pipeline(
             transform_graph,
             *([tuner] if tuner else []),
             trained,
-            *([baseline] if baseline else []),
+            baseline,
             evaluator,
             pusher,
         ],
@@ -179,18 +180,20 @@ def _encoded(declaration: Declaration, image_shape: tuple[int, int, int]) -> str
     return RESIZED if declaration.data.image_size else AS_IS
 
 
-def _baseline(candidate: Channel, target: str) -> Optional[Resolver]:
-    """Looks for the model to compare the candidate with."""
-    if not (resolver := BY_NAME[target].resolver):
-        return None
+def _baseline(candidate: Channel, target: str) -> tuple[Union[Resolver, BaselineFinder], dict[str, Any]]:
+    """Looks for the model to compare the candidate with; returns what the Evaluator is given of it, too."""
+    if not (kind := BY_NAME[target].resolver):
+        finder = BaselineFinder(candidate)
+        return finder, {"found_baseline": finder.outputs["found"].future()[0].value}
     # What is no baseline the Evaluator drops.
-    stock = resolver == "stock"
-    return Resolver(
+    stock = kind == "stock"
+    resolver = Resolver(
         strategy_class=LatestBlessedModelStrategy if stock else BaselineStrategy,
         model=Channel(type=standard_artifacts.Model),
         model_blessing=Channel(type=standard_artifacts.ModelBlessing),
         **({} if stock else {"candidate": candidate}),
     ).with_id("BaselineResolver")
+    return resolver, {"baseline_model": resolver.outputs["model"]}
 
 
 def _training_root(declaration: Declaration, target: str) -> Optional[str]:

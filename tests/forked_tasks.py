@@ -78,11 +78,11 @@ class _Starter:
 
 
 @contextlib.contextmanager
-def forked(containers: bool = False, fresh: int = 0) -> Iterator[None]:
+def forked(containers: int = -1, fresh: int = 0) -> Iterator[None]:
     """Has the tasks of this process forked from a copy of it, as it is now; it has to have one thread.
 
     Args:
-        containers: Whether those of `execute` are forked, too; the first begins as for users.
+        containers: So many of `execute` begin as for users before any of them is forked; -1 forks none.
         fresh: So many tasks begin as for users before any is forked.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -97,7 +97,7 @@ def forked(containers: bool = False, fresh: int = 0) -> Iterator[None]:
     with (
         ours,
         _in_place(_after(fresh, starter)),
-        _in_place(_after(1, starter), container) if containers else contextlib.nullcontext(),
+        contextlib.nullcontext() if containers < 0 else _in_place(_after(containers, starter), container),
     ):
         yield
 
@@ -173,6 +173,7 @@ def _be_task(words: list[str], env: dict[str, str], fds: list[int], folder: str,
         os.dup2(1, 2)
         os.environ.clear()
         os.environ.update(env)
+        sys.path[1:1] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
         # The folder of whoever had the server begin may be gone.
         tempfile.tempdir = None
         # Python's own generator sees to that itself.

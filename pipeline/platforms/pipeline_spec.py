@@ -13,9 +13,11 @@ from tfx.orchestration.data_types import RuntimeParameter
 from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
 from tfx.orchestration.pipeline import Pipeline
 
+from tfx_estimator.components.baseline_finder import BaselineFinder
 from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.base.environment import release_variables
 from tfx_estimator.pipeline.config.deploy import DeploySection
+from tfx_estimator.pipeline.platforms.kubeflow.adapt import ENTRY
 from tfx_estimator.pipeline.platforms.kubeflow.section import placement
 from tfx_estimator.pipeline.platforms.plan import Row, accelerator_of, amounts_of
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
@@ -25,10 +27,7 @@ from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed
 
 _Resources = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec.ResourceSpec
-_EXECUTOR, TRAINER, _TUNER = "{}_executor", "Trainer", "Tuner"
-# Kubeflow Pipelines 2 starts this in place of TFX's entry. It is named by text, because it is imported only in the
-# container.
-_STEP = ("python", "-m", "tfx_estimator.pipeline.platforms.kubeflow.step")
+_EXECUTOR, TRAINER, _TUNER, _EVALUATOR = "{}_executor", "Trainer", "Tuner", "Evaluator"
 # Kubeflow Pipelines 2 takes a missing value for 0. Argo takes the last one for the time that all tries have together,
 # so 0 would mean no retry. A year is longer than any training.
 _BACKOFF = {"backoffDuration": "0s", "backoffFactor": 2.0, "backoffMaxDuration": f"{365 * 24 * 3600}s"}
@@ -64,17 +63,26 @@ def compile_spec(
         if container is None:
             continue  # a resolver's
         if target == KUBEFLOW:
-            container["command"] = [*_STEP]
+            container["command"] = ["python", "-m", ENTRY]
         if packed := modules.get(name):
             then = [*container["command"], *container["args"]]
             # Placeholders have to be in the arguments: not every service replaces them in a command.
             container.update(command=[*entry.COMMAND], args=entry.arguments(_HOME, packed, then))
         told = {**release_variables(), **deploy.env}
         container["env"] = [{"name": key, "value": value} for key, value in sorted(told.items())]
+        for given in task.get("inputs", {}).get("parameters", {}).values():
+            if source := given.get("taskOutputParameter"):
+                # TFX has another name for the task than it gives it.
+                source["producerTask"] = source["producerTask"].removesuffix("_task")
         if retries := deploy.step(name).retries:
             task["retryPolicy"] = {"maxRetryCount": retries, **(_BACKOFF if target == KUBEFLOW else {})}
-    _set_defaults(job, pipeline)
-    _tell_home(spec, job["runtimeConfig"], home, {TRAINER, *modules, *({_TUNER} & spec["root"]["dag"]["tasks"].keys())})
+    set_defaults(job, pipeline)
+    finders = {each.id for each in pipeline.components if isinstance(each, BaselineFinder)}
+    for name in finders:
+        # What it finds hangs on what was blessed since.
+        del spec["root"]["dag"]["tasks"][name]["cachingOptions"]
+    told_home = {TRAINER, *modules, *({_TUNER} & spec["root"]["dag"]["tasks"].keys())}
+    _tell_home(spec, job["runtimeConfig"], home, told_home | finders | ({_EVALUATOR} if finders else set()))
     if deploy.labels:
         job["labels"] = {**job.get("labels", {}), **deploy.labels}
     # Checks the parts that TFX has not written itself.
@@ -134,14 +142,14 @@ def _placement(deploy: DeploySection, executor: str) -> dict[str, Any]:
     return placed
 
 
-def _set_defaults(job: dict[str, Any], pipeline: Pipeline) -> None:
+def set_defaults(job: dict[str, Any], pipeline: Pipeline) -> None:
     """Sets the defaults of runtime parameters, which TFX leaves out of a specification of version 2.1."""
     root = job["pipelineSpec"]["root"]
     for component in pipeline.components:
         for value in component.exec_properties.values():
-            if isinstance(value, RuntimeParameter):
+            if isinstance(value, RuntimeParameter) and value.default is not None:
                 root["inputDefinitions"]["parameters"][value.name]["defaultValue"] = value.default
-                job["runtimeConfig"].setdefault("parameterValues", {})[value.name] = value.default
+                job["runtimeConfig"].setdefault("parameterValues", {}).setdefault(value.name, value.default)
 
 
 def _tell_home(spec: dict[str, Any], runtime: dict[str, Any], home: str, names: Iterable[str]) -> None:

@@ -61,7 +61,7 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
         code = [each for step in targets.values() for each in step]
         # They travel in the file.
         documents = platform.part("compile").compile_declaration(declaration, target, pack(code, loaded.search_paths))
-        return Compiled(_text(documents, platform.file), (), "", "")
+        return Compiled(text_of(documents, platform.file), (), "", "")
     from tfx_estimator.pipeline.build import create_pipeline
     from tfx_estimator.pipeline.runners.buckets import check_buckets
 
@@ -74,10 +74,11 @@ def compile_declaration(loaded: Loaded, target: str, folder: Optional[str] = Non
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") if folder is None else nullcontext(folder) as place:
         documents, path = platform.part("compile").compile_pipeline(*about, place)
     wheels = tuple(dict.fromkeys(modules.values()))
-    return Compiled(_text(documents, platform.file), wheels, os.path.join(folders.home, entry.FOLDER), path)
+    return Compiled(text_of(documents, platform.file), wheels, os.path.join(folders.home, entry.FOLDER), path)
 
 
-def _text(documents: list[dict[str, Any]], file: str) -> str:
+def text_of(documents: list[dict[str, Any]], file: str) -> str:
+    """Returns the text of a compiled file: JSON if it is called so, else YAML."""
     if file.endswith("json"):
         return json.dumps(documents[0], indent=2, sort_keys=True) + "\n"
     return yaml.dump_all(documents, sort_keys=True, Dumper=_Dumper, width=120)

@@ -35,6 +35,10 @@ Components, for a pipeline of anybody's:
     Settings            Deadlines of these two.
     Pusher              In the place of TFX's: a version is at its destination whole, or not at all.
 
+A runner, for a pipeline of anybody's:
+
+    KubeflowV2Runner    In the place of TFX's KubeflowV2DagRunner: compiles for Kubeflow Pipelines 2.
+
 For code that says `tf.estimator`, without any pipeline:
 
     bring_back_estimator    Sets `tf.estimator` on a TensorFlow that has it no more.
@@ -96,6 +100,7 @@ if TYPE_CHECKING:
     from tfx_estimator.pipeline.config.data import DataSection
     from tfx_estimator.pipeline.config.load import load as load_declaration
     from tfx_estimator.pipeline.folders import PipelineFolders
+    from tfx_estimator.pipeline.platforms.kubeflow.runner import KubeflowV2Runner
     from tfx_estimator.pipeline.python.functions import bench, compare, predict, run, validate
     from tfx_estimator.pipeline.python.results import BenchResult, Checked, CompareResult, PredictResult, RunResult
 
@@ -113,6 +118,7 @@ __all__ = [
     "Declaration",
     "DeclarationError",
     "ExportError",
+    "KubeflowV2Runner",
     "Loaded",
     "NotBlessedError",
     "NotEqualError",
@@ -146,6 +152,7 @@ __all__ = [
 _PLACES = {
     "DataSection": ("pipeline.config.data", "DataSection"),
     "Declaration": ("pipeline.config", "Declaration"),
+    "KubeflowV2Runner": ("pipeline.platforms.kubeflow.runner", "KubeflowV2Runner"),
     "Loaded": ("pipeline.config", "Loaded"),
     "Settings": ("components.trainer.settings", "Settings"),
     "PipelineFolders": ("pipeline.folders", "PipelineFolders"),

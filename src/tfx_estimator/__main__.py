@@ -34,6 +34,7 @@ VERBS = (
     "compile",
     "execute",
     "submit",
+    "adapt",
     "validate",
     "show",
     "presets",

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unit
 
 PROGRAM = "tfx-estimator"
 # They start real pipelines, or need what one leaves; tests/e2e and tests/pipeline/commands run these.
-SLOW = ("run", "predict", "report", "runs", "convert", "compare", "bench", "doctor", "execute")
+SLOW = ("run", "predict", "report", "runs", "convert", "compare", "bench", "doctor", "execute", "adapt")
 # Of Debian's package dataset-fashion-mnist, which need not be installed here.
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
 
@@ -108,7 +108,7 @@ def check_ours(arguments: list[str], folder: Path) -> None:
         # What a command after it runs.
         (folder / args.output).mkdir(exist_ok=True)
         (folder / args.output / "new.yaml").write_text(presets.path("digits").read_text())
-    if args.verb in ("predict", "report", "runs", "convert", "doctor"):
+    if args.verb in ("predict", "report", "runs", "convert", "doctor", "adapt"):
         return
     if args.verb == "execute":
         # Written by a command before it.

@@ -50,9 +50,9 @@ class Rehearsal:
     def execute(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         return self.finish(self.start(*arguments), code)
 
-    def execute_forked(self, forks: Forks, *arguments: str) -> dict[str, Any]:
-        """The same, its containers but the first forked: each is seconds shorter."""
-        pid = forks.start(["execute", str(self.file), "--root", str(self.root), "--json", *arguments])
+    def execute_forked(self, forks: Forks, *arguments: str, fresh: int = 1) -> dict[str, Any]:
+        """The same, its containers but so many forked: each is seconds shorter."""
+        pid = forks.start(["execute", str(self.file), "--root", str(self.root), "--json", *arguments], "", fresh)
         assert forks.wait(pid) == 0, forks.said
         assert "Traceback" not in forks.said
         return json.JSONDecoder().raw_decode(forks.said, forks.said.index("{"))[0]
@@ -143,6 +143,22 @@ def _ran(results: dict[str, Any]) -> set[str]:
     return {name for name, state in _states(results).items() if state == "ran"}
 
 
+def test_without_resolvers_the_second_model_is_compared_with_the_first_one(forks, tmp_path):
+    rehearsal = Rehearsal(tmp_path, KUBEFLOW)
+    few = ("trainer.train_steps=60", "evaluator.min_accuracy=0.2", "evaluator.max_accuracy_drop=0.001")
+    rehearsal.compile("digits", *few)
+    first = rehearsal.execute_forked(forks, "--require-blessing", fresh=0)
+    assert "sparse_categorical_accuracy_diff" not in first["metrics"]
+    # It knows less: good enough by itself, and worse than the first one.
+    rehearsal.compile("digits", *few, "trainer.train_steps=20")
+    second = rehearsal.execute_forked(forks, fresh=0)
+    assert _ran(second) == {"BaselineFinder", "Trainer", "Evaluator", "Pusher"}
+    lost = second["accuracy"] - first["accuracy"]
+    assert second["metrics"]["sparse_categorical_accuracy_diff"] == pytest.approx(lost, abs=1e-6)
+    assert second["accuracy"] > 0.2
+    assert (second["blessed"], second["pushed"]) == (False, None)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("target", [VERTEX, KUBEFLOW])
 def test_what_was_done_is_cached(tmp_path, target):
@@ -151,7 +167,7 @@ def test_what_was_done_is_cached(tmp_path, target):
     first, second = rehearsal.execute(), rehearsal.execute()
     again = _ran(second)
     # TFX's own resolver finds the model that is the candidate: to the service that is another input.
-    assert again == ({"Evaluator", "Pusher"} if target == VERTEX else set())
+    assert again == ({"Evaluator", "Pusher"} if target == VERTEX else {"BaselineFinder"})
     assert second["accuracy"] == first["accuracy"]
     assert second["blessed"] is True
     # Evaluated anew, Beam adds up in another order.

@@ -23,8 +23,13 @@ from tfx_estimator.pipeline.runners import local  # noqa: F401
 _PLACES = {"Pusher": (Executor, "Do"), "Trainer": (export, "publish")}
 
 
-def run(arguments: list[str], stop: str = "") -> int:
-    """Gives the command line its arguments; `stop` names the component at whose publication to stop."""
+def run(arguments: list[str], stop: str = "", fresh: int = 1) -> int:
+    """Gives the command line its arguments.
+
+    Args:
+        stop: The component at whose publication to stop.
+        fresh: So many containers begin as for users before others are forked.
+    """
     assert threading.active_count() == 1
     os.environ["COLUMNS"] = "200"
     if stop:
@@ -36,5 +41,5 @@ def run(arguments: list[str], stop: str = "") -> int:
             return publish(*args, **options)
 
         setattr(owner, name, publish_later)
-    with forked(containers=True):
+    with forked(containers=fresh):
         return main(arguments)

@@ -13,6 +13,7 @@ from tfx_estimator.pipeline.config import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.platforms import pipeline_spec
+from tfx_estimator.pipeline.platforms.kubeflow.adapt import unwrapped
 from tfx_estimator.pipeline.platforms.plan import Row
 from tfx_estimator.pipeline.platforms.rehearsal.job import Task, read_spec
 from tfx_estimator.pipeline.platforms.training_jobs import compile as training_jobs
@@ -26,7 +27,7 @@ def compile_pipeline(
     """Compiles; see `pipeline_spec.compile_spec`."""
     deploy = declaration.deploy or DeploySection()
     job, path = pipeline_spec.compile_spec(pipeline, deploy, target, home, modules, folder)
-    spec = {**job["pipelineSpec"], "defaultPipelineRoot": job["runtimeConfig"]["gcsOutputDirectory"]}
+    spec = unwrapped(job)
     platform = pipeline_spec.kubernetes_platform(job, deploy)
     return [spec, *([platform] if platform else [])], path
 
@@ -35,10 +36,6 @@ def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[
     """Yields what the user does with the compiled file."""
     home = PipelineFolders((declaration.deploy or DeploySection()).pipeline_root or "", declaration.name)
     yield f"submit it by `submit`, or upload it, and give each run the pipeline root {home.root}"
-    yield (
-        "note: no model is compared with an earlier one, and evaluator.max_accuracy_drop has no effect: "
-        "Kubeflow Pipelines 2 has no resolvers"
-    )
 
 
 def rows(documents: list[dict[str, Any]]) -> Iterator[Row]:

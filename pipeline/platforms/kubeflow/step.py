@@ -17,10 +17,12 @@ from typing import Any
 import tensorflow as tf
 from absl import app
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
+from tfx.orchestration.kubeflow.v2.file_based_example_gen import driver
 
 from tfx_estimator.pipeline.base.ending import leaving
 from tfx_estimator.pipeline.base.environment import check_release
 from tfx_estimator.pipeline.base.errors import PipelineError
+from tfx_estimator.pipeline.platforms.kubeflow.adapt import DRIVER
 
 
 def for_tfx(told: str, component: str) -> str:
@@ -30,8 +32,8 @@ def for_tfx(told: str, component: str) -> str:
         component: The inputs of the step's component, likewise; empty if it has none.
 
     Returns:
-        The ExecutorInput. Its input artifacts are of the types that the component declares: what the service says of
-        them is nothing, or a title of its own. Of its outputs those are left that the component declares, and not what
+        The ExecutorInput. Its inputs are of the types that the component declares: what the service says of artifacts
+        is nothing, or a title of its own. Of its outputs those are left that the component declares, and not what
         the service adds for itself: the container's log.
     """
     whole = json.loads(told)
@@ -40,6 +42,9 @@ def for_tfx(told: str, component: str) -> str:
         for artifact in listed.get("artifacts", ()):
             if key in declared:
                 artifact["type"] = declared[key]["artifactType"]
+    values = whole.get("inputs", {}).get("parameterValues", {})
+    # TFX has text for whatever is no number: how the pipeline ended, for its exit handler.
+    values.update((key, json.dumps(value)) for key, value in values.items() if isinstance(value, (dict, list)))
     outputs = whole.setdefault("outputs", {})
     # TFX compiles each type to a schema.
     outputs["artifacts"] = {
@@ -88,7 +93,8 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     Returns:
         What TFX's own entry makes of it, but for what `for_tfx` changes; and the arguments of Beam.
     """
-    args, rest = kubeflow_v2_run_executor._parse_flags(argv)
+    args, rest = kubeflow_v2_run_executor._parse_flags([word for word in argv if word != DRIVER])
+    args.is_driven = DRIVER in argv
     told, component = args.json_serialized_invocation_args, args.json_serialized_inputs_spec_args
     args.json_serialized_invocation_args = for_tfx(told, component)
     return args, rest
@@ -108,10 +114,21 @@ def _run(parsed: tuple[argparse.Namespace, list[str]]) -> None:
     check_release()
     # Imported late: the package checks the release when it is imported, and would end with a traceback before this step
     # has said why.
+    from tfx_estimator.components.baseline_finder import records
     from tfx_estimator.pipeline.config.paths import is_address
 
+    told: dict[str, Any] = json.loads(parsed[0].json_serialized_invocation_args)
+    outputs = told["outputs"]
+    if parsed[0].is_driven:
+        driver.main(parsed[0])
+        with open(outputs["outputFile"], encoding="utf-8") as file:
+            driven = json.load(file)["artifacts"]
+        for key, listed in outputs["artifacts"].items():
+            listed["artifacts"][0]["metadata"] = driven[key]["artifacts"][0]["metadata"]
+    records.give_baseline(told)
+    parsed[0].json_serialized_invocation_args = json.dumps(told)
     kubeflow_v2_run_executor.main(parsed)
-    outputs: dict[str, Any] = json.loads(parsed[0].json_serialized_invocation_args)["outputs"]
+    records.keep_blessed(told)
     for listed in outputs["artifacts"].values():
         for artifact in listed.get("artifacts", ()):
             if is_address(artifact["uri"]):

@@ -120,6 +120,7 @@ class Execution:
         while records.exists(self._folder()):
             self._number += 1
         self._outputs: Outputs = {}
+        self._values: dict[str, dict[str, Any]] = {}
         listener.run_started([NodeRun(task.name, NOT_REACHED, 0.0, None, task.upstream) for task in self.job.tasks])
         for index, task in enumerate(self.job.tasks, 1):
             shared_status.at(f"in component {task.name}")
@@ -143,11 +144,11 @@ class Execution:
             return "resolved"
         key = _key(task, artifacts, parameters)
         if self.caches and task.is_cached and (record := self._records.cached(key)):
-            self._outputs[task.name] = record.outputs
+            self._outputs[task.name], self._values[task.name] = record.outputs, record.values
             return "cached"
-        outputs = self._start(task, artifacts, parameters)
-        self._records.add(Record(self._number, task.name, key, outputs))
-        self._outputs[task.name] = outputs
+        outputs, values = self._start(task, artifacts, parameters)
+        self._records.add(Record(self._number, task.name, key, outputs, values))
+        self._outputs[task.name], self._values[task.name] = outputs, values
         return "ran"
 
     def _artifacts(self, task: Task) -> dict[str, dict[str, Any]]:
@@ -166,6 +167,8 @@ class Execution:
         for key, source in task.given("parameters").items():
             if "componentInputParameter" in source:
                 values[key] = self.parameters[source["componentInputParameter"]]
+            elif producer := source.get("taskOutputParameter"):
+                values[key] = self._values[producer["producerTask"]][producer["outputParameterKey"]]
             else:
                 values[key] = source["runtimeValue"]["constant"]
             kind = task.definitions("input", "parameters").get(key, {}).get("parameterType", "")
@@ -180,8 +183,8 @@ class Execution:
 
     def _start(
         self, task: Task, artifacts: Mapping[str, dict[str, Any]], parameters: Mapping[str, Any]
-    ) -> dict[str, dict[str, Any]]:
-        """Starts the task's container; returns its output artifacts."""
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+        """Starts the task's container; returns its output artifacts and parameters."""
         # As on Vertex AI: ROOT/PROJECT/JOB/TASK_ID/OUTPUT.
         folder = os.path.join(self._folder(), f"{task.name}_1")
         records.make_folder(folder)
@@ -197,9 +200,9 @@ class Execution:
         if self._is_kubeflow:
             with tempfile.TemporaryDirectory() as pod:
                 told = services.as_inputs(artifacts), parameters, services.as_outputs(outputs, folder)
-                made = self._run(task, *told, os.path.join(pod, services.OUTPUT_FILE))
+                made, values = self._run(task, *told, os.path.join(pod, services.OUTPUT_FILE))
         else:
-            made = self._run(task, artifacts, parameters, outputs, os.path.join(folder, _OUTPUT_FILE))
+            made, values = self._run(task, artifacts, parameters, outputs, os.path.join(folder, _OUTPUT_FILE))
         for key, output in outputs.items():
             described: dict[str, Any] = {
                 name: made[key][name] for name in ("uri", "metadata") if name in made.get(key, {})
@@ -207,7 +210,7 @@ class Execution:
             outputs[key] = {**output, **described}
             if self._is_kubeflow:
                 outputs[key] = services.as_kept(outputs[key], task.name, key)
-        return outputs
+        return outputs, values
 
     def _run(
         self,
@@ -216,9 +219,12 @@ class Execution:
         parameters: Mapping[str, Any],
         outputs: Mapping[str, dict[str, Any]],
         file: str,
-    ) -> dict[str, dict[str, Any]]:
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
         """Runs the task's container; returns what it says of its outputs."""
-        words = _words(task, _told(inputs, parameters, outputs, file))
+        told = _told(inputs, parameters, outputs, file)
+        for key in task.definitions("output", "parameters"):
+            told["outputs"].setdefault("parameters", {})[key] = {"outputFile": os.path.join(os.path.dirname(file), key)}
+        words = _words(task, told)
         variables = {each["name"]: each.get("value", "") for each in (task.container or {}).get("env", ())}
         command = container.Command(task.name, tuple(words), variables)
         container.start(command, self.logs, task.tries)
@@ -258,12 +264,12 @@ def _listed(artifacts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     return {key: {"artifacts": [artifact]} for key, artifact in artifacts.items()}
 
 
-def _read_output(file: str) -> dict[str, dict[str, Any]]:
-    """What the container says of the artifacts that it made."""
-    if (text := records.read(file)) is None:
-        return {}
-    made: Optional[dict[str, Any]] = json.loads(text).get("artifacts")
-    return {key: each["artifacts"][0] for key, each in (made or {}).items() if each.get("artifacts")}
+def _read_output(file: str) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """What the container says of the artifacts that it made, and its output parameters."""
+    told: dict[str, Any] = json.loads(records.read(file) or "{}")
+    made: Optional[dict[str, Any]] = told.get("artifacts")
+    artifacts = {key: each["artifacts"][0] for key, each in (made or {}).items() if each.get("artifacts")}
+    return artifacts, told.get("parameterValues") or {}
 
 
 def _key(task: Task, artifacts: Mapping[str, dict[str, Any]], parameters: Mapping[str, Any]) -> str:

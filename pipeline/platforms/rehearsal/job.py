@@ -81,6 +81,34 @@ class Job:
     target: str = VERTEX
 
 
+def read_documents(path: str) -> list[dict[str, Any]]:
+    """Reads a compiled pipeline, as JSON has it, and what follows it in its file.
+
+    Args:
+        path: Of the JSON, or YAML, file.
+
+    Raises:
+        DeclarationError: It cannot be read, or is none.
+    """
+    shown = one_line(path)
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8") as file:
+            text = file.read()
+        try:
+            # As YAML, its numbers like 1e-07 would be text.
+            documents = [json.loads(text)]
+        except ValueError:
+            documents = [*yaml.safe_load_all(text)]
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise _wrong(f"{shown} cannot be read: {one_line(str(error))}", "name the file") from error
+    if not documents or not isinstance(documents[0], dict):
+        raise _wrong(f"{shown} is no compiled pipeline", "name another file")
+    if documents[0].get("kind") == "Workflow":
+        todo = "compile with --target kubeflow: its steps are the same, but for the resolver"
+        raise _wrong(f"{shown} is an Argo Workflow, of Kubeflow Pipelines 1, which is not executed here", todo)
+    return documents
+
+
 def read_job(path: str) -> Job:
     """Reads a compiled pipeline.
 
@@ -90,19 +118,7 @@ def read_job(path: str) -> Job:
     Raises:
         DeclarationError: It cannot be read, is none, or needs what is not emulated here.
     """
-    shown = one_line(path)
-    try:
-        with open(os.path.expanduser(path), encoding="utf-8") as file:
-            text = file.read()
-        try:
-            # As YAML, its numbers like 1e-07 would be text.
-            whole = json.loads(text)
-        except ValueError:
-            whole = next(yaml.safe_load_all(text), None)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise _wrong(f"{shown} cannot be read: {one_line(str(error))}", "name the file") from error
-    if not isinstance(whole, dict):
-        raise _wrong(f"{shown} is no compiled pipeline", "name another file")
+    shown, whole = one_line(path), read_documents(path)[0]
     if whole.get("kind") == "Workflow":
         raise _wrong(f"{shown} is an Argo Workflow, of Kubeflow Pipelines 1", "compile it anew: --target kubeflow")
     spec, runtime = whole.get("pipelineSpec", whole), whole.get("runtimeConfig")
@@ -125,7 +141,7 @@ def read_spec(spec: Mapping[str, Any], runtime: Optional[Mapping[str, Any]]) -> 
     version = str(spec["schemaVersion"])
     if not version.startswith("2.1"):
         raise _wrong(f"the schema's version is {one_line(version)}")
-    whole, config = _canonical(spec, runtime)
+    whole, config = canonical(spec, runtime)
     root, executors = whole["root"], whole["deploymentSpec"].get("executors", {})
     tasks = {}
     for node, told in root["dag"]["tasks"].items():
@@ -148,7 +164,7 @@ def read_spec(spec: Mapping[str, Any], runtime: Optional[Mapping[str, Any]]) -> 
     return Job(whole["pipelineInfo"]["name"], place, tuple(tasks[node] for node in order), values, kinds)
 
 
-def _canonical(spec: Any, runtime: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def canonical(spec: Any, runtime: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns a PipelineSpec and its runtimeConfig as the service reads them: with values of their schema's types."""
     # Where a file is only read for its tasks, as of `submit`, it was compiled by this process: kfp is loaded already.
     from google.protobuf import json_format

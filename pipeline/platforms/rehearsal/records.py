@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.files import write_json, write_whole
@@ -66,12 +66,14 @@ class Record:
         number: Of the executions of this pipeline, from 1.
         key: Equal for executions that would make the same; empty for one that is never taken from the cache.
         outputs: The artifacts that it made, as a RuntimeArtifact's JSON, by output.
+        values: Its output parameters.
     """
 
     number: int
     task: str
     key: str
     outputs: dict[str, dict[str, Any]]
+    values: dict[str, Any] = field(default_factory=dict)
 
 
 class Records:

@@ -123,6 +123,7 @@ class Step:
         properties: Execution properties, as the executor would get them where nothing is set at run time.
         upstream: The steps that it waits for.
         rest: What else the file says of it.
+        values: Parameters that are outputs of other steps, likewise.
     """
 
     container: dict[str, Any]
@@ -131,6 +132,7 @@ class Step:
     properties: dict[str, Any]
     upstream: set[str]
     rest: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def read_steps(text: str, target: str) -> dict[str, Step]:
@@ -145,6 +147,9 @@ def read_steps(text: str, target: str) -> dict[str, Step]:
         told, container = task.get("inputs", {}), executor["container"]
         sources = {key: each["taskOutputArtifact"] for key, each in told.get("artifacts", {}).items()}
         arguments = container["args"]
+        parameters = {**told.get("parameters", {})}
+        found = {key: parameters.pop(key) for key in [*parameters] if "taskOutputParameter" in parameters[key]}
+        values = {key: each["taskOutputParameter"] for key, each in found.items()}
         steps[name] = Step(
             container,
             arguments[arguments.index("--executor_class_path") + 1],
@@ -153,10 +158,11 @@ def read_steps(text: str, target: str) -> dict[str, Step]:
                 key: defaults[each["componentInputParameter"]]
                 if "componentInputParameter" in each
                 else each["runtimeValue"]["constant"]
-                for key, each in told.get("parameters", {}).items()
+                for key, each in parameters.items()
             },
             set(task.get("dependentTasks", ())),
             {**task, "beam": [each for each in arguments if each.startswith("--runner")]},
+            {key: (each["producerTask"], each["outputParameterKey"]) for key, each in values.items()},
         )
     return steps
 

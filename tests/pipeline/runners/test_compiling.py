@@ -177,7 +177,7 @@ def _described(node: Any) -> tuple[Any, ...]:
 
 def _check_steps(steps: dict[str, Step], local: Any, target: str) -> None:
     there = [node for node in local.components if node.id != "BaselineResolver"]
-    assert {*steps} - {"BaselineResolver"} == {node.id for node in there}
+    assert {*steps} - {"BaselineResolver", "BaselineFinder"} == {node.id for node in there}
     for node in there:
         step = steps[node.id]
         assert step.executor == f"{node.executor_spec.executor_class.__module__}.Executor"
@@ -188,9 +188,13 @@ def _check_steps(steps: dict[str, Step], local: Any, target: str) -> None:
             where = "BaselineResolver-model-resolver" if target == VERTEX else "BaselineResolver"
             assert (found or (where,))[0] == where
             assert where in step.upstream
+        elif baseline:
+            assert step.values == {"found_baseline": ("BaselineFinder", "found")}
+            assert steps["BaselineFinder"].inputs == {"model": ("Trainer", "model")}
+            assert "BaselineFinder" in step.upstream
         assert step.inputs == wanted
         upstream = {each.id for each in node.upstream_nodes} - {"BaselineResolver"}
-        assert {each for each in step.upstream if not each.startswith("BaselineResolver")} == upstream
+        assert {each for each in step.upstream if not each.startswith("Baseline")} == upstream
         assert step.rest["beam"] in ([], local.beam_pipeline_args[:1])
 
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
+from tfx.components import CsvExampleGen
 from tfx.dsl.components.base.base_executor import BaseExecutor
+from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunnerConfig
+from tfx.proto import example_gen_pb2
 
+from tests.pipeline.platforms.kubeflow.of_ones_own import make_pipeline
 from tests.root import ROOT
+from tfx_estimator import KubeflowV2Runner
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.platforms.kubeflow import step as kubeflow_step
 from tfx_estimator.pipeline.platforms.rehearsal import services
@@ -72,6 +79,64 @@ def test_whatever_is_said_of_an_input_it_is_what_the_component_declares(kind):
     assert outputs == {}
 
 
+def _run(spec: dict[str, Any], name: str, folder: Path, values: dict[str, Any], **inputs: Any) -> dict[str, Any]:
+    """Runs a step of a pipeline of one's own, told what the service tells it; returns what it says of its outputs."""
+    (folder / name).mkdir()
+    component, file = spec["components"][name], folder / name / "output_metadata.json"
+    outputs = {
+        key: {"uri": str(folder / name / key), "type": defined["artifactType"]}
+        for key, defined in component["outputDefinitions"]["artifacts"].items()
+    }
+    put_out = component["outputDefinitions"].get("parameters", {})
+    told = {
+        "inputs": {"artifacts": _listed(services.as_inputs(inputs)), "parameterValues": values},
+        "outputs": {
+            "artifacts": _listed(services.as_outputs(outputs, str(folder))),
+            "parameters": {key: {"outputFile": str(folder / name / f"{key}.txt")} for key in put_out},
+            "outputFile": str(file),
+        },
+    }
+    words = spec["deploymentSpec"]["executors"][component["executorLabel"]]["container"]["args"]
+    kubeflow_step.main(kubeflow_step.parse([STEP, *(word.replace("{{$}}", json.dumps(told)) for word in words)]))
+    return json.loads(file.read_text())
+
+
+def _listed(artifacts: dict[str, Any]) -> dict[str, Any]:
+    return {key: {"artifacts": [each]} for key, each in artifacts.items()}
+
+
+def _compiled(*more: Any, **told: Any) -> dict[str, Any]:
+    config = KubeflowV2DagRunnerConfig(default_image="registry.example/own")
+    return KubeflowV2Runner(config).run(make_pipeline(*more, **told), write_out=False)
+
+
+def test_steps_of_ones_own_hand_over_what_they_made_and_said(tmp_path):
+    spec = _compiled()
+    made = _run(spec, "Making", tmp_path, {"word": "hello", "times": 3.0, "rate": 0.5})
+    assert made["parameterValues"] == {"said": "hello", "count": 3.0}
+    (model,) = made["artifacts"]["model"]["artifacts"]
+    kept = {**services.as_kept(model, "Making", "model"), "name": "17"}
+    _run(spec, "Taking", tmp_path, made["parameterValues"], model=kept)
+    assert (tmp_path / "Taking" / "copied").read_text() == "hellohellohello hello xxx 0.5"
+
+
+def test_files_are_read_of_the_latest_span_which_no_service_looks_for(tmp_path):
+    for span, rows in (("07", "1\n2\n"), ("11", "3\n4\n5\n")):
+        (tmp_path / f"data-{span}").mkdir()
+        (tmp_path / f"data-{span}" / "rows.csv").write_text(f"number\n{rows}")
+    split = example_gen_pb2.Input.Split(name="all", pattern="data-{SPAN}/*")
+    spec = _compiled(CsvExampleGen(str(tmp_path), input_config=example_gen_pb2.Input(splits=[split])).with_id("Latest"))
+    given = spec["root"]["dag"]["tasks"]["Latest"]["inputs"]["parameters"]
+    values = {key: each["runtimeValue"]["constant"] for key, each in given.items()}
+    (examples,) = _run(spec, "Latest", tmp_path, values)["artifacts"]["examples"]["artifacts"]
+    assert examples["metadata"]["custom:span"] == 11
+    assert "num_files:1," in examples["metadata"]["input_fingerprint"]
+    files = [str(path) for path in Path(examples["uri"]).glob("Split-*/*.gz")]
+    records = [*tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator()]
+    read = [tf.train.Example.FromString(each).features.feature["number"].int64_list.value[0] for each in records]
+    assert sorted(read) == [3, 4, 5]
+
+
 class Failing(BaseExecutor):
     """An executor whose error is one of this project's."""
 
@@ -82,7 +147,7 @@ class Failing(BaseExecutor):
 def test_an_error_of_ours_is_told_in_its_own_words(tmp_path, capsys):
     told = {"inputs": {}, "outputs": {"outputFile": str(tmp_path / "executor_output.json")}}
     words = {"executor_class_path": f"{__name__}.Failing", "json_serialized_invocation_args": json.dumps(told)}
-    args = argparse.Namespace(**words, json_serialized_inputs_spec_args="{}")
+    args = argparse.Namespace(**words, json_serialized_inputs_spec_args="{}", is_driven=False)
     with pytest.raises(SystemExit) as ended:
         kubeflow_step.main((args, []))
     assert ended.value.code == TrainingError.exit_code

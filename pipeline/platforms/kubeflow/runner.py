@@ -1,0 +1,62 @@
+"""KubeflowV2Runner: TFX's runner of the same name, for Kubeflow Pipelines 2 in place of Vertex AI."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional
+
+from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunner, KubeflowV2DagRunnerConfig
+from tfx.orchestration.pipeline import Pipeline
+
+from tfx_estimator.pipeline.base.log import get_logger
+from tfx_estimator.pipeline.platforms.kubeflow.adapt import adapt
+from tfx_estimator.pipeline.platforms.pipeline_spec import set_defaults
+from tfx_estimator.pipeline.platforms.rehearsal.records import write
+from tfx_estimator.pipeline.runners.compiling import text_of
+
+logger = get_logger("kubeflow")
+
+
+class KubeflowV2Runner(KubeflowV2DagRunner):
+    """Compiles any TFX pipeline to a PipelineSpec that Kubeflow Pipelines 2 takes and executes.
+
+        config = KubeflowV2DagRunnerConfig(default_image="registry.example/mine@sha256:…")
+        KubeflowV2Runner(config, output_filename="pipeline.yaml").run(pipeline)
+
+    The image needs tfx-estimator beside TFX. TFX's own command line takes this for its runner, with `--engine vertex`.
+    The file is YAML, or JSON if it is called so; `pipeline.yaml` if it is not called anything.
+    """
+
+    def __init__(
+        self,
+        config: KubeflowV2DagRunnerConfig,
+        output_dir: Optional[str] = None,
+        output_filename: Optional[str] = None,
+    ) -> None:
+        super().__init__(config, output_dir, output_filename or "pipeline.yaml")
+        # TFX's default is another one.
+        config.use_pipeline_spec_2_1 = True
+
+    def run(
+        self, pipeline: Pipeline, parameter_values: Optional[dict[str, Any]] = None, write_out: Optional[bool] = True
+    ) -> dict[str, Any]:
+        """Compiles a pipeline; returns the PipelineSpec, as JSON has it.
+
+        Args:
+            pipeline: The pipeline.
+            parameter_values: The defaults of runtime parameters, in place of their own.
+            write_out: Whether the file is written.
+
+        Raises:
+            DeclarationError: A step needs the resolver that it has.
+        """
+        job = super().run(pipeline, parameter_values, write_out=False)
+        set_defaults(job, pipeline)
+        spec, notes = adapt(job)
+        for note in notes:
+            logger.info(note)
+        if write_out:
+            # Where TFX's command line has said, if it has.
+            file = os.path.join(self._output_dir, self._output_filename)
+            write(file, text_of([spec], file).encode())
+        return spec

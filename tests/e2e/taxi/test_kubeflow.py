@@ -1,0 +1,101 @@
+"""TFX's taxi template, compiled by TFX itself, adapted, and executed as Kubeflow Pipelines 2 tells its steps."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunner, KubeflowV2DagRunnerConfig
+from tfx.proto import trainer_pb2
+
+from tests.faults.file_operations import Forks
+from tests.root import ROOT
+from tfx_estimator.__main__ import main
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
+
+STEPS = ("CsvExampleGen", "StatisticsGen", "SchemaGen", "Transform", "Trainer", "Evaluator", "Pusher")
+_TRIPS = 400
+
+
+def make_template(folder: Path) -> None:
+    """Makes the template as `tfx template copy` does, with the steps that its readers are told to uncomment."""
+    from tfx.examples import chicago_taxi_pipeline
+    from tfx.experimental.templates import taxi
+
+    for name in ("models", "pipeline"):
+        shutil.copytree(Path(taxi.__file__).parent / name, folder / name, ignore=shutil.ignore_patterns("*_test.py"))
+    for path in folder.rglob("*.py"):
+        path.write_text(path.read_text().replace("tfx.experimental.templates.taxi.", ""))
+    path = folder / "pipeline" / "pipeline.py"
+    path.write_text(re.sub(r"(?m)^( *)# (components\.append)", r"\1\2", path.read_text()))
+    data = Path(chicago_taxi_pipeline.__file__).parent / "data" / "simple" / "data.csv"
+    (folder / "data").mkdir()
+    (folder / "data" / "data.csv").write_text("".join(data.read_text().splitlines(keepends=True)[: _TRIPS + 1]))
+
+
+def adapt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Compiles the template as its kubeflow_v2_runner.py does, by TFX's own runner, and adapts that; returns it."""
+    monkeypatch.syspath_prepend(folder)
+    for name in ("pipeline", "pipeline.configs", "pipeline.pipeline"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    template, configs = (importlib.import_module(f"pipeline.{name}") for name in ("pipeline", "configs"))
+    made = template.create_pipeline(
+        pipeline_name="taxi",
+        pipeline_root="gs://there/taxi",
+        data_path=str(folder / "data"),
+        preprocessing_fn=configs.PREPROCESSING_FN,
+        run_fn=configs.RUN_FN,
+        train_args=trainer_pb2.TrainArgs(num_steps=5),
+        eval_args=trainer_pb2.EvalArgs(num_steps=1),
+        eval_accuracy_threshold=0.1,
+        serving_model_dir=str(folder / "serving"),
+    )
+    config = KubeflowV2DagRunnerConfig(default_image="registry.example/taxi")
+    KubeflowV2DagRunner(config, str(folder), "taxi.json").run(made)
+    assert main(["adapt", str(folder / "taxi.json"), "--output", str(folder / "taxi.yaml")]) == 0
+    spec = yaml.safe_load((folder / "taxi.yaml").read_text())
+    for executor in spec["deploymentSpec"]["executors"].values():
+        # The template's image has its modules.
+        path = os.pathsep.join([str(folder), str(ROOT / "src")])
+        executor["container"]["env"] = [{"name": "PYTHONPATH", "value": path}]
+    (folder / "taxi.yaml").write_text(yaml.safe_dump(spec))
+    return spec
+
+
+def test_the_template_is_executed_to_a_pushed_model(
+    tmp_path: Path, forks: Forks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_template(tmp_path)
+    spec = adapt(tmp_path, monkeypatch)
+    assert set(spec["root"]["dag"]["tasks"]) == set(STEPS)
+    pid = forks.start(["execute", str(tmp_path / "taxi.yaml"), "--root", str(tmp_path / "root"), "--json"])
+    assert forks.wait(pid) == 0, forks.said
+    results = json.JSONDecoder().raw_decode(forks.said, forks.said.index("{"))[0]
+    assert {each["node"]: each["state"] for each in results["components"]} == dict.fromkeys(STEPS, "ran")
+    assert results["blessed"]
+    pushed = Path(results["pushed"])
+    assert pushed.parent == tmp_path / "serving"
+    # It answers to what the pipeline has read, and is the model that the Trainer made.
+    import tensorflow as tf
+
+    home = tmp_path / "root" / "taxi" / "artifacts" / "local" / "taxi-1"
+    files = [str(path) for path in home.glob("CsvExampleGen_1/examples/Split-*/*.gz")]
+    records = [*tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator()]
+    assert len(records) == _TRIPS
+    answers = [
+        tf.saved_model.load(str(path)).signatures["serving_default"](examples=tf.constant(records[:50]))
+        for path in (pushed, home / "Trainer_1" / "model" / "Format-Serving")
+    ]
+    ours, theirs = (next(iter(each.values())).numpy() for each in answers)
+    assert ours.shape == (50, 1)
+    np.testing.assert_array_equal(ours, theirs)

@@ -1,0 +1,189 @@
+"""What TFX compiled of a pipeline of one's own is adapted: the whole of it, by its own words, and for kfp's parser."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunner, KubeflowV2DagRunnerConfig
+from tfx.tools.cli.handler.kubeflow_v2_dag_runner_patcher import KubeflowV2DagRunnerPatcher
+
+from tests.pipeline.platforms.kubeflow.of_ones_own import make_pipeline, resolved
+from tests.stack import HERE
+from tfx_estimator import DeclarationError, KubeflowV2Runner
+from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.platforms.kubeflow import step
+from tfx_estimator.pipeline.platforms.kubeflow.adapt import adapt
+
+pytestmark = pytest.mark.unit
+
+# Names a Python that has kfp, of any version 2, beside this one's.
+KFP_PYTHON = "TFX_ESTIMATOR_KFP_PYTHON"
+# A file's specification read without leave to pass over what is not known, nested in another pipeline, and read again.
+PARSER = """
+import sys
+
+import yaml
+from google.protobuf import json_format
+from kfp import compiler, components, dsl
+from kfp.pipeline_spec import pipeline_spec_pb2
+
+
+def read(path):
+    with open(path) as file:
+        text = file.read()
+    spec = yaml.safe_load(text)
+    json_format.ParseDict(spec, pipeline_spec_pb2.PipelineSpec())
+    json_format.ParseDict(spec["deploymentSpec"], pipeline_spec_pb2.PipelineDeploymentConfig())
+    print(*sorted(spec["deploymentSpec"]["executors"]))
+    return components.load_component_from_text(text)
+
+
+inner, nested = read(sys.argv[1]), sys.argv[2]
+
+
+@dsl.pipeline(name="outer")
+def outer():
+    inner(word="of the outer one")
+
+
+compiler.Compiler().compile(outer, nested)
+compiler.Compiler().compile(read(nested), nested)
+"""
+
+
+def compiled(*more: Any, schema_2_1: bool = True) -> dict[str, Any]:
+    """What TFX compiles."""
+    config = KubeflowV2DagRunnerConfig(default_image="registry.example/own", use_pipeline_spec_2_1=schema_2_1)
+    return KubeflowV2DagRunner(config).run(make_pipeline(*more), write_out=False)
+
+
+def test_both_schemas_come_to_the_same():
+    old, new = (adapt(compiled(schema_2_1=each)) for each in (False, True))
+    assert old[0] == new[0]
+    assert len(old[1]) == len(new[1]) + 1
+    spec = old[0]
+    assert spec["schemaVersion"] == "2.1.0"
+    assert spec["defaultPipelineRoot"] == "gs://there/own"
+    tasks, executors = spec["root"]["dag"]["tasks"], spec["deploymentSpec"]["executors"]
+    assert tasks["Making"]["inputs"]["parameters"]["times"] == {"runtimeValue": {"constant": 3}}
+    assert executors["Imported_executor"]["importer"]["artifactUri"] == {"constant": "gs://there/model"}
+    started = {label: each["container"]["command"] for label, each in executors.items() if "container" in each}
+    assert started.pop("Boxed_executor")[0] == "sh"
+    assert started == {
+        f"{name}_executor": ["python", "-m", step.__name__] for name in ("CsvExampleGen", "Making", "Taking")
+    }
+    assert [name for name, task in tasks.items() if "cachingOptions" not in task] == ["CsvExampleGen"]
+    again, notes = adapt(spec)
+    assert (again, notes) == (spec, [])
+
+
+def test_a_value_that_a_step_puts_out_is_found_and_of_its_type():
+    spec, _ = adapt(compiled())
+    given = spec["root"]["dag"]["tasks"]["Taking"]["inputs"]["parameters"]
+    assert given["count"] == {"taskOutputParameter": {"producerTask": "Making", "outputParameterKey": "count"}}
+    declared = spec["components"]["Taking"]["inputDefinitions"]
+    assert [declared["parameters"][name]["parameterType"] for name in ("said", "count")] == ["STRING", "NUMBER_INTEGER"]
+    words = spec["deploymentSpec"]["executors"]["Taking_executor"]["container"]["args"]
+    assert json.loads(words[words.index("--json_serialized_inputs_spec_args") + 1]) == declared
+
+
+def test_an_evaluator_is_left_without_its_resolver_and_no_other_step():
+    spec, notes = adapt(compiled(*resolved(True, "baseline_model")))
+    comparing = spec["root"]["dag"]["tasks"]["Comparing"]
+    assert "Latest" not in json.dumps(spec)
+    assert comparing["inputs"] == {"artifacts": {}}
+    assert not comparing["dependentTasks"]
+    assert "Comparing compares with no earlier model: Kubeflow Pipelines 2 has no resolvers" in notes
+    with pytest.raises(DeclarationError, match="the input other of Comparing comes from a resolver"):
+        adapt(compiled(*resolved(False, "other")))
+
+
+@pytest.mark.parametrize("python", [sys.executable, os.environ.get(KFP_PYTHON)], ids=["the-stack's", "another"])
+def test_kfp_reads_it_nests_it_and_compiles_it_again(tmp_path, python):
+    if python is None or (python == sys.executable and not HERE.has_keras_3):
+        pytest.skip(f"kfp here is of version 1: name another by {KFP_PYTHON}")
+    (tmp_path / "parser.py").write_text(PARSER)
+    (tmp_path / "own.json").write_text(json.dumps(compiled(schema_2_1=False)))
+    assert main(["adapt", str(tmp_path / "own.json"), "--output", str(tmp_path / "own.yaml")]) == 0
+    command = [python, "parser.py", "own.yaml", "nested.yaml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    labels, nested = done.stdout.splitlines()
+    assert "CsvExampleGen_executor" in labels
+    assert len(nested.split()) == len(labels.split()) == 5
+    spec = yaml.safe_load((tmp_path / "nested.yaml").read_text())
+    inner = spec["components"]["comp-own"]["inputDefinitions"]["parameters"]
+    assert inner == {"word": {"parameterType": "STRING"}}
+
+
+def test_the_runner_keeps_the_defaults_of_runtime_parameters(tmp_path):
+    config = KubeflowV2DagRunnerConfig(default_image="registry.example/own")
+    runner = KubeflowV2Runner(config=config, output_dir=str(tmp_path / "made"), output_filename="own.yaml")
+    told = runner.run(make_pipeline(), write_out=True)
+    assert yaml.safe_load((tmp_path / "made" / "own.yaml").read_text()) == told
+    word = {"parameterType": "STRING", "defaultValue": "hello"}
+    assert told["root"]["inputDefinitions"]["parameters"] == {"word": word}
+    expected, _ = adapt(compiled())
+    expected["root"] = told["root"]
+    assert told == expected
+    given = KubeflowV2Runner(config).run(make_pipeline(), {"word": "given"}, write_out=False)
+    assert given["root"]["inputDefinitions"]["parameters"]["word"]["defaultValue"] == "given"
+
+
+def test_tfx_own_command_line_takes_the_runner_for_its_own(tmp_path):
+    # As `tfx pipeline create --engine vertex` does.
+    (tmp_path / "pipeline").mkdir()
+    patcher = KubeflowV2DagRunnerPatcher(True, prepare_dir_fn=lambda name: str(tmp_path / "pipeline"))
+    with patcher.patch() as context:
+        KubeflowV2Runner(KubeflowV2DagRunnerConfig(default_image="registry.example/own")).run(make_pipeline())
+    assert context[patcher.PIPELINE_NAME] == "own"
+    told = json.loads(Path(context[patcher.OUTPUT_FILE_PATH]).read_text())
+    container = told["deploymentSpec"]["executors"]["Making_executor"]["container"]
+    assert container["command"] == ["python", "-m", step.__name__]
+
+
+def test_the_verb_writes_what_it_is_told_to_and_replaces_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("own.json").write_text(json.dumps(compiled()))
+    assert main(["adapt", "own.json"]) == 0
+    assert "steps that tfx-estimator's entry starts, in place of TFX's: 3" in capsys.readouterr().out
+    assert main(["adapt", "own-kubeflow.yaml", "--output", "again.json"]) == 0
+    assert "nothing was to be adapted" in capsys.readouterr().out
+    assert json.loads(Path("again.json").read_text()) == yaml.safe_load(Path("own-kubeflow.yaml").read_text())
+    assert main(["adapt", "own.json"]) == 2
+    assert "--force" in capsys.readouterr().err
+    # What a second document says of pods stays.
+    text = Path("own-kubeflow.yaml").read_text() + "---\nplatforms: {kubernetes: {}}\n"
+    Path("two.yaml").write_text(text)
+    assert main(["adapt", "two.yaml", "--output", "two.yaml", "--force"]) == 0
+    assert [*yaml.safe_load_all(Path("two.yaml").read_text())] == [*yaml.safe_load_all(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        "schemaVersion: 2.1",
+        '{"pipelineSpec": {"schemaVersion": "2.1.0"}}',
+        '{"pipelineSpec": 7}',
+        '{"schemaVersion": "2.1.0", "root": {"dag": []}, "components": {}, "deploymentSpec": {}}',
+        '{"schemaVersion": "2.1.0", "root": {}, "components": {}, "deploymentSpec": {"of": "another"}}',
+        "kind: Workflow",
+    ],
+)
+def test_what_is_no_compiled_pipeline_is_said_so(tmp_path, capsys, text):
+    (tmp_path / "own.json").write_text(text)
+    assert main(["adapt", str(tmp_path / "own.json"), "--output", str(tmp_path / "made.yaml")]) == 2
+    said = capsys.readouterr().err
+    assert "to do:" in said
+    assert "Traceback" not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["own.json"]
