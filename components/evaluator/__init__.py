@@ -20,7 +20,6 @@ class FurtherEvaluatorSpec(EvaluatorSpec):
     """That of `tfx.components.Evaluator`, which has no transform graph, and a baseline as a channel only."""
 
     PARAMETERS = {**EvaluatorSpec.PARAMETERS, FOUND_BASELINE_KEY: ExecutionParameter(type=str, optional=True)}
-
     INPUTS = {**EvaluatorSpec.INPUTS, TRANSFORM_GRAPH: ChannelParameter(type=standard_artifacts.TransformGraph)}
 
 

@@ -35,7 +35,9 @@ metadata = {"rows": 3, "blessed": 1, "current_model_id": made.get("name", "")}
 metadata.update(json.loads(os.environ.get("ALSO", "{}")))
 artifact = {"name": made.get("name", ""), "uri": made["uri"], "metadata": metadata}
 pathlib.Path(told["outputs"]["outputFile"]).parent.mkdir(parents=True, exist_ok=True)
-pathlib.Path(told["outputs"]["outputFile"]).write_text(json.dumps({"artifacts": {key: {"artifacts": [artifact]}}}))
+values = {name: f"{name} of {count}" for name in told["outputs"].get("parameters", {})}
+said = {"artifacts": {key: {"artifacts": [artifact]}}, "parameterValues": values}
+pathlib.Path(told["outputs"]["outputFile"]).write_text(json.dumps(said))
 """
 
 

@@ -99,6 +99,23 @@ def test_a_property_that_kubeflow_pipelines_2_cannot_keep_is_named(compiled):
         compiled.execute()
 
 
+@pytest.mark.parametrize("target", SPEC_TARGETS)
+def test_an_output_parameter_is_given_to_the_next_step_and_kept_with_what_is_cached(compiled, target):
+    compiled.target = target
+    compiled.step("First")
+    compiled.components["First"]["outputDefinitions"]["parameters"] = {"found": {"parameterType": "STRING"}}
+    second = compiled.step("Second", first="First")
+    compiled.components["Second"]["inputDefinitions"]["parameters"]["baseline"] = {"parameterType": "STRING"}
+    told = {"producerTask": "First", "outputParameterKey": "found"}
+    second["inputs"]["parameters"]["baseline"] = {"taskOutputParameter": told}
+    _, outputs = compiled.execute()
+    assert _known(outputs, "Second")["told"]["inputs"]["parameterValues"]["baseline"] == "found of 1"
+    compiled.executors["Second"]["container"]["args"].append("--edited")
+    states, outputs = compiled.execute()
+    assert states == {"First": "cached", "Second": "ran"}
+    assert _known(outputs, "Second")["told"]["inputs"]["parameterValues"]["baseline"] == "found of 1"
+
+
 def test_what_was_done_is_cached_until_something_differs(compiled):
     compiled.step("First")
     compiled.step("Second", first="First")
