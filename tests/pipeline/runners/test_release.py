@@ -9,7 +9,7 @@ from tests.pipeline.runners.deployed import COMMON, OF_TARGET, read_steps
 from tests.root import run_python
 from tfx_estimator.pipeline.base.environment import COMPILED_BY, check_release, release_variables
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.platforms import pipeline_spec
+from tfx_estimator.pipeline.platforms.kubeflow.adapt import ENTRY
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW, TARGETS
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.runners.compiling import compile_declaration
@@ -54,7 +54,7 @@ for path in sys.argv[1:]:
         print(path, "imported")
 """
 _TUNE = "tune={max_trials: 2, ranges: {'trainer.optimizer.learning_rate': [0.001, 0.01]}}"
-_LOOK_AT_ONCE = ([*entry.COMMAND], [*pipeline_spec._STEP])
+_LOOK_AT_ONCE = ([*entry.COMMAND], ["python", "-m", ENTRY])
 
 
 @pytest.mark.parametrize("target", TARGETS)
