@@ -99,7 +99,7 @@ def test_a_property_that_kubeflow_pipelines_2_cannot_keep_is_named(compiled):
         compiled.execute()
 
 
-@pytest.mark.parametrize("target", SPEC_TARGETS)
+@pytest.mark.parametrize("target", TARGETS)
 def test_an_output_parameter_is_given_to_the_next_step_and_kept_with_what_is_cached(compiled, target):
     compiled.target = target
     compiled.step("First")
