@@ -155,8 +155,8 @@ def test_a_job_that_the_operator_leaves_restarting_ends_with_the_failure_that_is
 
     def argv(kind: str, index: int, number: int) -> list[str]:
         if kind == "worker":
-            # The chief loses the worker, and ends a moment before it.
-            return shell(f"while [ ! -e {lost} ]; do sleep 0.05; done; {LEAVES}; exit 4")
+            # The chief loses the worker, and ends a moment before it: longer before than a look at both takes.
+            return shell(f"while [ ! -e {lost} ]; do sleep 0.05; done; sleep 0.1; {LEAVES}; exit 4")
         return shell("exec sleep 60" if number else f"sleep 1; touch {lost}; exit 138")
 
     with Operator(server, tmp_path / "pods", argv) as operator:
