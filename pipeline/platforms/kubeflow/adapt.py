@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.platforms.rehearsal.job import canonical
 
@@ -20,6 +21,9 @@ DRIVER = "--tfx_estimator_driver"
 _TFX_ENTRY = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
 _TFX_DRIVER = "tfx.orchestration.kubeflow.v2.file_based_example_gen.driver"
 _INPUTS = "--json_serialized_inputs_spec_args"
+# Finds the latest blessed model, where a resolver would; what it puts out.
+_FINDER = "tfx_estimator.components.baseline_finder.executor.Executor"
+_STRING = {"artifactType": {"instanceSchema": "title: tfx.String\ntype: object\n"}}
 # Of schema 2.0 and 2.1.
 _KINDS = {"INT": "NUMBER_INTEGER", "DOUBLE": "NUMBER_DOUBLE", "STRING": "STRING"}
 
@@ -89,7 +93,7 @@ def _value(told: Mapping[str, Any]) -> Any:
     return int(value) if kind == "intValue" else value
 
 
-def _adapt_tasks(tasks: dict[str, Any], spec: Mapping[str, Any]) -> list[str]:
+def _adapt_tasks(tasks: dict[str, Any], spec: dict[str, Any]) -> list[str]:
     """Adapts what a pipeline does; returns what was adapted in it."""
     executors, notes, started = spec["deploymentSpec"]["executors"], [], 0
     components = {name: spec["components"][task["componentRef"]["name"]] for name, task in tasks.items()}
@@ -97,7 +101,7 @@ def _adapt_tasks(tasks: dict[str, Any], spec: Mapping[str, Any]) -> list[str]:
     resolved = [name for name, label in labels.items() if "resolver" in executors.get(label, {})]
     for name in resolved:
         del spec["components"][tasks.pop(name)["componentRef"]["name"]], executors[labels[name]]
-    for name, task in tasks.items():
+    for name, task in [*tasks.items()]:
         given, taken = task.get("inputs", {}), components[name].get("inputDefinitions", {})
         if waits := task.get("dependentTasks"):
             task["dependentTasks"] = [each for each in waits if each not in resolved]
@@ -105,7 +109,7 @@ def _adapt_tasks(tasks: dict[str, Any], spec: Mapping[str, Any]) -> list[str]:
             if source.get("taskOutputArtifact", {}).get("producerTask") in resolved:
                 _check_optional(key, name)
                 del given["artifacts"][key], taken["artifacts"][key]
-                notes.append(f"{name} compares with no earlier model: Kubeflow Pipelines 2 has no resolvers")
+                notes.append(_find_baseline(spec, name))
         for key, source in given.get("parameters", {}).items():
             if (output := source.get("taskOutputParameter")) and output["producerTask"] not in tasks:
                 # TFX has another name for the task than it gives it, and says text of all that it puts out.
@@ -113,7 +117,7 @@ def _adapt_tasks(tasks: dict[str, Any], spec: Mapping[str, Any]) -> list[str]:
                 made = components[output["producerTask"]]["outputDefinitions"]["parameters"]
                 taken["parameters"][key]["parameterType"] = made[output["outputParameterKey"]]["parameterType"]
         container = executors.get(labels[name], {}).get("container", {})
-        if [*container.get("command", ()), ""][-2:-1] == [_TFX_ENTRY]:
+        if _TFX_ENTRY in container.get("command", ()):
             started += 1
             if _start(container, taken) and task.pop("cachingOptions", None):
                 notes.append(f"{name} is not cached: nobody looks whether the files that it reads have changed")
@@ -122,7 +126,8 @@ def _adapt_tasks(tasks: dict[str, Any], spec: Mapping[str, Any]) -> list[str]:
 
 def _start(container: dict[str, Any], taken: Mapping[str, Any]) -> bool:
     """Has a step started by this project's entry; returns whether TFX has a driver for it, which nobody else starts."""
-    container["command"][-1], words = ENTRY, container["args"]
+    container["command"] = [ENTRY if word == _TFX_ENTRY else word for word in container["command"]]
+    words = container["args"]
     if _INPUTS in words:
         place = words.index(_INPUTS)
         del words[place : place + 2]
@@ -130,6 +135,44 @@ def _start(container: dict[str, Any], taken: Mapping[str, Any]) -> bool:
     if drives := _TFX_DRIVER in container.pop("lifecycle", {}).get("preCacheCheck", {}).get("command", ()):
         words.append(DRIVER)
     return drives
+
+
+def _find_baseline(spec: dict[str, Any], name: str) -> str:
+    """Has a step find what an Evaluator is to compare with; returns whether there is one."""
+    tasks, executors = spec["root"]["dag"]["tasks"], spec["deploymentSpec"]["executors"]
+    component = spec["components"].get(name, {})
+    container = executors.get(component.get("executorLabel"), {}).get("container", {})
+    outputs = component.get("outputDefinitions", {}).get("artifacts", {})
+    can_be = name in tasks and _TFX_ENTRY in container.get("command", ()) and "defaultPipelineRoot" in spec
+    if not can_be or "blessing" not in outputs:
+        return f"{name} compares with no earlier model: Kubeflow Pipelines 2 has no resolvers"
+    task = tasks[name]
+    model = task["inputs"]["artifacts"]["model"]
+    finder, text, home = f"{name}-baseline", {"parameterType": "STRING"}, {"componentInputParameter": HOME_KEY}
+    root = spec["root"].setdefault("inputDefinitions", {}).setdefault("parameters", {})
+    root[HOME_KEY] = {**text, "defaultValue": spec["defaultPipelineRoot"]}
+    found = {"taskOutputParameter": {"producerTask": finder, "outputParameterKey": "found"}}
+    task["inputs"].setdefault("parameters", {}).update({HOME_KEY: home, "found_baseline": found})
+    component["inputDefinitions"].setdefault("parameters", {}).update({HOME_KEY: text, "found_baseline": text})
+    task.setdefault("dependentTasks", []).append(finder)
+    tasks[finder] = {
+        "taskInfo": {"name": finder},
+        "componentRef": {"name": finder},
+        "dependentTasks": [model["taskOutputArtifact"]["producerTask"]],
+        "inputs": {"artifacts": {"model": model}, "parameters": {HOME_KEY: home}},
+    }
+    declared = component["inputDefinitions"]["artifacts"]
+    taken = {"artifacts": {"model": declared["model"]}, "parameters": {HOME_KEY: text}}
+    spec["components"][finder] = {
+        "executorLabel": f"{finder}_executor",
+        "inputDefinitions": taken,
+        "outputDefinitions": {"artifacts": {"found": _STRING}, "parameters": {"found": text}},
+    }
+    words = ["--executor_class_path", _FINDER, "--json_serialized_invocation_args", "{{$}}"]
+    words += [_INPUTS, json.dumps(taken, sort_keys=True)]
+    started = {"image": container["image"], "command": ["python", "-m", ENTRY], "args": words}
+    executors[f"{finder}_executor"] = {"container": started}
+    return f"{name} compares with the latest model that it has blessed, which {finder} finds"
 
 
 def _check_optional(key: str, task: str) -> None:
