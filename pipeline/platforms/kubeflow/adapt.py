@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfx_estimator.components.trainer.settings import HOME_KEY
@@ -71,6 +71,22 @@ def unwrapped(job: Mapping[str, Any]) -> dict[str, Any]:
     return spec
 
 
+def tell_home(spec: dict[str, Any], runtime: dict[str, Any], home: str, names: Iterable[str]) -> None:
+    """Tells steps where the pipeline's folder is, which whoever submits it may choose."""
+    typed = {"parameterType": "STRING"}
+    spec["root"].setdefault("inputDefinitions", {}).setdefault("parameters", {})[HOME_KEY] = {
+        **typed,
+        "defaultValue": home,
+    }
+    runtime.setdefault("parameterValues", {})[HOME_KEY] = home
+    for name in names:
+        task = spec["root"]["dag"]["tasks"][name]
+        component = spec["components"][task["componentRef"]["name"]]
+        component.setdefault("inputDefinitions", {}).setdefault("parameters", {})[HOME_KEY] = typed
+        given = task.setdefault("inputs", {}).setdefault("parameters", {})
+        given[HOME_KEY] = {"componentInputParameter": HOME_KEY}
+
+
 def _of_schema_2_1(told: Any) -> Any:
     """Returns a part of a specification of schema 2.0 in the words of 2.1: it has types of JSON."""
     if isinstance(told, list):
@@ -107,9 +123,8 @@ def _adapt_tasks(tasks: dict[str, Any], spec: dict[str, Any]) -> list[str]:
             task["dependentTasks"] = [each for each in waits if each not in resolved]
         for key, source in [*given.get("artifacts", {}).items()]:
             if source.get("taskOutputArtifact", {}).get("producerTask") in resolved:
-                _check_optional(key, name)
+                notes.append(_compare(spec, name, key))
                 del given["artifacts"][key], taken["artifacts"][key]
-                notes.append(_find_baseline(spec, name))
         for key, source in given.get("parameters", {}).items():
             if (output := source.get("taskOutputParameter")) and output["producerTask"] not in tasks:
                 # TFX has another name for the task than it gives it, and says text of all that it puts out.
@@ -137,49 +152,41 @@ def _start(container: dict[str, Any], taken: Mapping[str, Any]) -> bool:
     return drives
 
 
-def _find_baseline(spec: dict[str, Any], name: str) -> str:
-    """Has a step find what an Evaluator is to compare with; returns whether there is one."""
+def _compare(spec: dict[str, Any], name: str, key: str) -> str:
+    """Has an Evaluator find what it compares with by a step in place of a resolver; returns what comes of it."""
+    if key != "baseline_model":
+        raise DeclarationError(
+            f"the input {key} of {name} comes from a resolver, and Kubeflow Pipelines 2 has none",
+            expected="a resolver for the baseline of an Evaluator only, which does without one",
+            todo="import the artifact by an Importer, or have a component of yours find it",
+        )
     tasks, executors = spec["root"]["dag"]["tasks"], spec["deploymentSpec"]["executors"]
     component = spec["components"].get(name, {})
     container = executors.get(component.get("executorLabel"), {}).get("container", {})
-    outputs = component.get("outputDefinitions", {}).get("artifacts", {})
-    can_be = name in tasks and _TFX_ENTRY in container.get("command", ()) and "defaultPipelineRoot" in spec
-    if not can_be or "blessing" not in outputs:
+    blesses = "blessing" in component.get("outputDefinitions", {}).get("artifacts", {})
+    if not (blesses and name in tasks and _TFX_ENTRY in container.get("command", ()) and "defaultPipelineRoot" in spec):
         return f"{name} compares with no earlier model: Kubeflow Pipelines 2 has no resolvers"
-    task = tasks[name]
-    model = task["inputs"]["artifacts"]["model"]
-    finder, text, home = f"{name}-baseline", {"parameterType": "STRING"}, {"componentInputParameter": HOME_KEY}
-    root = spec["root"].setdefault("inputDefinitions", {}).setdefault("parameters", {})
-    root[HOME_KEY] = {**text, "defaultValue": spec["defaultPipelineRoot"]}
-    found = {"taskOutputParameter": {"producerTask": finder, "outputParameterKey": "found"}}
-    task["inputs"].setdefault("parameters", {}).update({HOME_KEY: home, "found_baseline": found})
-    component["inputDefinitions"].setdefault("parameters", {}).update({HOME_KEY: text, "found_baseline": text})
-    task.setdefault("dependentTasks", []).append(finder)
+    task, finder, text = tasks[name], f"{name}-baseline", {"parameterType": "STRING"}
+    model, declared = task["inputs"]["artifacts"]["model"], component["inputDefinitions"]
     tasks[finder] = {
         "taskInfo": {"name": finder},
         "componentRef": {"name": finder},
         "dependentTasks": [model["taskOutputArtifact"]["producerTask"]],
-        "inputs": {"artifacts": {"model": model}, "parameters": {HOME_KEY: home}},
+        "inputs": {"artifacts": {"model": model}},
     }
-    declared = component["inputDefinitions"]["artifacts"]
-    taken = {"artifacts": {"model": declared["model"]}, "parameters": {HOME_KEY: text}}
     spec["components"][finder] = {
         "executorLabel": f"{finder}_executor",
-        "inputDefinitions": taken,
+        "inputDefinitions": {"artifacts": {"model": declared["artifacts"]["model"]}},
         "outputDefinitions": {"artifacts": {"found": _STRING}, "parameters": {"found": text}},
     }
-    words = ["--executor_class_path", _FINDER, "--json_serialized_invocation_args", "{{$}}"]
-    words += [_INPUTS, json.dumps(taken, sort_keys=True)]
-    started = {"image": container["image"], "command": ["python", "-m", ENTRY], "args": words}
+    tell_home(spec, {}, spec["defaultPipelineRoot"], (name, finder))
+    task["inputs"]["parameters"]["found_baseline"] = {
+        "taskOutputParameter": {"producerTask": finder, "outputParameterKey": "found"}
+    }
+    declared["parameters"]["found_baseline"] = text
+    task["dependentTasks"].append(finder)
+    started = {"image": container["image"], "command": [*container["command"]]}
+    started["args"] = ["--executor_class_path", _FINDER, "--json_serialized_invocation_args", "{{$}}"]
     executors[f"{finder}_executor"] = {"container": started}
+    _start(started, spec["components"][finder]["inputDefinitions"])
     return f"{name} compares with the latest model that it has blessed, which {finder} finds"
-
-
-def _check_optional(key: str, task: str) -> None:
-    """Refuses to leave out what a step needs; an Evaluator without a baseline compares with no model."""
-    if key != "baseline_model":
-        raise DeclarationError(
-            f"the input {key} of {task} comes from a resolver, and Kubeflow Pipelines 2 has none",
-            expected="a resolver for the baseline of an Evaluator only",
-            todo="import the artifact by an Importer, or have a component of yours find it",
-        )
