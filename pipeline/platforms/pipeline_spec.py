@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from google.protobuf import json_format
@@ -17,7 +17,7 @@ from tfx_estimator.components.baseline_finder import BaselineFinder
 from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.base.environment import release_variables
 from tfx_estimator.pipeline.config.deploy import DeploySection
-from tfx_estimator.pipeline.platforms.kubeflow.adapt import ENTRY
+from tfx_estimator.pipeline.platforms.kubeflow.adapt import ENTRY, tell_home
 from tfx_estimator.pipeline.platforms.kubeflow.section import placement
 from tfx_estimator.pipeline.platforms.plan import Row, accelerator_of, amounts_of
 from tfx_estimator.pipeline.platforms.registry import KUBEFLOW
@@ -82,7 +82,7 @@ def compile_spec(
         # What it finds hangs on what was blessed since.
         del spec["root"]["dag"]["tasks"][name]["cachingOptions"]
     told_home = {TRAINER, *modules, *({_TUNER} & spec["root"]["dag"]["tasks"].keys())}
-    _tell_home(spec, job["runtimeConfig"], home, told_home | finders | ({_EVALUATOR} if finders else set()))
+    tell_home(spec, job["runtimeConfig"], home, told_home | finders | ({_EVALUATOR} if finders else set()))
     if deploy.labels:
         job["labels"] = {**job.get("labels", {}), **deploy.labels}
     # Checks the parts that TFX has not written itself.
@@ -150,22 +150,6 @@ def set_defaults(job: dict[str, Any], pipeline: Pipeline) -> None:
             if isinstance(value, RuntimeParameter) and value.default is not None:
                 root["inputDefinitions"]["parameters"][value.name]["defaultValue"] = value.default
                 job["runtimeConfig"].setdefault("parameterValues", {}).setdefault(value.name, value.default)
-
-
-def _tell_home(spec: dict[str, Any], runtime: dict[str, Any], home: str, names: Iterable[str]) -> None:
-    """Tells steps where the pipeline's folder is, which whoever submits it may choose."""
-    typed = {"parameterType": "STRING"}
-    spec["root"].setdefault("inputDefinitions", {}).setdefault("parameters", {})[HOME_KEY] = {
-        **typed,
-        "defaultValue": home,
-    }
-    runtime.setdefault("parameterValues", {})[HOME_KEY] = home
-    for name in names:
-        task = spec["root"]["dag"]["tasks"][name]
-        component = spec["components"][task["componentRef"]["name"]]
-        component.setdefault("inputDefinitions", {}).setdefault("parameters", {})[HOME_KEY] = typed
-        given = task.setdefault("inputs", {}).setdefault("parameters", {})
-        given[HOME_KEY] = {"componentInputParameter": HOME_KEY}
 
 
 def _resources(deploy: DeploySection, node_id: str) -> Any:

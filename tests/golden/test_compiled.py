@@ -15,6 +15,8 @@ from tfx_estimator.pipeline import presets
 from tfx_estimator.pipeline.base.stack.stacks import LEGACY
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, POD_TARGETS, TFJOB, TRAINJOB, VERTEX
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import TRAIN_JOB
+from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name
 from tfx_estimator.pipeline.platforms.vertex.custom_job import Plan
 
 pytestmark = pytest.mark.golden
@@ -78,6 +80,9 @@ def compiled(name: str, target: str, told: tuple[str, ...]) -> str:
     # Written on tfx1.15; what is compiled elsewhere is the same, but for the numbers of the stack.
     for here, there in VERSIONS.items():
         text = text.replace(here, there)
+    if target == TRAINJOB:
+        # Of what names the stack.
+        text = re.sub(rf"\b{job_name(TRAIN_JOB, load(name).declaration.name)}-[0-9a-f]{{10}}\b", f"{name}-DIGEST", text)
     digest = IMAGE.rpartition(":")[2]
     return re.sub(r"\b[0-9a-f]{64}\b", lambda found: digest if found[0] == digest else "FINGERPRINT", text)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Optional
 
-from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunner, KubeflowV2DagRunnerConfig
+from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunner
 from tfx.orchestration.pipeline import Pipeline
 
 from tfx_estimator.pipeline.base.log import get_logger
@@ -24,18 +24,8 @@ class KubeflowV2Runner(KubeflowV2DagRunner):
         KubeflowV2Runner(config, output_filename="pipeline.yaml").run(pipeline)
 
     The image needs tfx-estimator beside TFX. TFX's own command line takes this for its runner, with `--engine vertex`.
-    The file is YAML, or JSON if it is called so; `pipeline.yaml` if it is not called anything.
+    The file is JSON if it is called so, as it is by default, else YAML.
     """
-
-    def __init__(
-        self,
-        config: KubeflowV2DagRunnerConfig,
-        output_dir: Optional[str] = None,
-        output_filename: Optional[str] = None,
-    ) -> None:
-        super().__init__(config, output_dir, output_filename or "pipeline.yaml")
-        # TFX's default is another one.
-        config.use_pipeline_spec_2_1 = True
 
     def run(
         self, pipeline: Pipeline, parameter_values: Optional[dict[str, Any]] = None, write_out: Optional[bool] = True
@@ -50,6 +40,7 @@ class KubeflowV2Runner(KubeflowV2DagRunner):
         Raises:
             DeclarationError: A step needs the resolver that it has.
         """
+        self._config.use_pipeline_spec_2_1 = True
         job = super().run(pipeline, parameter_values, write_out=False)
         set_defaults(job, pipeline)
         spec, notes = adapt(job)

@@ -187,6 +187,6 @@ def _wrong(what: str, todo: str = "") -> DeclarationError:
     """Returns the error of a file that is no compiled pipeline, or none for here."""
     return DeclarationError(
         what,
-        expected="what `tfx-estimator compile --target vertex`, or kubeflow, wrote",
+        expected="what TFX, or `tfx-estimator compile`, wrote for Vertex AI or Kubeflow Pipelines 2",
         todo=todo or "compile it anew, with schema 2.1, and without conditions, loops or pipelines inside of pipelines",
     )

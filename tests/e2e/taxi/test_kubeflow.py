@@ -21,10 +21,11 @@ from tests.faults.file_operations import Forks
 from tests.root import ROOT
 from tfx_estimator.__main__ import main
 
-pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 
 STEPS = ("CsvExampleGen", "StatisticsGen", "SchemaGen", "Transform", "Trainer", "Evaluator", "Pusher")
-_TRIPS = 400
+FINDER = "Evaluator-baseline"
+TRIPS = 400
 
 
 def make_template(folder: Path) -> None:
@@ -40,7 +41,7 @@ def make_template(folder: Path) -> None:
     path.write_text(re.sub(r"(?m)^( *)# (components\.append)", r"\1\2", path.read_text()))
     data = Path(chicago_taxi_pipeline.__file__).parent / "data" / "simple" / "data.csv"
     (folder / "data").mkdir()
-    (folder / "data" / "data.csv").write_text("".join(data.read_text().splitlines(keepends=True)[: _TRIPS + 1]))
+    (folder / "data" / "data.csv").write_text("".join(data.read_text().splitlines(keepends=True)[: TRIPS + 1]))
 
 
 def adapt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -72,17 +73,33 @@ def adapt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return spec
 
 
-def test_the_template_is_executed_to_a_pushed_model(
+def execute(folder: Path, forks: Forks) -> dict[str, Any]:
+    """Executes what was adapted; returns the summary."""
+    pid = forks.start(["execute", str(folder / "taxi.yaml"), "--root", str(folder / "root"), "--json"])
+    assert forks.wait(pid) == 0, forks.said
+    return json.JSONDecoder().raw_decode(forks.said, forks.said.index("{"))[0]
+
+
+def states(results: dict[str, Any]) -> dict[str, str]:
+    return {each["node"]: each["state"] for each in results["components"]}
+
+
+def blessing(folder: Path, number: int) -> dict[str, Any]:
+    """What is known of the blessing of an execution."""
+    (file,) = (folder / "root" / "taxi").rglob(f"executions/{number:06}-Evaluator.json")
+    return json.loads(file.read_text())["outputs"]["blessing"]["metadata"]
+
+
+def test_the_template_is_executed_to_a_pushed_model_and_compared_with_it(
     tmp_path: Path, forks: Forks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_template(tmp_path)
     spec = adapt(tmp_path, monkeypatch)
-    assert set(spec["root"]["dag"]["tasks"]) == set(STEPS)
-    pid = forks.start(["execute", str(tmp_path / "taxi.yaml"), "--root", str(tmp_path / "root"), "--json"])
-    assert forks.wait(pid) == 0, forks.said
-    results = json.JSONDecoder().raw_decode(forks.said, forks.said.index("{"))[0]
-    assert {each["node"]: each["state"] for each in results["components"]} == dict.fromkeys(STEPS, "ran")
+    assert set(spec["root"]["dag"]["tasks"]) == {*STEPS, FINDER}
+    results = execute(tmp_path, forks)
+    assert states(results) == dict.fromkeys([*STEPS, FINDER], "ran")
     assert results["blessed"]
+    assert "baseline_model_id" not in blessing(tmp_path, 1)
     pushed = Path(results["pushed"])
     assert pushed.parent == tmp_path / "serving"
     # It answers to what the pipeline has read, and is the model that the Trainer made.
@@ -91,11 +108,20 @@ def test_the_template_is_executed_to_a_pushed_model(
     home = tmp_path / "root" / "taxi" / "artifacts" / "local" / "taxi-1"
     files = [str(path) for path in home.glob("CsvExampleGen_1/examples/Split-*/*.gz")]
     records = [*tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator()]
-    assert len(records) == _TRIPS
+    assert len(records) == TRIPS
     answers = [
         tf.saved_model.load(str(path)).signatures["serving_default"](examples=tf.constant(records[:50]))
         for path in (pushed, home / "Trainer_1" / "model" / "Format-Serving")
     ]
     ours, theirs = (next(iter(each.values())).numpy() for each in answers)
-    assert ours.shape == (50, 1)
+    assert len(ours) == 50
     np.testing.assert_array_equal(ours, theirs)
+    # The second is compared with the first's.
+    again = execute(tmp_path, forks)
+    assert states(again) == states(results)
+    compared = blessing(tmp_path, 2)
+    assert compared["baseline_model_id"] == blessing(tmp_path, 1)["current_model_id"] != compared["current_model_id"]
+    evaluations = [home.with_name(f"taxi-{number}") / "Evaluator_1" / "evaluation" for number in (1, 2)]
+    measured = [(each / "eval_config.json").read_text() for each in evaluations]
+    assert [str(home / "Trainer_1" / "model" / "Format-Serving") in each for each in measured] == [True, True]
+    assert ["taxi-2/Trainer_1" in each for each in measured] == [False, True]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tfx.components import CsvExampleGen
+from tfx.components import CsvExampleGen, Evaluator
 from tfx.dsl.component.experimental import placeholders
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, OutputDict, Parameter
 from tfx.dsl.component.experimental.container_component import create_container_component
@@ -57,24 +57,27 @@ Boxed = create_container_component(
 )
 
 
-def make_pipeline(*more: Any, data: str = "gs://there/data") -> Pipeline:
+def make_pipeline(*more: Any) -> Pipeline:
     """Makes it, with more components."""
     making = Making(word=RuntimeParameter("word", str, "hello"), times=3, rate=0.5)
     model, said, count = (making.outputs[name] for name in ("model", "said", "count"))
+    examples = CsvExampleGen(input_base="gs://there/data")
+    latest = resolver(True).with_id("Blessed")
     components = [
         making,
         Taking(model=model, said=said.future()[0].value, count=count.future()[0].value),
         Boxed(model=model, word="of a box"),
         Importer(source_uri="gs://there/model", artifact_type=Model).with_id("Imported"),
-        CsvExampleGen(input_base=data),
+        examples,
+        latest,
+        Evaluator(examples=examples.outputs["examples"], model=model, baseline_model=latest.outputs["model"]),
         *more,
     ]
     return Pipeline("own", "gs://there/own", components=components, enable_cache=True)
 
 
-def resolved(blessed: bool, key: str) -> tuple[Resolver, Any]:
-    """A resolver, and a component that takes its model as the input of this name."""
+def resolver(blessed: bool) -> Resolver:
+    """A resolver of the latest model."""
     channels = {"model": Channel(type=Model), **({"model_blessing": Channel(type=ModelBlessing)} if blessed else {})}
     strategy = LatestBlessedModelStrategy if blessed else LatestArtifactStrategy
-    resolver = Resolver(strategy_class=strategy, **channels).with_id("Latest")
-    return resolver, Comparing(**{key: resolver.outputs["model"]})
+    return Resolver(strategy_class=strategy, **channels)

@@ -14,7 +14,7 @@ import yaml
 from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunner, KubeflowV2DagRunnerConfig
 from tfx.tools.cli.handler.kubeflow_v2_dag_runner_patcher import KubeflowV2DagRunnerPatcher
 
-from tests.pipeline.platforms.kubeflow.of_ones_own import make_pipeline, resolved
+from tests.pipeline.platforms.kubeflow.of_ones_own import Comparing, make_pipeline, resolver
 from tests.stack import HERE
 from tfx_estimator import DeclarationError, KubeflowV2Runner
 from tfx_estimator.__main__ import main
@@ -76,10 +76,10 @@ def test_both_schemas_come_to_the_same():
     assert executors["Imported_executor"]["importer"]["artifactUri"] == {"constant": "gs://there/model"}
     started = {label: each["container"]["command"] for label, each in executors.items() if "container" in each}
     assert started.pop("Boxed_executor")[0] == "sh"
-    assert started == {
-        f"{name}_executor": ["python", "-m", step.__name__] for name in ("CsvExampleGen", "Making", "Taking")
-    }
-    assert [name for name, task in tasks.items() if "cachingOptions" not in task] == ["CsvExampleGen"]
+    steps = ("CsvExampleGen", "Evaluator", "Evaluator-baseline", "Making", "Taking")
+    assert started == {f"{name}_executor": ["python", "-m", step.__name__] for name in steps}
+    uncached = {name for name, task in tasks.items() if "cachingOptions" not in task}
+    assert uncached == {"CsvExampleGen", "Evaluator-baseline"}
     again, notes = adapt(spec)
     assert (again, notes) == (spec, [])
 
@@ -94,15 +94,45 @@ def test_a_value_that_a_step_puts_out_is_found_and_of_its_type():
     assert json.loads(words[words.index("--json_serialized_inputs_spec_args") + 1]) == declared
 
 
-def test_an_evaluator_is_left_without_its_resolver_and_no_other_step():
-    spec, notes = adapt(compiled(*resolved(True, "baseline_model")))
-    comparing = spec["root"]["dag"]["tasks"]["Comparing"]
-    assert "Latest" not in json.dumps(spec)
+def test_an_evaluator_is_told_what_a_step_finds_in_place_of_its_resolver():
+    job = compiled()
+    spec, notes = adapt(job)
+    tasks, components = spec["root"]["dag"]["tasks"], spec["components"]
+    assert "Blessed" not in json.dumps(spec)
+    found = {"taskOutputParameter": {"producerTask": "Evaluator-baseline", "outputParameterKey": "found"}}
+    home = {"componentInputParameter": "pipeline_home"}
+    given, model = tasks["Evaluator"]["inputs"], tasks["Evaluator"]["inputs"]["artifacts"]["model"]
+    assert set(given["artifacts"]) == {"examples", "model"}
+    assert {key: given["parameters"][key] for key in ("found_baseline", "pipeline_home")} == {
+        "found_baseline": found,
+        "pipeline_home": home,
+    }
+    assert tasks["Evaluator"]["dependentTasks"] == ["CsvExampleGen", "Making", "Evaluator-baseline"]
+    assert tasks["Evaluator-baseline"]["inputs"] == {
+        "artifacts": {"model": model},
+        "parameters": {"pipeline_home": home},
+    }
+    assert "cachingOptions" not in tasks["Evaluator-baseline"]
+    told = spec["root"]["inputDefinitions"]["parameters"]["pipeline_home"]
+    assert told == {"parameterType": "STRING", "defaultValue": "gs://there/own"}
+    assert "baseline_model" not in components["Evaluator"]["inputDefinitions"]["artifacts"]
+    # Of a specification that does not say where the pipeline's folder is.
+    alone, notes = adapt(job["pipelineSpec"])
+    assert set(tasks) - set(alone["root"]["dag"]["tasks"]) == {"Evaluator-baseline"}
+    assert "Evaluator compares with no earlier model: Kubeflow Pipelines 2 has no resolvers" in notes
+
+
+@pytest.mark.parametrize(("blessed", "key"), [(True, "baseline_model"), (False, "other")])
+def test_another_step_is_left_without_what_it_need_not_have_only(blessed, key):
+    latest = resolver(blessed).with_id("Latest")
+    job = compiled(latest, Comparing(**{key: latest.outputs["model"]}))
+    if key == "other":
+        with pytest.raises(DeclarationError, match="the input other of Comparing comes from a resolver"):
+            adapt(job)
+        return
+    comparing = adapt(job)[0]["root"]["dag"]["tasks"]["Comparing"]
     assert comparing["inputs"] == {"artifacts": {}}
     assert not comparing["dependentTasks"]
-    assert "Comparing compares with no earlier model: Kubeflow Pipelines 2 has no resolvers" in notes
-    with pytest.raises(DeclarationError, match="the input other of Comparing comes from a resolver"):
-        adapt(compiled(*resolved(False, "other")))
 
 
 @pytest.mark.parametrize("python", [sys.executable, os.environ.get(KFP_PYTHON)], ids=["the-stack's", "another"])
@@ -117,10 +147,10 @@ def test_kfp_reads_it_nests_it_and_compiles_it_again(tmp_path, python):
     assert done.returncode == 0, done.stderr
     labels, nested = done.stdout.splitlines()
     assert "CsvExampleGen_executor" in labels
-    assert len(nested.split()) == len(labels.split()) == 5
+    assert len(nested.split()) == len(labels.split()) == 7
     spec = yaml.safe_load((tmp_path / "nested.yaml").read_text())
     inner = spec["components"]["comp-own"]["inputDefinitions"]["parameters"]
-    assert inner == {"word": {"parameterType": "STRING"}}
+    assert inner["word"] == {"parameterType": "STRING"}
 
 
 def test_the_runner_keeps_the_defaults_of_runtime_parameters(tmp_path):
@@ -129,7 +159,7 @@ def test_the_runner_keeps_the_defaults_of_runtime_parameters(tmp_path):
     told = runner.run(make_pipeline(), write_out=True)
     assert yaml.safe_load((tmp_path / "made" / "own.yaml").read_text()) == told
     word = {"parameterType": "STRING", "defaultValue": "hello"}
-    assert told["root"]["inputDefinitions"]["parameters"] == {"word": word}
+    assert told["root"]["inputDefinitions"]["parameters"]["word"] == word
     expected, _ = adapt(compiled())
     expected["root"] = told["root"]
     assert told == expected
@@ -153,7 +183,7 @@ def test_the_verb_writes_what_it_is_told_to_and_replaces_nothing(tmp_path, capsy
     monkeypatch.chdir(tmp_path)
     Path("own.json").write_text(json.dumps(compiled()))
     assert main(["adapt", "own.json"]) == 0
-    assert "steps that tfx-estimator's entry starts, in place of TFX's: 3" in capsys.readouterr().out
+    assert "steps that tfx-estimator's entry starts, in place of TFX's: 4" in capsys.readouterr().out
     assert main(["adapt", "own-kubeflow.yaml", "--output", "again.json"]) == 0
     assert "nothing was to be adapted" in capsys.readouterr().out
     assert json.loads(Path("again.json").read_text()) == yaml.safe_load(Path("own-kubeflow.yaml").read_text())

@@ -105,9 +105,9 @@ def _listed(artifacts: dict[str, Any]) -> dict[str, Any]:
     return {key: {"artifacts": [each]} for key, each in artifacts.items()}
 
 
-def _compiled(*more: Any, **told: Any) -> dict[str, Any]:
+def _compiled(*more: Any) -> dict[str, Any]:
     config = KubeflowV2DagRunnerConfig(default_image="registry.example/own")
-    return KubeflowV2Runner(config).run(make_pipeline(*more, **told), write_out=False)
+    return KubeflowV2Runner(config).run(make_pipeline(*more), write_out=False)
 
 
 def test_steps_of_ones_own_hand_over_what_they_made_and_said(tmp_path):
@@ -118,6 +118,9 @@ def test_steps_of_ones_own_hand_over_what_they_made_and_said(tmp_path):
     kept = {**services.as_kept(model, "Making", "model"), "name": "17"}
     _run(spec, "Taking", tmp_path, made["parameterValues"], model=kept)
     assert (tmp_path / "Taking" / "copied").read_text() == "hellohellohello hello xxx 0.5"
+    # The first time there is nothing to compare with.
+    found = _run(spec, "Evaluator-baseline", tmp_path, {"pipeline_home": str(tmp_path / "home")}, model=kept)
+    assert found["parameterValues"] == {"found": ""}
 
 
 def test_files_are_read_of_the_latest_span_which_no_service_looks_for(tmp_path):
