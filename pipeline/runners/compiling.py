@@ -94,8 +94,14 @@ class _Dumper(yaml.SafeDumper):
         """Writes what has several lines as such."""
         return self.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
+    def represent_items(self, items: list[Any]) -> yaml.SequenceNode:
+        """Writes numbers in one line: exit codes are many."""
+        numbers = bool(items) and all(type(each) is int for each in items)
+        return self.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=numbers)
+
 
 _Dumper.add_representer(str, _Dumper.represent_text)
+_Dumper.add_representer(list, _Dumper.represent_items)
 
 
 def deliver(compiled: Compiled, loaded: Loaded, target: str, file: Path, folder: Path) -> list[str]:

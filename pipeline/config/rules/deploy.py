@@ -195,7 +195,7 @@ def find_idle(case: Case, declared: Sequence[str]) -> Iterator[tuple[str, str]]:
     if case.platform.no_pods and not trains_in_pods:
         places["deploy.security_context.",] = case.platform.no_pods
     if not trains_in_pods:
-        places["deploy.training_root",] = "it is of a Trainer that trains in a TFJob, as a step of the target kubeflow"
+        places["deploy.training_root",] = "it is of a Trainer that trains in pods, as a step of the target kubeflow"
     for beginnings, why in places.items():
         if paths := [path for path in declared if path.startswith(beginnings)]:
             yield paths[0], f"{', '.join(paths)}: no effect: {why}"

@@ -39,7 +39,7 @@ def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[
 
 
 def rows(documents: list[dict[str, Any]]) -> Iterator[Row]:
-    """Yields what the steps will run on, and the pods of the TFJob that one will start."""
+    """Yields what the steps will run on, and the pods of the training job that one will start."""
     tasks = {task.name: task for task in read_spec(documents[0], None).tasks}
     for row in pipeline_spec.rows(documents[0]):
         yield row

@@ -104,8 +104,7 @@ def read_documents(path: str) -> list[dict[str, Any]]:
     if not documents or not isinstance(documents[0], dict):
         raise _wrong(f"{shown} is no compiled pipeline", "name another file")
     if documents[0].get("kind") == "Workflow":
-        todo = "compile with --target kubeflow: its steps are the same, but for the resolver"
-        raise _wrong(f"{shown} is an Argo Workflow, of Kubeflow Pipelines 1, which is not executed here", todo)
+        raise _wrong(f"{shown} is an Argo Workflow, of Kubeflow Pipelines 1", "compile it anew: --target kubeflow")
     return documents
 
 
@@ -119,8 +118,6 @@ def read_job(path: str) -> Job:
         DeclarationError: It cannot be read, is none, or needs what is not emulated here.
     """
     shown, whole = one_line(path), read_documents(path)[0]
-    if whole.get("kind") == "Workflow":
-        raise _wrong(f"{shown} is an Argo Workflow, of Kubeflow Pipelines 1", "compile it anew: --target kubeflow")
     spec, runtime = whole.get("pipelineSpec", whole), whole.get("runtimeConfig")
     try:
         # Vertex AI takes a PipelineJob, Kubeflow Pipelines 2 what that holds.

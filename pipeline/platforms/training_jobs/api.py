@@ -121,6 +121,11 @@ class Kube:
 
     def delete(self, name: str, uid: str) -> None:
         """Deletes a training job, which goes after its pods; one that has gone, or is another by now, is left alone."""
+        if self.kind is TRAIN_JOB:
+            # Kubeflow Trainer makes another JobSet of a TrainJob that is being deleted: have that start no pods.
+            with contextlib.suppress(MissingError, TakenError):
+                body = {"metadata": {"uid": uid}, "spec": {"suspend": True}}
+                self._ask("PATCH", f"{self._jobs}/{name}", body=body, kind=_MERGE)
         options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         self._delete(f"{self._jobs}/{name}", options)
 
@@ -240,14 +245,17 @@ class Kube:
                 expected="credentials that it knows",
                 todo=f"log in to the cluster again; see whether `{self._get}` works",
             )
-        if error.status == _FORBIDDEN:
+        if error.status == _FORBIDDEN and "must be created before" in said:
+            # Kubeflow Trainer's webhook has not seen the TrainingRuntime yet.
+            return LostError(said)
+        if error.status == _FORBIDDEN and "admission webhook" not in said:
             return PipelineError(
                 f"the Kubernetes API server {self.host} refuses: {said}",
                 expected=f"verbs create, get, list, watch, delete on {self.kind.plural}, list, watch on pods, get on "
-                f"pods/log; create, patch on {'trainingruntimes, and ' * (self.kind is TRAIN_JOB)}configmaps",
+                f"pods/log; patch on trainjobs, and create, patch on trainingruntimes and, to submit, configmaps",
                 todo=f"have a Role in the namespace {self.namespace} say so",
             )
-        if error.status in (_INVALID, _BAD):
+        if error.status in (_INVALID, _BAD, _FORBIDDEN):
             return PipelineError(
                 f"the Kubernetes API server refuses the {self.kind.name}: {said}",
                 expected="a manifest that its CRD allows",

@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.platforms.kubernetes import kubectl
 from tfx_estimator.pipeline.platforms.plan import Row, row_of
-from tfx_estimator.pipeline.platforms.training_jobs.kinds import NODE, TF_JOB, TRAIN_JOB, Object
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import NODE, PIPELINE, TF_JOB, TRAIN_JOB, Object
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import (
     CONFIG_FOLDER,
     job_name,
@@ -24,9 +24,6 @@ from tfx_estimator.pipeline.platforms.training_jobs.manifest import (
 from tfx_estimator.pipeline.platforms.training_jobs.rules import DECLARATION, MODULES, contents
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed
-
-# A label of all that a compiled pipeline has in a cluster; its value is the job's name.
-PIPELINE = "tfx-estimator/pipeline"
 
 
 def compile_declaration(declaration: Declaration, target: str, modules: Optional[Packed]) -> list[dict[str, Any]]:
@@ -87,14 +84,14 @@ def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[
     # pods have the names of those that go.
     # By its name: that of an earlier version has no label.
     words = [f"delete {kind.plural} {name} --ignore-not-found --cascade=foreground --wait"]
-    words += [
-        f"delete {plural} --selector {PIPELINE}={name}"
-        for plural in ("configmaps", *(["trainingruntimes"] if kind is TRAIN_JOB else []))
-    ]
-    apply = f"apply --filename {shlex.quote(str(file))}"
+    words.append(f"delete configmaps --selector {PIPELINE}={name}")
+    if kind is TRAIN_JOB:
+        # Kubeflow Trainer makes pods anew of a TrainJob that is being deleted, if it finds this.
+        words.insert(0, f"delete trainingruntimes --selector {PIPELINE}={name} --wait=false")
+    apply = f"apply --server-side --filename {shlex.quote(str(file))}"
     start = [*(kubectl(each, job.context, job.namespace) for each in words), kubectl(apply, job.context)]
     yield f"start it, in place of an earlier one: {' && '.join(start)}"
-    chief = f"{name}-chief-0" if kind is TF_JOB else f"--selector {kind.job_label}={name},{_CHIEF}"
+    chief = f"{name}-chief-0" if kind is TF_JOB else f"--tail=-1 --selector {kind.job_label}={name},{_CHIEF}"
     yield f"see it run: {kubectl(f'logs --follow {chief}', job.context, job.namespace)}"
     role = job.role("chief")
     yield f"note: its chief runs every step, with the resources of deploy.{target}.replicas.{role}"

@@ -204,12 +204,10 @@ class Failures:
 
     def _why(self, name: str, condition: Optional[Mapping[str, Any]]) -> str:
         """Says why a job has ended whose pods would have been started again."""
-        limit = f" ({self._kind.option('backoff_limit')})"
         if condition is None:
-            return f"{name} was not started again{limit}"
+            return f"{name} was not started again ({self._kind.option('backoff_limit')})"
         said = said_of(condition)
-        limit = limit if self._kind.says_limit(said) else ""
-        return f"{name} failed: {said}{limit}; the last pod that had failed before"
+        return f"{name} failed: {said}{self._kind.limits(said)}; the last pod that had failed before"
 
     def _restarted(self, failure: PodFailure) -> None:
         self._cause_at = time.monotonic()

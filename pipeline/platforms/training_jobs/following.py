@@ -208,7 +208,7 @@ class Following:
             condition: By which the operator has ended it; None if it was not the operator.
         """
         said = said_of(condition or {})
-        if condition and (longest := self._kind.deadline(self.there, condition, self.failures.is_explained)):
+        if condition and (longest := self._kind.deadline(self.there, condition)):
             self.end(LAST_WORDS_SECONDS)
             return TaskStalledError(
                 f"{self._title} failed: {said}",
@@ -224,7 +224,7 @@ class Following:
             return error
         kind = PipelineError if self._runs_pipeline else TaskFailedError
         todo = self._kube.kubectl(f"describe {self._kind.plural} {self._name}")
-        return kind(f"{self._title} failed: {said}", expected="one that succeeds", todo=todo)
+        return kind(f"{self._title} failed: {said}{self._kind.limits(said)}", expected="one that succeeds", todo=todo)
 
     def give_up(self, error: TfxEstimatorError) -> TfxEstimatorError:
         """Deletes the job, which nobody else ends; what comes of that is told beside the error, which counts more."""

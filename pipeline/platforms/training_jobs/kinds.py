@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Optional
 
 # An object of Kubernetes, as JSON has it.
 Object = dict[str, Any]
 
-# Annotations of ours: how many seconds the pods may take to start, how many there are, and the longest time.
-PENDING_TIMEOUT, PODS, DEADLINE = (f"tfx-estimator/{each}" for each in ("pending-timeout", "pods", "deadline"))
+# Annotations of ours: how many seconds the pods may take to start, and how many there are.
+PENDING_TIMEOUT, PODS = "tfx-estimator/pending-timeout", "tfx-estimator/pods"
+# A label of all that a pipeline has in a cluster; its value is the pipeline's name, or the job's.
+PIPELINE = "tfx-estimator/pipeline"
 # The `restartPolicy` of a TFJob by which the operator itself looks at exit codes.
 EXIT_CODE = "ExitCode"
 SUCCEEDED, FAILED = "Succeeded", "Failed"
@@ -101,25 +102,13 @@ class Kind:
         """Does a queue hold it back."""
         return bool(there["spec"].get("suspend"))
 
-    def deadline(self, there: Object, condition: Object, is_explained: bool) -> Optional[str]:
-        """Returns the longest time, in seconds, of one that has failed by it.
+    def deadline(self, there: Object, condition: Object) -> Optional[str]:
+        """Returns the longest time, in seconds, of one of which it is told that it has failed by it."""
+        return None
 
-        Args:
-            is_explained: Whether a pod has failed in a way that explains the end.
-        """
-        # A JobSet does not say which of the two it was.
-        seconds = notes_of(there).get(DEADLINE)
-        if seconds is None or is_explained or "lastTransitionTime" not in condition:
-            return None
-        since, until = (
-            datetime.fromisoformat(each.replace("Z", "+00:00"))
-            for each in (there["metadata"]["creationTimestamp"], condition["lastTransitionTime"])
-        )
-        return seconds if (until - since).total_seconds() >= int(seconds) else None
-
-    def says_limit(self, said: str) -> bool:
-        """Does a condition's text, of one whose pods would have been restarted, mean too many restarts."""
-        return True
+    def limits(self, said: str) -> str:
+        """Returns what may have ended one whose pods would have been started again, by a condition's text."""
+        return f" ({self.option('backoff_limit')} or active_deadline_seconds)"
 
 
 class _TfJob(Kind):
@@ -148,15 +137,15 @@ class _TfJob(Kind):
     def is_suspended(self, there: Object) -> bool:
         return bool(_run_policy(there).get("suspend"))
 
-    def deadline(self, there: Object, condition: Object, is_explained: bool) -> Optional[str]:
+    def deadline(self, there: Object, condition: Object) -> Optional[str]:
         # Only the operator's message tells it, in words that no name can contain; the reason is the same for all
         # failures.
         if "specified deadline" not in condition.get("message", ""):
             return None
         return str(_run_policy(there).get("activeDeadlineSeconds"))
 
-    def says_limit(self, said: str) -> bool:
-        return "backoff limit" in said
+    def limits(self, said: str) -> str:
+        return f" ({self.option('backoff_limit')})" if "backoff limit" in said else ""
 
 
 def _run_policy(there: Object) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from tfx_estimator.pipeline.platforms.follow import LostError, Patience, patient
 from tfx_estimator.pipeline.platforms.training_jobs import following, pod, progress
 from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
 from tfx_estimator.pipeline.platforms.training_jobs.following import Following, create_or_adopt
-from tfx_estimator.pipeline.platforms.training_jobs.kinds import SUCCEEDED, Object, end_of, notes_of, state_of
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import PIPELINE, SUCCEEDED, Object, end_of, notes_of, state_of
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name, kind_of, make_manifests
 from tfx_estimator.pipeline.user_source.pack import Packed, pack
 
@@ -132,6 +132,7 @@ class Launcher:
         command = pod.command(self._job_path)
         made = make_manifests(self._name, deploy, deploy.elsewhere, settings.distribution.resolved(), command)
         *self._needed, self._manifest = made
+        self._manifest["metadata"].setdefault("labels", {})[PIPELINE] = name
         self._report = Report.of(settings.built_in)
         self._started = f"no {kube.kind.name} was started"
 

@@ -13,7 +13,6 @@ from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import (
     BY_NAME,
-    DEADLINE,
     JOB_SET,
     NODE,
     PENDING_TIMEOUT,
@@ -35,8 +34,6 @@ _GRACE_SECONDS = 90
 # TFJobs reserve this one for users.
 # Source: https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/tensorflow/.
 RETRYABLE_CODE = 138
-# Those of processes that a signal has ended, SIGHUP to SIGTERM, and of the above.
-_KILLED = range(129, 144)
 # Where a ConfigMap is mounted.
 CONFIG_FOLDER = "/etc/tfx-estimator"
 # What Kubernetes names a pod of an Indexed Job: its index, which is no number where a variable is made of it.
@@ -90,10 +87,7 @@ def make_manifests(
     if kind is TF_JOB:
         metadata["annotations"] = notes
         return [{**made, "metadata": _without_none(metadata), "spec": _tfjob(job, pods, limit, templates)}]
-    notes[PODS] = str(sum(pods.values()))
-    if job.active_deadline_seconds:
-        notes[DEADLINE] = str(job.active_deadline_seconds)
-    metadata["annotations"] = notes
+    metadata["annotations"] = {**notes, PODS: str(sum(pods.values()))}
     spec = _jobset(name, job, pods, limit, templates)
     if kind is JOB_SET:
         return [{**made, "metadata": _without_none(metadata), "spec": spec}]
@@ -178,8 +172,10 @@ def _jobset(name: str, job: Any, pods: Mapping[str, int], limit: int, templates:
             "completionMode": "Indexed",
             "parallelism": count,
             "completions": count,
-            # Each restart of the training is one of every pod.
-            "backoffLimit": limit * count,
+            # Each restart of the training is one of every pod. A limit of all pods together would have the next ones
+            # wait as long as if each pod's end were a restart.
+            "backoffLimitPerIndex": limit,
+            "maxFailedIndexes": 0,
             "activeDeadlineSeconds": job.active_deadline_seconds,
             "podFailurePolicy": {
                 "rules": [
@@ -188,7 +184,7 @@ def _jobset(name: str, job: Any, pods: Mapping[str, int], limit: int, templates:
                     # One's own error; a pod that was killed, or has lost another one, is started again.
                     {
                         "action": "FailJob",
-                        "onExitCodes": {"containerName": NODE, "operator": "NotIn", "values": [*_KILLED]},
+                        "onExitCodes": {"containerName": NODE, "operator": "In", "values": [*range(1, 128)]},
                     },
                 ]
             },

@@ -48,12 +48,12 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 
 @dataclass
 class _Job:
-    """A Job of a JobSet: `count` pods by their indices, those that have failed among them, and how many these were."""
+    """A Job of a JobSet: `count` pods by their indices, those that are done, how often each has failed."""
 
     count: int
     pods: dict[int, Pod] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
-    failures: int = 0
+    failures: dict[int, int] = field(default_factory=dict)
     # When the next pod of an index may start.
     waits: dict[int, float] = field(default_factory=dict)
 
@@ -73,7 +73,8 @@ class Controllers:
         folder: For pods' logs.
         argv: What a pod runs, made of its command; None runs that.
         networks: Whether each pod has a network of its own; else all are on this machine's.
-        backoff_seconds: What a pod that has failed waits for its successor; a real cluster waits 10 s, and longer.
+        backoff_seconds: What the first successor of a pod waits, the next ones twice as long each; really 10 s.
+        queue_seconds: How long a queue, as Kueue, holds each job back.
     """
 
     def __init__(
@@ -83,12 +84,17 @@ class Controllers:
         argv: Optional[Callable[[str, int, int, list[str]], list[str]]] = None,
         networks: Optional[Networks] = None,
         backoff_seconds: float = 0.5,
+        queue_seconds: float = 0.0,
     ) -> None:
         self._server, self._folder, self._argv, self._networks = server, folder, argv, networks
-        self._backoff = backoff_seconds
+        self._backoff, self._queue = backoff_seconds, queue_seconds
+        # When each job was seen first, by its uid.
+        self._seen: dict[str, float] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self._sets: dict[str, _JobSet] = {}
         self._over, self._lock = threading.Event(), threading.Lock()
+        # TrainJobs of which another JobSet was made while they went.
+        self._made_again: set[str] = set()
         # Names of pods without what is drawn, in the order in which they began.
         self.started: list[str] = []
         self.addresses: list[str] = []
@@ -143,20 +149,39 @@ class Controllers:
             made = sets.get(name)
             if "deletionTimestamp" in job["metadata"]:
                 # As the garbage collector does: what it owns first.
-                if made is None:
+                if made is not None:
+                    if "deletionTimestamp" not in made["metadata"]:
+                        self._delete(f"{JOB_SETS}/{name}", foreground=True)
+                elif job["metadata"]["uid"] in self._made_again or job.get("status", {}).get("conditions"):
                     self._server.collect(path)
-                elif "deletionTimestamp" not in made["metadata"]:
-                    self._delete(f"{JOB_SETS}/{name}", foreground=True)
+                else:
+                    # Kubeflow Trainer does not see that it goes, and is faster than the garbage collector.
+                    self._made_again.add(job["metadata"]["uid"])
+                    self._make(job)
                 continue
+            self._admit(job, path)
             if made is None:
-                runtime = self._server.ask("GET", f"{RUNTIMES}/{job['spec']['runtimeRef']['name']}")
-                self._server.ask("POST", JOB_SETS, _job_set_of(job, runtime))
+                self._make(job)
                 continue
+            if made["spec"].get("suspend", False) != job["spec"]["suspend"]:
+                self._server.patch(f"{JOB_SETS}/{name}", {"spec": {"suspend": job["spec"]["suspend"]}})
             told = {"Completed": "Complete", "Failed": "Failed"}
             ends = [each for each in made.get("status", {}).get("conditions", ()) if each["type"] in told]
             if ends and not job.get("status", {}).get("conditions"):
                 conditions = [{**each, "type": told[each["type"]]} for each in ends]
                 self._server.patch(f"{path}/status", {"status": {"conditions": conditions}})
+
+    def _admit(self, job: dict[str, Any], path: str) -> None:
+        """Holds a job back for a while, as a queue does."""
+        first = self._seen.setdefault(job["metadata"]["uid"], time.monotonic())
+        held = time.monotonic() - first < self._queue
+        if self._queue and job["spec"].get("suspend", False) != held:
+            self._server.patch(path, {"spec": {"suspend": held}})
+            job["spec"]["suspend"] = held
+
+    def _make(self, job: dict[str, Any]) -> None:
+        runtime = self._server.ask("GET", f"{RUNTIMES}/{job['spec']['runtimeRef']['name']}")
+        self._server.ask("POST", JOB_SETS, _job_set_of(job, runtime))
 
     def _job_sets(self) -> None:
         there = {each["metadata"]["name"]: each for each in self._server.ask("GET", JOB_SETS)["items"]}
@@ -174,7 +199,11 @@ class Controllers:
             if name not in self._sets:
                 counts = {role: _Job(spec["completions"]) for role, spec in jobs.items()}
                 self._sets[name] = _JobSet(found["metadata"]["uid"], counts)
-            if not self._sets[name].ended:
+            if "ownerReferences" not in found["metadata"]:
+                self._admit(found, f"{JOB_SETS}/{name}")
+            if found["spec"].get("suspend"):
+                self._suspend(self._sets[name])
+            elif not self._sets[name].ended:
                 self._reconcile(name, found, jobs)
 
     def _reconcile(self, name: str, found: dict[str, Any], jobs: dict[str, Any]) -> None:
@@ -195,9 +224,9 @@ class Controllers:
                     job.done.add(index)
                     continue
                 del job.pods[index]
-                job.waits[index] = time.monotonic() + self._backoff
-                job.failures += not self._is_ignored(spec, code)
-                if reason := _fails(spec, code, job.failures):
+                job.failures[index] = job.failures.get(index, 0) + 1
+                job.waits[index] = time.monotonic() + self._backoff * 2 ** (job.failures[index] - 1)
+                if reason := _fails(spec, code, job.failures[index]):
                     self._finish(name, "Failed", f"jobset failed due to one or more job failures: {role}: {reason}")
                     return
             limit = spec.get("activeDeadlineSeconds")
@@ -208,10 +237,12 @@ class Controllers:
         if all(len(known.jobs[role].done) == known.jobs[role].count for role in targets):
             self._finish(name, "Completed", "jobset completed successfully")
 
-    @staticmethod
-    def _is_ignored(spec: dict[str, Any], code: int) -> bool:
-        # No node is drained here.
-        return False
+    def _suspend(self, known: _JobSet) -> None:
+        """Ends the pods of one that is held back; that is no failure of theirs."""
+        for job in known.jobs.values():
+            for pod in job.pods.values():
+                if pod.process.poll() is None:
+                    end(pod.process, signal.SIGTERM)
 
     def _start(self, name: str, found: dict[str, Any], role: str, index: int, spec: dict[str, Any]) -> Pod:
         host = f"{name}-{role}-0-{index}"
@@ -309,7 +340,8 @@ def _fails(spec: dict[str, Any], code: int, failures: int) -> str:
         told = rule.get("onExitCodes")
         if told and (code in told["values"]) == (told["operator"] == "In"):
             return f"PodFailurePolicy: {rule['action']}, exit code {code}"
-    return "BackoffLimitExceeded" if failures > spec["backoffLimit"] else ""
+    # As many indices may fail as `maxFailedIndexes` says: none.
+    return "MaxFailedIndexesExceeded" if failures > spec["backoffLimitPerIndex"] else ""
 
 
 def _job_set_of(job: dict[str, Any], runtime: dict[str, Any]) -> dict[str, Any]:
@@ -323,6 +355,7 @@ def _job_set_of(job: dict[str, Any], runtime: dict[str, Any]) -> dict[str, Any]:
     owner = {each: job[each] for each in ("apiVersion", "kind")}
     owner |= {each: job["metadata"][each] for each in ("name", "uid")}
     metadata = {"name": job["metadata"]["name"], "ownerReferences": [{**owner, "controller": True}]}
+    template["spec"]["suspend"] = job["spec"]["suspend"]
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, **template}
 
 

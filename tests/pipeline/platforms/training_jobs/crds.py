@@ -45,7 +45,8 @@ _METADATA = _of(labels=_TEXTS, annotations=_TEXTS)
 _JOB = _of(
     "template",
     activeDeadlineSeconds={"type": "integer", "format": "int64"},
-    backoffLimit=_WHOLE,
+    backoffLimitPerIndex={**_WHOLE, "minimum": 0},
+    maxFailedIndexes={**_WHOLE, "minimum": 0},
     completionMode=_TEXT,
     completions=_WHOLE,
     parallelism=_WHOLE,

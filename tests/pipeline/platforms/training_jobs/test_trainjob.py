@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from concurrent import futures
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Optional
 
 import pytest
 import yaml
@@ -58,12 +60,12 @@ def read(server, kind: str) -> list[dict]:
     return server.ask("GET", PLACES[kind])["items"]
 
 
-def launched(folder: Path, kind: str, *more: str, **given):
+def launched(folder: Path, kind: str, *more: str, kube: Optional[Kube] = None):
     told = ("deploy.tfjob.train=false", "deploy.trainjob.train=true", f"deploy.trainjob.kind={kind}")
-    return launcher(folder, *told, *more, kube=Kube(kind=BY_NAME[kind]), **given)
+    return launcher(folder, *told, *more, kube=kube or Kube(kind=BY_NAME[kind]))
 
 
-def by_role(node: list[str] | None = None, **others: list[str]) -> Callable[..., list[str]]:
+def by_role(**others: list[str]) -> Callable[..., list[str]]:
     """What pods run, by their type and, of nodes, whether they are the chief."""
 
     def argv(role: str, index: int, number: int, command: list[str]) -> list[str]:
@@ -90,7 +92,7 @@ def test_the_server_takes_all_that_can_be_said_and_drops_nothing(server, kind):
         finally:
             server.ask("DELETE", f"{path}/{each['metadata']['name']}")
     # A wrong value is refused.
-    wrong = json.loads(json.dumps(made[0]).replace('"NotIn"', '"Never"'))
+    wrong = json.loads(json.dumps(made[0]).replace('"In"', '"Never"'))
     with pytest.raises(RefusedError, match="Unsupported value"):
         server.ask("POST", PLACES.get(wrong["kind"], RUNTIMES), wrong)
 
@@ -195,7 +197,8 @@ def test_one_that_is_killed_each_time_ends_at_its_limit(server, tmp_path, capsys
     with Controllers(server, tmp_path / "pods", lambda *_: shell("echo step 30; kill -9 $$")) as cluster:
         assert main(["submit", *SOURCE, *limit, "--yes", "--follow"]) == 5
         err = capsys.readouterr().err
-        assert "(deploy.trainjob.backoff_limit); the last pod that had failed before: the pod digits-node-0-0-" in err
+        assert "(deploy.trainjob.backoff_limit or active_deadline_seconds)" in err
+        assert "the last pod that had failed before: the pod digits-node-0-0-" in err
         assert len(cluster.started) == 3
     forget(server)
 
@@ -228,11 +231,42 @@ def test_a_training_that_fails_ends_with_its_pods_own_error(server, tmp_path):
         assert caught.value.exit_code == 4
 
 
-def test_a_deadline_is_told(server, tmp_path):
+def test_what_may_have_ended_it_is_told(server, tmp_path):
     argv = by_role(chief=shell("exec sleep 60"), worker=shell("exec sleep 60"))
-    told = pytest.raises(errors.TaskStalledError, match="its end within 3 s")
+    told = pytest.raises(errors.TaskFailedError, match=r"deploy\.trainjob\.backoff_limit or active_deadline_seconds")
     with Controllers(server, tmp_path / "pods", argv), told:
         launched(tmp_path, "JobSet", "deploy.trainjob.active_deadline_seconds=3").run()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_time_in_a_queue_is_no_time_to_start(server, tmp_path, kind):
+    argv = by_role(chief=trains(tmp_path), worker=shell("true"))
+    with Controllers(server, tmp_path / "pods", argv, queue_seconds=6.0) as cluster:
+        run = launched(tmp_path, kind, "deploy.trainjob.pending_timeout=3")
+        assert run.run().last_step == 20
+        assert len(cluster.started) == 2
+        (job,) = read(server, kind)
+        assert job["metadata"]["labels"] == {"tfx-estimator/pipeline": "digits"}
+
+
+def test_a_train_job_whose_runtime_is_not_seen_yet_is_tried_again(server, tmp_path, monkeypatch):
+    said = 'admission webhook "v" denied: specified trainingRuntime must be created before the TrainJob is created'
+    kube, ask, denied = Kube(kind=BY_NAME["TrainJob"]), Kube._ask, []
+
+    def asks(self, method: str, path: str, *given, **more):
+        if method == "POST" and path.endswith("/trainjobs") and len(denied) < 2:
+            denied.append(path)
+            body = json.dumps({"message": said})
+            raise self._error_of(SimpleNamespace(status=403, body=body, reason=""))
+        return ask(self, method, path, *given, **more)
+
+    monkeypatch.setattr(Kube, "_ask", asks)
+    with Controllers(server, tmp_path / "pods", by_role(chief=trains(tmp_path), worker=shell("true"))):
+        assert launched(tmp_path, "TrainJob", kube=kube).run().last_step == 20
+    assert len(denied) == 2
+    body = '{"message": "admission webhook \\"q\\" denied"}'
+    refused = kube._error_of(SimpleNamespace(status=403, body=body, reason=""))
+    assert "refuses the TrainJob" in str(refused)
 
 
 def test_a_signal_deletes_it(server, tmp_path):

@@ -1,4 +1,4 @@
-"""Kubeflow Pipelines whose step Trainer trains in a TFJob: by a real API server, as a pod reaches it."""
+"""Kubeflow Pipelines whose step Trainer trains in pods: by a real API server, as a pod reaches it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Union
 
 import psutil
 import pytest
 import yaml
 
 from tests.pipeline.platforms.training_jobs.api_server import ACCOUNT_TOKEN, NAMESPACE, TOKEN, ApiServer, api_server
+from tests.pipeline.platforms.training_jobs.controllers import Controllers, Networks
 from tests.pipeline.platforms.training_jobs.operator import Operator
 from tests.pipeline.platforms.training_jobs.test_training import DECLARATION, STEPS, write_project
 from tests.pipeline.runners.deployed import IMAGE, words
 from tests.root import ROOT
 from tests.waiting import wait_until
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader
+from tfx_estimator.pipeline.platforms.training_jobs.kinds import BY_NAME, TF_JOB, Kind
+from tfx_estimator.pipeline.platforms.training_jobs.manifest import pods_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -34,12 +39,21 @@ exec "$@"
 """
 
 
+@pytest.fixture(params=["TrainJob", "TFJob"])
+def kind(request) -> Kind:
+    return BY_NAME[request.param]
+
+
 @pytest.fixture
-def server(tmp_path) -> Iterator[ApiServer]:
+def server(kind, tmp_path) -> Iterator[ApiServer]:
     """An API server that lets a service account do what docs/kubeflow.md says that it needs, and no more."""
     (folder := tmp_path / "kubernetes").mkdir()
     with api_server(folder, roles=True) as found:
         (text,) = re.findall(r"```text\n(# trainer-role\.yaml\n.*?)```", (ROOT / "docs/kubeflow.md").read_text(), re.S)
+        if kind is TF_JOB:
+            # As its first line says.
+            text = text.replace("[trainer.kubeflow.org], resources: [trainjobs]", "[kubeflow.org], resources: [tfjobs]")
+            text = re.sub(r".*trainingruntimes\], .*\n", "", text)
         for each in yaml.safe_load_all(text):
             each["metadata"]["namespace"] = NAMESPACE
             for subject in each.get("subjects", ()):
@@ -58,7 +72,7 @@ def secrets(server, tmp_path) -> Path:
     return folder
 
 
-def _compile(folder: Path) -> Path:
+def _compile(folder: Path, kind: Kind) -> Path:
     """Compiles a user's project, whose modules travel; the project goes."""
     text = DECLARATION.format(model="networks_of_mine:small", steps=STEPS, image=IMAGE, folder=folder / "volume")
     project, file = write_project(folder / "project", text), folder / "compiled" / "digits.yaml"
@@ -68,6 +82,8 @@ def _compile(folder: Path) -> Path:
         f"deploy.training_root={folder / 'volume' / 'trainings'}",
         "deploy.service_account=trainer",
         "deploy.nodes.default.retries=1",
+        "deploy.tfjob.train=false",
+        f"deploy.{kind.section}.train=true",
     )
     command = [sys.executable, "-m", "tfx_estimator", "compile", "mine.yaml", "--target", "kubeflow", *words(*told)]
     subprocess.run([*command, "--output", str(file)], cwd=project, check=True, capture_output=True, timeout=120)
@@ -137,20 +153,28 @@ class Execution:
         return json.loads(told)
 
 
-def test_the_trainers_step_trains_in_a_tfjob_and_is_killed_and_adopts(server, secrets, tmp_path, monkeypatch):
+def test_the_trainers_step_trains_in_pods_and_is_killed_and_adopts(kind, server, secrets, tmp_path, monkeypatch):
     # Of who runs the tests, not of pods.
     monkeypatch.delenv("KUBECONFIG", raising=False)
     (volume := tmp_path / "volume").mkdir()
-    file, training = _compile(tmp_path), volume / "trainings" / "digits-tfjob"
-    with Operator(server, tmp_path / "pods") as operator:
+    file, training = _compile(tmp_path, kind), volume / "trainings" / "digits-tfjob"
+    with ExitStack() as stack:
+        operator: Union[Operator, Controllers] = Operator(server, tmp_path / "pods")
+        if kind is not TF_JOB:
+            networks = stack.enter_context(Networks(tmp_path))
+            operator = Controllers(server, tmp_path / "pods", networks=networks)
+        stack.enter_context(operator)
         with Execution(file, server, secrets) as execution:
             execution.until_step(60, training)
             execution.kill_step()
             results = execution.summary()
-        # The next try has taken over its TFJob.
-        assert sorted(each.split("-", 3)[-1] for each in operator.started) == ["chief-0", "worker-0"]
-        (job,) = server.ask("GET", f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs")["items"]
-    pod = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+        # The next try has taken over its job.
+        tasks = ["chief-0", "worker-0"] if kind is TF_JOB else ["node-0-0", "node-0-1"]
+        assert sorted(each.split("-", 3)[-1] for each in operator.started) == tasks
+        plural = "tfjobs" if kind is TF_JOB else "trainingruntimes"
+        made = server.ask("GET", f"/apis/{kind.api_version}/namespaces/{NAMESPACE}/{plural}")
+        (pods,) = ([{"kind": made["kind"].removesuffix("List"), **each}] for each in made["items"])
+    *_, (_, pod) = pods_of(pods).values()
     assert (pod["serviceAccountName"], pod["containers"][0]["image"]) == ("trainer", IMAGE)
     assert [each["mountPath"] for each in pod["containers"][0]["volumeMounts"]] == [str(volume)]
     assert (results["training"]["first_step"], results["training"]["last_step"]) == (0, STEPS)
