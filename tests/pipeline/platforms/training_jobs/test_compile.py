@@ -90,7 +90,7 @@ def test_each_type_of_pod_is_as_declared(tmp_path, capsys):
     compile_it(tmp_path, "digits", *OF_TFJOB, "deploy.tfjob.context=arn:of/mine it", output="my other.yaml")
     said = capsys.readouterr().out
     mine = "kubectl --context 'arn:of/mine it'"
-    applied = f"{mine} apply --filename '{tmp_path}/my other.yaml'"
+    applied = f"{mine} apply --server-side --filename '{tmp_path}/my other.yaml'"
     assert f"in place of an earlier one: {mine} {delete} && {mine} {delete_map} && {applied}\n" in said
     assert "kubectl --context 'arn:of/mine it' logs --follow digits-chief-0 --namespace vision" in said
 

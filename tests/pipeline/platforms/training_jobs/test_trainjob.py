@@ -298,4 +298,4 @@ def test_what_is_compiled_is_what_kubectl_is_told(tmp_path, capsys):
     said = capsys.readouterr().out
     for each in ("delete trainjobs digits", "delete configmaps", "delete trainingruntimes --selector"):
         assert each in said
-    assert "logs --follow --selector jobset.sigs.k8s.io/jobset-name=digits" in said
+    assert "logs --follow --tail=-1 --selector jobset.sigs.k8s.io/jobset-name=digits" in said
