@@ -51,7 +51,7 @@ def server(kind, tmp_path) -> Iterator[ApiServer]:
     with api_server(folder, roles=True) as found:
         (text,) = re.findall(r"```text\n(# trainer-role\.yaml\n.*?)```", (ROOT / "docs/kubeflow.md").read_text(), re.S)
         if kind is TF_JOB:
-            # As its first line says.
+            # As its comment says.
             text = text.replace("[trainer.kubeflow.org], resources: [trainjobs]", "[kubeflow.org], resources: [tfjobs]")
             text = re.sub(r".*trainingruntimes\], .*\n", "", text)
         for each in yaml.safe_load_all(text):
