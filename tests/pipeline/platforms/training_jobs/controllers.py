@@ -197,6 +197,7 @@ class Controllers:
                 continue
             jobs = {each["name"]: each["template"]["spec"] for each in found["spec"]["replicatedJobs"]}
             if name not in self._sets:
+                check(found)
                 counts = {role: _Job(spec["completions"]) for role, spec in jobs.items()}
                 self._sets[name] = _JobSet(found["metadata"]["uid"], counts)
             if "ownerReferences" not in found["metadata"]:
@@ -357,6 +358,34 @@ def _job_set_of(job: dict[str, Any], runtime: dict[str, Any]) -> dict[str, Any]:
     metadata = {"name": job["metadata"]["name"], "ownerReferences": [{**owner, "controller": True}]}
     template["spec"]["suspend"] = job["spec"]["suspend"]
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, **template}
+
+
+def check(job_set: dict[str, Any]) -> None:
+    """Holds a JobSet against what the webhooks of JobSet and of Kubernetes' Jobs say beside their schemas.
+
+    Source: https://github.com/kubernetes-sigs/jobset/blob/main/pkg/webhooks/jobset_webhook.go,
+    https://github.com/kubernetes/kubernetes/blob/master/pkg/apis/batch/validation/validation.go.
+    """
+    name, spec = job_set["metadata"]["name"], job_set["spec"]
+    roles = [each["name"] for each in spec["replicatedJobs"]]
+    assert {*spec["successPolicy"]["targetReplicatedJobs"]} <= {*roles}
+    for role, job in zip(roles, (each["template"]["spec"] for each in spec["replicatedJobs"])):
+        longest = f"{name}-{role}-0-{job['completions'] - 1}-01234"
+        assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", longest), longest
+        assert job["completionMode"] == "Indexed", "backoffLimitPerIndex needs it"
+        assert job["maxFailedIndexes"] <= job["completions"]
+        pod = job["template"]["spec"]
+        assert pod["restartPolicy"] == "Never", "podFailurePolicy needs it"
+        for rule in job["podFailurePolicy"]["rules"]:
+            assert len({"onExitCodes", "onPodConditions"} & rule.keys()) == 1
+            if codes := rule.get("onExitCodes"):
+                assert codes["containerName"] in {each["name"] for each in pod["containers"]}
+                assert codes["values"] == sorted({*codes["values"]})
+                assert codes["operator"] == "NotIn" or 0 not in codes["values"]
+            assert all(each["type"] and each["status"] for each in rule.get("onPodConditions", ()))
+        assert {each["name"] for each in pod["containers"][0].get("volumeMounts", ())} == {
+            each["name"] for each in pod.get("volumes", ())
+        }
 
 
 def expanded(variables: Any, metadata: dict[str, Any]) -> dict[str, str]:

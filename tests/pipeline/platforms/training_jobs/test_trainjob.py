@@ -17,7 +17,14 @@ import pytest
 import yaml
 
 from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, RefusedError
-from tests.pipeline.platforms.training_jobs.controllers import JOB_SETS, RUNTIMES, TRAIN_JOBS, Controllers, expanded
+from tests.pipeline.platforms.training_jobs.controllers import (
+    JOB_SETS,
+    RUNTIMES,
+    TRAIN_JOBS,
+    Controllers,
+    check,
+    expanded,
+)
 from tests.pipeline.platforms.training_jobs.test_launcher import LEAVES, launcher, shell, trains
 from tests.pipeline.runners.deployed import IMAGE, OF_TRAINJOB, words
 from tests.waiting import wait_until
@@ -110,6 +117,7 @@ def test_every_pod_finds_its_place_in_tf_config():
             place = tf_config.read(expanded(container["env"], notes)["TF_CONFIG"])
             places.append((place.task.name, f"mine-{each['name']}-0-{index}.mine:2222"))
             addresses = dict(place.cluster.addresses)
+    check(job)
     assert [name for name, _ in places] == ["chief-0", "worker-0", "worker-1", "ps-0", "ps-1", "evaluator-0"]
     told = {f"{role}-{index}": each for role, listed in addresses.items() for index, each in enumerate(listed)}
     assert told == {name: address for name, address in places if name != "evaluator-0"}
