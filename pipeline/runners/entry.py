@@ -28,6 +28,8 @@ MODULE = "tfx_estimator.pipeline.runners.entry"
 COMMAND = ("python", "-m", MODULE)
 MODULES = "--modules"
 FOLDER = "modules"
+# Has a step of Kubeflow Pipelines 2 find the span of its input first, as TFX's driver does where a service starts that.
+DRIVER = "--tfx_estimator_driver"
 
 
 def arguments(home: str, modules: Packed, then: Sequence[str]) -> list[str]:

@@ -186,4 +186,7 @@ def test_the_trainers_step_trains_in_pods_and_is_killed_and_adopts(kind, server,
     assert list(Path(results["model_run"]).glob(f"model.ckpt-{STEPS}.index"))
     assert not (execution.root / "digits-tfjob" / "training").exists()
     with Execution(file, server, secrets) as execution:
-        assert {each["state"] for each in execution.summary()["components"]} == {"cached"}
+        states = {each["node"]: each["state"] for each in execution.summary()["components"]}
+    # What it finds hangs on what was blessed since.
+    assert states.pop("BaselineFinder") == "ran"
+    assert {*states.values()} == {"cached"}

@@ -13,11 +13,10 @@ from typing import Any
 from tfx_estimator.components.trainer.settings import HOME_KEY
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.platforms.rehearsal.job import canonical
+from tfx_estimator.pipeline.runners.entry import DRIVER
 
 # What is started in place of TFX's entry; named by text, because it is imported in the container only.
 ENTRY = "tfx_estimator.pipeline.platforms.kubeflow.step"
-# Has it find the span and the version of its input first, as TFX's driver does where a service starts that.
-DRIVER = "--tfx_estimator_driver"
 _TFX_ENTRY = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
 _TFX_DRIVER = "tfx.orchestration.kubeflow.v2.file_based_example_gen.driver"
 _INPUTS = "--json_serialized_inputs_spec_args"

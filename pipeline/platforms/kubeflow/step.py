@@ -22,7 +22,7 @@ from tfx.orchestration.kubeflow.v2.file_based_example_gen import driver
 from tfx_estimator.pipeline.base.ending import leaving
 from tfx_estimator.pipeline.base.environment import check_release
 from tfx_estimator.pipeline.base.errors import PipelineError
-from tfx_estimator.pipeline.platforms.kubeflow.adapt import DRIVER
+from tfx_estimator.pipeline.runners.entry import DRIVER
 
 
 def for_tfx(told: str, component: str) -> str:
