@@ -40,6 +40,8 @@ from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name, ma
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 KINDS = ("TrainJob", "JobSet")
+# A JobSet is what a TrainJob is made of: what is found out of the one by waiting is so of the other.
+WAITING = ("TrainJob", pytest.param("JobSet", marks=pytest.mark.long))
 PLACES = {"TrainJob": TRAIN_JOBS, "JobSet": JOB_SETS}
 SOURCE = ["digits", "--target", "trainjob"]
 SOURCE += words(
@@ -133,7 +135,7 @@ def test_a_lone_chief_has_no_tf_config_and_names_fit():
     assert len(f"{name}-evaluator-0-0-01234") <= 63
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WAITING)
 def test_one_is_created_once_followed_found_again_and_cancelled(server, tmp_path, capsys, kind):
     done, works = tmp_path / "done", "import os, sys, time\nprint('Trainer at step 100', flush=True)\n"
     works += "while not os.path.exists(sys.argv[1]): time.sleep(0.05)\n"
@@ -179,7 +181,7 @@ def test_a_cluster_without_the_kind_says_what_to_install(server, tmp_path, monke
     assert "deploy.trainjob.kind to JobSet" in err
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WAITING)
 def test_an_error_of_ones_own_ends_it_and_a_killed_pod_does_not(server, tmp_path, capsys, kind):
     code = "import sys; print('tfx-estimator: the loss is NaN from step 30 on'); sys.exit(5)"
 
@@ -211,7 +213,7 @@ def test_one_that_is_killed_each_time_ends_at_its_limit(server, tmp_path, capsys
     forget(server)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WAITING)
 def test_a_training_of_ours_is_restarted_once_ends_and_is_adopted(server, tmp_path, kind):
     def argv(role: str, index: int, number: int, command: list[str]) -> list[str]:
         if index:
@@ -246,7 +248,7 @@ def test_what_may_have_ended_it_is_told(server, tmp_path):
         launched(tmp_path, "JobSet", "deploy.trainjob.active_deadline_seconds=3").run()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WAITING)
 def test_time_in_a_queue_is_no_time_to_start(server, tmp_path, kind):
     argv = by_role(chief=trains(tmp_path), worker=shell("true"))
     with Controllers(server, tmp_path / "pods", argv, queue_seconds=6.0) as cluster:
