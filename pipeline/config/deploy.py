@@ -25,7 +25,10 @@ ALIASES = {
         "node_selector": "node_selector",
         "nodeSelector": "node_selector",
     }.items()
-} | {"tolerationSeconds": "seconds"}
+} | {
+    "tolerationSeconds": "seconds",
+    **{f"deploy.trainjob.replicas.{role}": "deploy.trainjob.replicas.node" for role in ("chief", "worker")},
+}
 
 
 class Node(Section):

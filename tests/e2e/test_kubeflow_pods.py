@@ -18,7 +18,8 @@ import pytest
 import yaml
 
 from tests.pipeline.platforms.training_jobs.api_server import ACCOUNT_TOKEN, NAMESPACE, TOKEN, ApiServer, api_server
-from tests.pipeline.platforms.training_jobs.controllers import Controllers, Networks
+from tests.pipeline.platforms.training_jobs.controllers import Controllers
+from tests.pipeline.platforms.training_jobs.networks import Networks
 from tests.pipeline.platforms.training_jobs.operator import Operator
 from tests.pipeline.platforms.training_jobs.test_training import DECLARATION, STEPS, write_project
 from tests.pipeline.runners.deployed import IMAGE, words

@@ -25,6 +25,9 @@ from tfx_estimator.pipeline.platforms.training_jobs.rules import DECLARATION, MO
 from tfx_estimator.pipeline.runners import entry
 from tfx_estimator.pipeline.user_source.pack import Packed
 
+# Further labels of the chief's pod, where its name is not known before.
+_CHIEF = f"jobset.sigs.k8s.io/replicatedjob-name={NODE},batch.kubernetes.io/job-completion-index=0"
+
 
 def compile_declaration(declaration: Declaration, target: str, modules: Optional[Packed]) -> list[dict[str, Any]]:
     """Compiles a declaration, for pods that are tasks of a cluster that is already there.
@@ -95,9 +98,6 @@ def instructions(declaration: Declaration, target: str, file: Path) -> Iterator[
     yield f"see it run: {kubectl(f'logs --follow {chief}', job.context, job.namespace)}"
     role = job.role("chief")
     yield f"note: its chief runs every step, with the resources of deploy.{target}.replicas.{role}"
-
-
-_CHIEF = f"jobset.sigs.k8s.io/replicatedjob-name={NODE},batch.kubernetes.io/job-completion-index=0"
 
 
 def rows(documents: list[Object]) -> Iterator[Row]:

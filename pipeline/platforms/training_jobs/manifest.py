@@ -36,7 +36,7 @@ _GRACE_SECONDS = 90
 RETRYABLE_CODE = 138
 # Where a ConfigMap is mounted.
 CONFIG_FOLDER = "/etc/tfx-estimator"
-# What Kubernetes names a pod of an Indexed Job: its index, which is no number where a variable is made of it.
+# The variable that holds a pod's index in its Job, and where Kubernetes has it from.
 _INDEX = "TFX_ESTIMATOR_INDEX"
 _INDEX_OF = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 # By this label Kubeflow Trainer knows which Job has as many pods as the TrainJob says.
@@ -162,7 +162,7 @@ def _jobset(name: str, job: Any, pods: Mapping[str, int], limit: int, templates:
     for kind, (role, count) in types.items():
         template = templates["chief" if role == NODE else role]
         if sum(counts.values()) > 1:
-            # Kubernetes puts the index in, which is no text: it is written outside of the JSON.
+            # Kubernetes writes the index, a number of JSON, in place of `$(…)`.
             task = json.dumps({"cluster": cluster, "task": {"type": kind, "index": 0}}, sort_keys=True)
             config = task.replace('"index": 0', f'"index": $({_INDEX})')
             index = {"name": _INDEX, "valueFrom": {"fieldRef": {"fieldPath": _INDEX_OF}}}

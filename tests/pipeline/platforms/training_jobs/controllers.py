@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import itertools
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -27,10 +25,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
-import pytest
-
 from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, ApiServer, RefusedError
-from tests.pipeline.platforms.training_jobs.operator import Pod, end, kubelet
+from tests.pipeline.platforms.training_jobs.kubelet import PODS, Kubelet, Pod, end, seconds_of
+from tests.pipeline.platforms.training_jobs.networks import Networks
 
 TRAIN_JOBS, RUNTIMES, JOB_SETS = (
     f"/apis/{version}/namespaces/{NAMESPACE}/{plural}"
@@ -40,8 +37,6 @@ TRAIN_JOBS, RUNTIMES, JOB_SETS = (
         ("jobset.x-k8s.io/v1alpha2", "jobsets"),
     )
 )
-_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-_NODE = "this-machine"
 _TICK_SECONDS = 0.2
 _INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -98,19 +93,13 @@ class Controllers:
         # Names of pods without what is drawn, in the order in which they began.
         self.started: list[str] = []
         self.addresses: list[str] = []
-        self._kubelet = kubelet(server.folder / "certs", self._log_of)
+        self._kubelet = Kubelet(
+            server, "node", lambda: [pod for known in list(self._sets.values()) for pod in list(known.all_pods)]
+        )
         self._thread = threading.Thread(target=self._work, name="controllers", daemon=True)
 
     def __enter__(self) -> Controllers:
-        threading.Thread(target=self._kubelet.serve_forever, name="kubelet", daemon=True).start()
-        with contextlib.suppress(RefusedError):  # of a test before
-            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _NODE}}
-            self._server.ask("POST", "/api/v1/nodes", node)
-        status = {
-            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._kubelet.server_address[1]}},
-        }
-        self._server.patch(f"/api/v1/nodes/{_NODE}/status", {"status": status})
+        self._kubelet.__enter__()
         self._thread.start()
         return self
 
@@ -121,14 +110,13 @@ class Controllers:
             for pod in known.all_pods:
                 end(pod.process, signal.SIGKILL)
                 pod.process.wait()
-        for listed in (TRAIN_JOBS, JOB_SETS, RUNTIMES, _PODS):
+        for listed in (TRAIN_JOBS, JOB_SETS, RUNTIMES, PODS):
             for each in self._server.ask("GET", listed)["items"]:
                 path = f"{listed}/{each['metadata']['name']}"
-                self._delete(path)
+                self._kubelet.delete(path)
                 if each["metadata"].get("finalizers"):
                     self._server.collect(path)
-        self._kubelet.shutdown()
-        self._kubelet.server_close()
+        self._kubelet.__exit__()
 
     def kill(self, role: str, index: int) -> None:
         """Kills all of a running pod, as a node that fails would."""
@@ -151,7 +139,7 @@ class Controllers:
                 # As the garbage collector does: what it owns first.
                 if made is not None:
                     if "deletionTimestamp" not in made["metadata"]:
-                        self._delete(f"{JOB_SETS}/{name}", foreground=True)
+                        self._kubelet.delete(f"{JOB_SETS}/{name}", propagationPolicy="Foreground")
                 elif job["metadata"]["uid"] in self._made_again or job.get("status", {}).get("conditions"):
                     self._server.collect(path)
                 else:
@@ -220,7 +208,7 @@ class Controllers:
                     continue
                 if pod.process.poll() is None:
                     continue
-                code = self._report(pod)
+                code = self._kubelet.report(pod)
                 if code == 0:
                     job.done.add(index)
                     continue
@@ -231,7 +219,7 @@ class Controllers:
                     self._finish(name, "Failed", f"jobset failed due to one or more job failures: {role}: {reason}")
                     return
             limit = spec.get("activeDeadlineSeconds")
-            if limit and time.time() - _seconds(found["metadata"]["creationTimestamp"]) > limit:
+            if limit and time.time() - seconds_of(found["metadata"]["creationTimestamp"]) > limit:
                 self._finish(name, "Failed", "jobset failed due to one or more job failures")
                 return
         targets = found["spec"]["successPolicy"]["targetReplicatedJobs"]
@@ -255,10 +243,8 @@ class Controllers:
         metadata = {"name": pod_name, "labels": labels, "annotations": annotations, "ownerReferences": [owner]}
         containers = [{"name": container["name"], "image": container["image"]}]
         made = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": containers}
-        self._server.ask("POST", _PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made})
-        target = {"apiVersion": "v1", "kind": "Node", "name": _NODE}
-        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod_name}, "target": target}
-        self._server.ask("POST", f"{_PODS}/{pod_name}/binding", binding)
+        self._server.ask("POST", PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made})
+        self._kubelet.bind(pod_name)
         number = self.started.count(host)
         self.started.append(host)
         command = [sys.executable if each == "python" else each for each in container["command"]]
@@ -275,25 +261,8 @@ class Controllers:
                 argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, env=environment
             )
         pod = Pod(pod_name, process, log, message)
-        self._set_pod(pod, "Running", {"running": {}})
+        self._kubelet.runs(pod)
         return pod
-
-    def _report(self, pod: Pod) -> int:
-        """Says how a pod's process ended, once; returns its exit code, as a shell has it."""
-        code = pod.process.returncode
-        code = code if code >= 0 else 128 - code
-        if not pod.reported:
-            said = pod.message.read_text() if pod.message.exists() else pod.log.read_text()[-2048:] if code else ""
-            ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": said}
-            self._set_pod(pod, "Failed" if code else "Succeeded", {"terminated": ended})
-            pod.reported = True
-        return code
-
-    def _set_pod(self, pod: Pod, phase: str, state: dict[str, Any]) -> None:
-        container = {"name": "node", "image": "none", "imageID": "", "restartCount": 0, "state": state}
-        status = {"phase": phase, "containerStatuses": [{**container, "ready": phase == "Running"}]}
-        with contextlib.suppress(RefusedError):  # it may have been deleted
-            self._server.patch(f"{_PODS}/{pod.name}/status", {"status": status})
 
     def _finish(self, name: str, state: str, what: str) -> None:
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -310,7 +279,7 @@ class Controllers:
                         pod.process.wait(30)
                     end(pod.process, signal.SIGKILL)
                     pod.process.wait()
-                    self._delete(f"{_PODS}/{pod.name}")
+                    self._kubelet.delete(f"{PODS}/{pod.name}")
 
     def _collect(self, known: _JobSet) -> bool:
         """Ends the pods of a JobSet that was deleted; returns whether they have gone."""
@@ -318,21 +287,10 @@ class Controllers:
             if pod.process.poll() is None:
                 end(pod.process, signal.SIGTERM)
                 continue
-            self._report(pod)
-            self._delete(f"{_PODS}/{pod.name}")
+            self._kubelet.report(pod)
+            self._kubelet.delete(f"{PODS}/{pod.name}")
             known.all_pods.remove(pod)
         return not known.all_pods
-
-    def _delete(self, path: str, foreground: bool = False) -> None:
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-        if foreground:
-            options["propagationPolicy"] = "Foreground"
-        with contextlib.suppress(RefusedError):
-            self._server.ask("DELETE", path, options)
-
-    def _log_of(self, pod_name: str) -> Optional[Pod]:
-        pods = (pod for known in list(self._sets.values()) for pod in list(known.all_pods))
-        return next((pod for pod in pods if pod.name == pod_name), None)
 
 
 def _fails(spec: dict[str, Any], code: int, failures: int) -> str:
@@ -398,71 +356,3 @@ def expanded(variables: Any, metadata: dict[str, Any]) -> dict[str, str]:
             continue
         made[each["name"]] = re.sub(r"\$\((\w+)\)", lambda found: made.get(found[1], found[0]), each["value"])
     return made
-
-
-def _seconds(stamp: str) -> float:
-    import datetime
-
-    return datetime.datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%S%z").timestamp()
-
-
-class Networks:
-    """Networks that pods have for themselves, on one switch, and the names of their hosts.
-
-    Args:
-        folder: For the file of names.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        missing = [each for each in ("ip", "unshare", "nsenter") if not shutil.which(each)]
-        if missing or os.geteuid():
-            pytest.skip(f"networks of pods take root, and {', '.join(missing) or 'the command ip'}")
-        self._numbers = itertools.count(1)
-        self._hosts = folder / "hosts"
-        self._names: dict[str, str] = {}
-        self._first = Path("/etc/hosts").read_text()
-        self._hosts.write_text(self._first)
-        # Each holds a network while pods come and go.
-        self._holders: list[subprocess.Popen] = []
-        self._switch = self._hold("ip link set lo up; ip link add switch type bridge; ip link set switch up")
-
-    def __enter__(self) -> Networks:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for each in self._holders:
-            each.kill()
-            each.wait()
-
-    def join(self, host: str, argv: list[str]) -> tuple[list[str], str]:
-        """Makes a network for a new pod of a host; returns the command in it, and its address."""
-        number = next(self._numbers)
-        address = f"10.87.{number // 250}.{number % 250 + 1}"
-        mounted = f"ip link set lo up; mount --bind {self._hosts} /etc/hosts"
-        holder = self._hold(mounted)
-        inside = f"nsenter --target {holder.pid} --net ip"
-        self._run(
-            f"ip link add port{number} type veth peer name eth0 netns {holder.pid}"
-            f" && ip link set port{number} master switch up",
-            self._switch,
-        )
-        self._run(f"{inside} addr add {address}/16 dev eth0 && {inside} link set eth0 up")
-        self._names[host] = address
-        lines = "".join(f"{each} {name}\n" for name, each in self._names.items())
-        # In place: a pod has this file, and not the folder's next one.
-        self._hosts.write_text(f"{self._first}\n{lines}")
-        return ["nsenter", "--target", str(holder.pid), "--net", "--mount", *argv], address
-
-    def _hold(self, prepare: str) -> subprocess.Popen:
-        command = ["unshare", "--net", "--mount", "sh", "-c", f"{prepare}; echo ready; exec sleep infinity"]
-        holder = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self._holders.append(holder)
-        assert holder.stdout is not None
-        assert holder.stderr is not None
-        if holder.stdout.readline() != "ready\n":
-            pytest.skip(f"no network of its own can be made here: {holder.stderr.read().strip()}")
-        return holder
-
-    def _run(self, command: str, where: Optional[subprocess.Popen] = None) -> None:
-        entered = ["nsenter", "--target", str(where.pid), "--net"] if where else []
-        subprocess.run([*entered, "sh", "-c", command], check=True, capture_output=True)

@@ -10,17 +10,13 @@ Source: https://github.com/kubeflow/trainer/tree/v1.8.1/pkg/controller.v1.
 from __future__ import annotations
 
 import contextlib
-import datetime
-import http.server
 import json
 import os
 import signal
-import ssl
 import subprocess
 import sys
 import threading
 import time
-import urllib.parse
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,37 +24,13 @@ from pathlib import Path
 from typing import Any, Optional
 
 from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, ApiServer, RefusedError
+from tests.pipeline.platforms.training_jobs.kubelet import PODS, Kubelet, Pod, end, seconds_of
 from tfx_estimator.components.trainer.cluster.plan import free_ports
 
 _JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
-_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-_NODE = "this-machine"
 _TICK_SECONDS = 0.2
 _PREFIX = "training.kubeflow.org/"
-
-
-@dataclass
-class Pod:
-    name: str
-    process: subprocess.Popen
-    log: Path
-    message: Path
-    reported: bool = False
-    # Its log's lines, each with its time.
-    _lines: list[tuple[str, bytes]] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def lines(self, ended: bool) -> list[tuple[str, bytes]]:
-        """Returns what it has printed, by lines; the last one may have no end, once the pod has ended."""
-        with self._lock:
-            now = time.time_ns()
-            found = [each for each in self.log.read_bytes().splitlines(keepends=True) if ended or each.endswith(b"\n")]
-            for number, line in enumerate(found[len(self._lines) :]):
-                seconds, rest = divmod(now + number, 1_000_000_000)
-                stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-                self._lines.append((f"{stamp}.{rest:09d}Z", line))
-            return list(self._lines)
 
 
 @dataclass
@@ -94,19 +66,13 @@ class Operator:
         # Types of pods that no node has room for.
         self.unscheduled: set[str] = set()
         self.started: list[str] = []
-        self._kubelet = kubelet(server.folder / "certs", self._log_of)
+        self._kubelet = Kubelet(
+            server, "tensorflow", lambda: [pod for job in list(self._jobs.values()) for pod in list(job.pods.values())]
+        )
         self._thread = threading.Thread(target=self._work, name="operator", daemon=True)
 
     def __enter__(self) -> Operator:
-        threading.Thread(target=self._kubelet.serve_forever, name="kubelet", daemon=True).start()
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _NODE}}
-        with contextlib.suppress(RefusedError):  # of a test before
-            self._server.ask("POST", "/api/v1/nodes", node)
-        status = {
-            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._kubelet.server_address[1]}},
-        }
-        self._server.patch(f"/api/v1/nodes/{_NODE}/status", {"status": status})
+        self._kubelet.__enter__()
         self._thread.start()
         return self
 
@@ -116,14 +82,13 @@ class Operator:
         for job in self._jobs.values():
             for pod in job.pods.values():
                 end(pod.process, signal.SIGKILL)
-        for listed in (_JOBS, _PODS):
+        for listed in (_JOBS, PODS):
             for each in self._server.ask("GET", listed)["items"]:
                 path = f"{listed}/{each['metadata']['name']}"
-                self._delete(path)
+                self._kubelet.delete(path)
                 if listed == _JOBS and each["metadata"].get("finalizers"):
                     self._server.collect(path)
-        self._kubelet.shutdown()
-        self._kubelet.server_close()
+        self._kubelet.__exit__()
 
     def kill(self, kind: str, index: int) -> None:
         """Kills all of a running pod, as a node that fails would."""
@@ -173,12 +138,12 @@ class Operator:
             if pod.process.poll() is None:
                 end(pod.process, signal.SIGTERM)
                 continue
-            self._report(pod)
-            self._delete(f"{_PODS}/{pod.name}")
+            self._kubelet.report(pod)
+            self._kubelet.delete(f"{PODS}/{pod.name}")
             del job.pods[key]
         while job.unscheduled:
             kind, index = job.unscheduled.pop()
-            self._delete(f"{_PODS}/{job.name}-{kind}-{index}")
+            self._kubelet.delete(f"{PODS}/{job.name}-{kind}-{index}")
         return not job.pods
 
     def _reconcile(self, name: str, job: dict[str, Any]) -> None:
@@ -193,7 +158,7 @@ class Operator:
                 pod = known.pods[key]
                 if pod.process.poll() is None:
                     continue
-                code = self._report(pod)
+                code = self._kubelet.report(pod)
                 if code == 0:
                     if key == ("chief", 0):
                         self._finish(known, spec, "Succeeded", "it succeeded")
@@ -209,12 +174,12 @@ class Operator:
                     return
                 self._say(name, "Restarting", f"{kind} replica(s) are restarting")
                 known.restarting = True
-                self._delete(f"{_PODS}/{pod.name}")
+                self._kubelet.delete(f"{PODS}/{pod.name}")
                 del known.pods[key]
         if len(known.pods) == sum(each["replicas"] for each in spec["tfReplicaSpecs"].values()):
             known.restarting &= any(pod.process.poll() for pod in known.pods.values())
         limit = spec["runPolicy"].get("activeDeadlineSeconds")
-        if limit and time.time() - _seconds(job["metadata"]["creationTimestamp"]) > limit:
+        if limit and time.time() - seconds_of(job["metadata"]["creationTimestamp"]) > limit:
             what = f"Job {name} has failed because it was active longer than specified deadline"
             self._finish(known, spec, "Failed", what)
 
@@ -235,14 +200,11 @@ class Operator:
             containers = [{"name": container["name"], "image": container["image"]}]
             spec = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": containers}
             made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-            self._server.ask("POST", _PODS, made)
+            self._server.ask("POST", PODS, made)
             waiting.add((low, index))
         if low in self.unscheduled:
             return
-        # As the scheduler does.
-        target = {"apiVersion": "v1", "kind": "Node", "name": _NODE}
-        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod_name}, "target": target}
-        self._server.ask("POST", f"{_PODS}/{pod_name}/binding", binding)
+        self._kubelet.bind(pod_name)
         waiting.remove((low, index))
         number = sum(each == pod_name for each in self.started)
         self.started.append(pod_name)
@@ -263,26 +225,7 @@ class Operator:
         pod = Pod(pod_name, process, log, message)
         # First of all: the server may be down by now.
         self._jobs[name].pods[low, index] = pod
-        self._set_pod(pod, "Running", {"running": {}})
-
-    def _report(self, pod: Pod) -> int:
-        """Says how a pod's process ended, once; returns its exit code, as a shell has it."""
-        code = pod.process.returncode
-        code = code if code >= 0 else 128 - code
-        if pod.reported:
-            return code
-        # As `FallbackToLogsOnError`.
-        said = pod.message.read_text() if pod.message.exists() else pod.log.read_text()[-2048:] if code else ""
-        ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": said}
-        self._set_pod(pod, "Failed" if code else "Succeeded", {"terminated": ended})
-        pod.reported = True
-        return code
-
-    def _set_pod(self, pod: Pod, phase: str, state: dict[str, Any]) -> None:
-        container = {"name": "tensorflow", "image": "none", "imageID": "", "restartCount": 0, "state": state}
-        status = {"phase": phase, "containerStatuses": [{**container, "ready": phase == "Running"}]}
-        with contextlib.suppress(RefusedError):  # it may have been deleted
-            self._server.patch(f"{_PODS}/{pod.name}/status", {"status": status})
+        self._kubelet.runs(pod)
 
     def _finish(self, known: _Job, spec: dict[str, Any], state: str, what: str) -> None:
         self._say(known.name, state, what)
@@ -292,73 +235,8 @@ class Operator:
                 if pod.process.poll() is None:
                     end(pod.process, signal.SIGKILL)
                     pod.process.wait()
-                    self._delete(f"{_PODS}/{pod.name}")
+                    self._kubelet.delete(f"{PODS}/{pod.name}")
 
     def _say(self, name: str, state: str, what: str) -> None:
         condition = {"type": state, "status": "True", "reason": f"TFJob{state}", "message": what}
         self._server.patch(f"{_JOBS}/{name}/status", {"status": {"conditions": [condition]}})
-
-    def _delete(self, path: str) -> None:
-        with contextlib.suppress(RefusedError):
-            options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-            self._server.ask("DELETE", path, options)
-
-    def _log_of(self, pod_name: str) -> Optional[Pod]:
-        pods = (pod for job in list(self._jobs.values()) for pod in list(job.pods.values()))
-        return next((pod for pod in pods if pod.name == pod_name), None)
-
-
-def kubelet(certificates: Path, find: Callable[[str], Optional[Pod]]) -> http.server.ThreadingHTTPServer:
-    """Tells the logs of pods, over HTTPS, as an API server asks for them."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path, _, query = self.path.partition("?")
-            asked = dict(urllib.parse.parse_qsl(query))
-            pod = find(path.split("/")[3])
-            self.send_response(200 if pod else 404)
-            self.end_headers()
-            if pod is None:
-                return
-            number, since = 0, asked.get("sinceTime", "").rstrip("Z")
-            with contextlib.suppress(OSError):
-                while True:
-                    ended = pod.process.poll() is not None
-                    lines = pod.lines(ended)
-                    for stamp, line in lines[number:]:
-                        if stamp >= since:
-                            self.wfile.write((f"{stamp} ".encode() if "timestamps" in asked else b"") + line)
-                    self.wfile.flush()
-                    number = len(lines)
-                    if ended or asked.get("follow") != "true":
-                        return
-                    time.sleep(0.1)
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # The API server trusts any kubelet, if it is not told which; its own will do.
-    context.load_cert_chain(certificates / "apiserver.crt", certificates / "apiserver.key")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    return server
-
-
-def end(process: subprocess.Popen, number: int) -> None:
-    """Signals the process; by SIGKILL all that it started, as a container's end does."""
-    import psutil
-
-    with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
-        if number != signal.SIGKILL:
-            process.send_signal(number)
-            return
-        root = psutil.Process(process.pid)
-        for each in [root, *root.children(recursive=True)]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                each.kill()
-
-
-def _seconds(stamp: str) -> float:
-    return datetime.datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%S%z").timestamp()

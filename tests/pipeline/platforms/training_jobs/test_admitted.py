@@ -1,4 +1,4 @@
-"""Pods of a TFJob, and of a Workflow's steps, in a real API server that admits those of `restricted` alone."""
+"""Pods of training jobs in a real API server that admits those of `restricted` alone."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from tests.pipeline.platforms.training_jobs.api_server import NAMESPACE, api_server
-from tests.pipeline.runners.deployed import COMMON, OF_TARGET, OF_TFJOB, words
+from tests.pipeline.runners.deployed import OF_TFJOB, OF_TRAINJOB, words
 from tfx_estimator.__main__ import main
+from tfx_estimator.pipeline.platforms.training_jobs import manifest
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(240)]
 
@@ -47,22 +48,14 @@ def strict(tmp_path_factory):
 def pods_of(tmp_path, target: str) -> list[dict[str, Any]]:
     """What is compiled for a target: a pod of each kind, with what decides on its admission."""
     file = tmp_path / "compiled.yaml"
-    declared = OF_TFJOB if target == "tfjob" else (*COMMON, *OF_TARGET[target])
+    declared = {"tfjob": OF_TFJOB, "trainjob": OF_TRAINJOB}[target]
     assert main(["compile", "digits", "--target", target, "--output", str(file), *words(*declared)]) == 0
-    *_, whole = yaml.safe_load_all(file.read_text())
-    if target == "tfjob":
-        replicas = whole["spec"]["tfReplicaSpecs"].values()
-        keys = ("securityContext", "containers", "volumes")
-        return [{key: spec[key] for key in keys if key in (spec := each["template"]["spec"])} for each in replicas]
-    # Argo makes a pod of a step so.
-    shared = {key: whole["spec"][key] for key in ("securityContext",) if key in whole["spec"]}
-    steps = [each for each in whole["spec"]["templates"] if "container" in each]
-    return [
-        {**shared, "containers": [{**each["container"], "name": "main"}], "volumes": each["volumes"]} for each in steps
-    ]
+    keys = ("securityContext", "containers", "volumes")
+    specs = (spec for _, spec in manifest.pods_of([*yaml.safe_load_all(file.read_text())]).values())
+    return [{key: spec[key] for key in keys if key in spec} for spec in specs]
 
 
-@pytest.mark.parametrize("target", ["tfjob", "kubeflow"])
+@pytest.mark.parametrize("target", ["tfjob", "trainjob"])
 def test_every_pod_is_taken_as_it_is(strict, tmp_path, target):
     pods = pods_of(tmp_path, target)
     assert pods

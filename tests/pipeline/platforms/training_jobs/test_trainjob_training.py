@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from tests.pipeline.platforms.training_jobs.cluster import in_pods
-from tests.pipeline.platforms.training_jobs.controllers import Controllers, Networks
+from tests.pipeline.platforms.training_jobs.controllers import Controllers
+from tests.pipeline.platforms.training_jobs.networks import Networks
 from tests.pipeline.platforms.training_jobs.test_training import _DATA, Run, write_project
 from tests.pipeline.runners.deployed import IMAGE
 from tests.waiting import wait_until
