@@ -13,7 +13,7 @@ from typing import Optional
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.files import write_whole, writing
 from tfx_estimator.pipeline.platforms.follow import Service
-from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, BY_NAME, KUBEFLOW, KUBEFLOW_V2, resolve
+from tfx_estimator.pipeline.platforms.registry import ALL_TARGETS, BY_NAME, resolve
 
 FILE = "submission.json"
 
@@ -69,8 +69,6 @@ def leave_note(folder: str, note: Note) -> Optional[tuple[str, str]]:
                 kept = former.job, os.path.join(folder, f"submission-{former.job.rpartition('/')[2]}.json")
                 os.rename(file, kept[1])
         told = {key: value for key, value in dataclasses.asdict(note).items() if value}
-        # `kubeflow` was version 1 to earlier releases.
-        told["target"] = KUBEFLOW_V2 if note.target == KUBEFLOW else note.target
         write_whole(file, json.dumps(told, indent=2))
     return kept
 
@@ -94,12 +92,6 @@ def find_note(named: str) -> Note:
         with open(file, encoding="utf-8") as opened:
             told = json.load(opened)
         note = Note(**{each.name: told[each.name] for each in dataclasses.fields(Note) if each.name in told})
-        if note.target == KUBEFLOW:
-            raise DeclarationError(
-                f"{named!r} was submitted to Kubeflow Pipelines 1, which this release does not know any more",
-                expected="a job of Kubeflow Pipelines 2",
-                todo="follow it, or end it, in the pages of the service, or by the release that submitted it",
-            )
         if (target := resolve(note.target)) in ALL_TARGETS and isinstance(note.job, str):
             return dataclasses.replace(note, target=target)
     except OSError as error:

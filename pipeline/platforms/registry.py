@@ -133,9 +133,8 @@ BY_NAME = {each.name: each for each in (HERE, *_PLATFORMS)}
 ALL_TARGETS = tuple(each.name for each in _PLATFORMS)
 # Those that run the pipeline's steps by themselves.
 TARGETS = tuple(each.name for each in _PLATFORMS if each.runs_steps)
-# By what earlier releases called a target: to them Kubeflow Pipelines 1 was `kubeflow`.
-KUBEFLOW_V2 = "kubeflow_v2"
-_FORMER = {KUBEFLOW_V2: KUBEFLOW}
+# By what earlier releases called a target.
+_FORMER = {"kubeflow_v2": KUBEFLOW}
 # Others, for which nothing is compiled, and what to do there; docs/other-platforms.md says more.
 OTHERS = {
     "airflow": "have a BashOperator call `tfx-estimator run`, or a KubernetesPodOperator the image",

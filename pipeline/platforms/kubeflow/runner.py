@@ -33,7 +33,6 @@ class KubeflowV2Runner(KubeflowV2DagRunner):
         """Compiles a pipeline; returns the PipelineSpec, as JSON has it.
 
         Args:
-            pipeline: The pipeline.
             parameter_values: The defaults of runtime parameters, in place of their own.
             write_out: Whether the file is written.
 

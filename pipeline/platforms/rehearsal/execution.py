@@ -221,13 +221,19 @@ class Execution:
         file: str,
     ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
         """Runs the task's container; returns what it says of its outputs."""
-        told = _told(inputs, parameters, outputs, file)
-        for key in task.definitions("output", "parameters"):
-            told["outputs"].setdefault("parameters", {})[key] = {"outputFile": os.path.join(os.path.dirname(file), key)}
-        words = _words(task, told)
-        variables = {each["name"]: each.get("value", "") for each in (task.container or {}).get("env", ())}
-        command = container.Command(task.name, tuple(words), variables)
-        container.start(command, self.logs, task.tries)
+        places = {key: os.path.join(os.path.dirname(file), key) for key in task.definitions("output", "parameters")}
+        told = {
+            "inputs": {"artifacts": _listed(inputs), "parameterValues": dict(parameters)},
+            "outputs": {
+                "artifacts": _listed(outputs),
+                "parameters": {key: {"outputFile": place} for key, place in places.items()},
+                "outputFile": file,
+            },
+        }
+        spec = task.container or {}
+        words = tuple(container.fill(word, told) for word in (*spec.get("command", ()), *spec.get("args", ())))
+        variables = {each["name"]: each.get("value", "") for each in spec.get("env", ())}
+        container.start(container.Command(task.name, words, variables), self.logs, task.tries)
         return _read_output(file)
 
     @property
@@ -239,25 +245,6 @@ class Execution:
         if self._is_kubeflow:
             return str(index + services.name_after([artifact["name"] for artifact in self._records.artifacts()]))
         return artifact_name(self._number, task.name, key)
-
-
-def _told(
-    inputs: Mapping[str, dict[str, Any]],
-    parameters: Mapping[str, Any],
-    outputs: Mapping[str, dict[str, Any]],
-    file: str,
-) -> dict[str, Any]:
-    """Returns an ExecutorInput, as JSON has it."""
-    return {
-        "inputs": {"artifacts": _listed(inputs), "parameterValues": dict(parameters)},
-        "outputs": {"artifacts": _listed(outputs), "outputFile": file},
-    }
-
-
-def _words(task: Task, told: Mapping[str, Any]) -> list[str]:
-    """Returns the command of a task's container and its arguments, filled in."""
-    spec = task.container or {}
-    return [container.fill(word, told) for word in (*spec.get("command", ()), *spec.get("args", ()))]
 
 
 def _listed(artifacts: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

@@ -77,21 +77,17 @@ class Kube:
         """Returns a command for whoever is to look into this namespace."""
         return kubernetes.kubectl(words, self.context, self.namespace)
 
-    def create(self, manifest: Object) -> Object:
-        """Creates a training job.
+    def create(self, manifest: Object, needed: Sequence[Object] = ()) -> Object:
+        """Creates a training job after what has to be there before it, and goes with it.
 
         Raises:
             TakenError: There is one of this name.
             LostError: Nobody knows whether it was created.
             PipelineError: It was refused.
         """
-        return self._ask("POST", self._jobs, body=manifest)
-
-    def create_with(self, needed: Sequence[Object], manifest: Object) -> Object:
-        """Creates a training job after what has to be there before it, and goes with it; as `create`."""
         for each in needed:
             self.add(each)
-        job = self.create(manifest)
+        job = self._ask("POST", self._jobs, body=manifest)
         for each in needed:
             self.add(each, job)
         return job
@@ -142,17 +138,16 @@ class Kube:
         selector = {"labelSelector": f"{self.kind.job_label}={name}"}
         return self._ask("GET", self._pods, {**selector, **options.pop("query", {})}, **options)
 
-    def log(self, pod: str, since: str, follows: bool) -> Iterator[bytes]:
-        """Yields what a pod prints, each line with its time before it.
+    def log(self, pod: str, since: str) -> Iterator[bytes]:
+        """Yields what a pod prints, to its end, each line with its time before it.
 
         Args:
             since: A time, as RFC 3339 has it; empty is from the beginning.
-            follows: Whether to the pod's end; else what there is.
 
         Raises:
             LostError: It cannot be had, for now; or nothing was said for so long that the connection may be dead.
         """
-        asked = {"container": self.kind.container, "timestamps": "true", "follow": str(follows).lower()}
+        asked = {"container": self.kind.container, "timestamps": "true", "follow": "true"}
         asked.update({"sinceTime": since} if since else {})
         yield from _streamed(self._ask("GET", f"{self._pods}/{pod}/log", asked, stream_seconds=_LOG_SECONDS))
 

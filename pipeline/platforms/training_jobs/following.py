@@ -191,7 +191,8 @@ class Following:
         # The operator may be down: a job whose chief has succeeded has succeeded, whatever it still says.
         if self.pods.chief_succeeded:
             return None
-        if self.failures.restarts > self._limit or (self.failures.lingers and self._is_left_restarting()):
+        left = self.failures.lingers and not self._lost and state_of(self.there) == _RESTARTING
+        if left or self.failures.restarts > self._limit:
             return self.error()
         # A queue suspends a job until there is room; and a pod that cannot be seen may well have started.
         if self.all_run or POD in self._lost or self._kind.is_suspended(self.there):
@@ -208,14 +209,6 @@ class Following:
             condition: By which the operator has ended it; None if it was not the operator.
         """
         said = said_of(condition or {})
-        if condition and (longest := self._kind.deadline(self.there, condition)):
-            self.end(LAST_WORDS_SECONDS)
-            return TaskStalledError(
-                f"{self._title} failed: {said}",
-                expected=f"its end within {longest} s",
-                todo=f"raise {self._kind.option('active_deadline_seconds')}; "
-                "the next run goes on from the last checkpoint",
-            )
         deadline = time.monotonic() + LAST_WORDS_SECONDS
         while condition and not self.failures.is_explained and time.monotonic() < deadline:
             self.hear(_POLL_SECONDS)
@@ -244,14 +237,6 @@ class Following:
     @property
     def _waited(self) -> float:
         return time.monotonic() - self._began
-
-    def _is_left_restarting(self) -> bool:
-        """Is the job Restarting, also where it is asked for once more; it is not where that cannot be told."""
-        if state_of(self.there) == _RESTARTING:
-            with contextlib.suppress(LostError, TfxEstimatorError):
-                there = self._kube.read(self._name)
-                return there is not None and there["metadata"]["uid"] == self._uid and state_of(there) == _RESTARTING
-        return False
 
     def _stalled(self) -> TaskStalledError:
         reason = "; ".join(self.pods.waiting()) or (

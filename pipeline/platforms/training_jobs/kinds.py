@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 # An object of Kubernetes, as JSON has it.
 Object = dict[str, Any]
@@ -84,7 +84,7 @@ class Kind:
 
     def role(self, process: str) -> str:
         """Returns the type of a process's pods, as of `section.TrainingJob.role`."""
-        return NODE if process in ("chief", "worker") else process
+        return NODE if self.container == NODE and process in ("chief", "worker") else process
 
     def owns(self, pod: Object, uid: str) -> bool:
         """Is it a pod of the object of this uid; one of an earlier object has gone before this one was made."""
@@ -102,10 +102,6 @@ class Kind:
         """Does a queue hold it back."""
         return bool(there["spec"].get("suspend"))
 
-    def deadline(self, there: Object, condition: Object) -> Optional[str]:
-        """Returns the longest time, in seconds, of one of which it is told that it has failed by it."""
-        return None
-
     def limits(self, said: str) -> str:
         """Returns what may have ended one whose pods would have been started again, by a condition's text."""
         return f" ({self.option('backoff_limit')} or active_deadline_seconds)"
@@ -116,9 +112,6 @@ class _TfJob(Kind):
         labels = pod["metadata"].get("labels", {})
         kind, index = (labels.get(f"training.kubeflow.org/replica-{each}") for each in ("type", "index"))
         return f"{kind or 'pod'}-{index or '?'}"
-
-    def role(self, process: str) -> str:
-        return process
 
     def owns(self, pod: Object, uid: str) -> bool:
         return any(each["uid"] == uid for each in pod["metadata"].get("ownerReferences") or ())
@@ -136,16 +129,6 @@ class _TfJob(Kind):
 
     def is_suspended(self, there: Object) -> bool:
         return bool(_run_policy(there).get("suspend"))
-
-    def deadline(self, there: Object, condition: Object) -> Optional[str]:
-        # Only the operator's message tells it, in words that no name can contain; the reason is the same for all
-        # failures.
-        if "specified deadline" not in condition.get("message", ""):
-            return None
-        return str(_run_policy(there).get("activeDeadlineSeconds"))
-
-    def limits(self, said: str) -> str:
-        return f" ({self.option('backoff_limit')})" if "backoff limit" in said else ""
 
 
 def _run_policy(there: Object) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from tfx_estimator.components.trainer.supervisor.stopping import Signals
 from tfx_estimator.components.trainer.task import paths
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.base.log import STAYS, get_logger
+from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -40,7 +41,6 @@ TRAINING, AFTER, MADE_OF = "tfx-estimator/training", "tfx-estimator/after-attemp
 _POLL_SECONDS = 0.2
 # How long to wait for the pods to end gracefully.
 _GRACE_SECONDS = 120.0
-_SILENT_TIMES = 5
 # How long until a file that a pod has written is visible here.
 _SHARED_SECONDS = 60.0
 
@@ -124,8 +124,6 @@ class Launcher:
         self._timeout = getattr(deploy, deploy.elsewhere).pending_timeout
         settings = job.settings
         self._patience = settings.stall_timeout
-        # The supervisors in the pods end a stalled task long before this.
-        self._silence = _SILENT_TIMES * (settings.start_timeout + settings.stall_timeout)
         self._name = job_name(kube.kind, name, job.training_dir)
         self._title = f"the {kube.kind.name} {kube.namespace}/{self._name}"
         self._job_path = os.path.join(logs, "training-job.json")
@@ -184,7 +182,7 @@ class Launcher:
             os.remove(os.path.join(self._logs, "stop"))
         look = self._kube.kubectl(f"get {self._kube.kind.plural}")
         self._started = f"{self._title} may have been started: see `{look}`"
-        return self._kube.create_with(self._needed, self._annotated())
+        return self._kube.create(self._annotated(), self._needed)
 
     def _annotated(self) -> Object:
         after = str(progress.last_attempt(self._logs))
@@ -223,14 +221,11 @@ class Launcher:
             TfxEstimatorError: It did not succeed.
         """
         patience, shown = Patience(_say, self._patience), ""
-        # When the tasks in the pods last gave a sign of life.
-        moved = time.monotonic()
         while True:
             if signals.received:
                 self._cancel(job, told, signals)
             job.hear(_POLL_SECONDS)
-            if told.hear() or not job.all_run:
-                moved = time.monotonic()
+            told.hear()
             if error := job.lost():
                 patience.lost(error)
             else:
@@ -253,18 +248,8 @@ class Launcher:
                 raise job.error(condition)
             for text in job.notices():
                 logger.warning(text)
-            if failed := job.hopeless() or self._silent(time.monotonic() - moved):
+            if failed := job.hopeless():
                 raise job.give_up(failed)
-
-    def _silent(self, seconds: float) -> Optional[errors.TfxEstimatorError]:
-        """Returns the error of pods that seem to run, and of which nothing is heard: their node may have gone."""
-        if seconds <= self._silence:
-            return None
-        return errors.TaskStalledError(
-            f"nothing was heard of the pods of {self._title} for {seconds:.0f} s",
-            expected=f"a sign of progress within {self._silence:g} s (trainer.start_timeout and stall_timeout)",
-            todo=f"see the pods' logs: {self._logs}/pods; the next run goes on from the last checkpoint",
-        )
 
     def _cancel(self, job: Following, told: progress.Progress, signals: Signals) -> None:
         """Deletes the job, and lets its pods write a checkpoint.
@@ -275,23 +260,21 @@ class Launcher:
         number = signals.received or signal.SIGTERM
         name = signal.Signals(number).name
         logger.info(f"{name}: deleting {self._title}; its pods write a checkpoint; a second one does not wait for them")
-        deadline, deleted, refused = time.monotonic() + _GRACE_SECONDS, False, ""
+        deadline, deleted = time.monotonic() + _GRACE_SECONDS, False
+        left = "could not be deleted, and may go on"
         job.is_cancelled = True
         # The job is deleted after its pods, so its end is that of both.
         while time.monotonic() < deadline and not (job.is_gone or signals.again):
             if not deleted:
                 try:
                     self._kube.delete(self._name, job.there["metadata"]["uid"])
-                    deleted = True
-                except LostError:
-                    pass
-                except errors.TfxEstimatorError as error:
-                    refused = f": {error.what}"
+                    deleted, left = True, "is deleted"
+                except (LostError, errors.TfxEstimatorError) as error:
+                    left = f"could not be deleted: {first_line(error)}, and may go on"
             job.hear(_POLL_SECONDS)
             told.hear()
         saved = paths.checkpoints_of(self._job).drop_damaged()
         where = f"the last checkpoint is of step {saved}" if saved is not None else "no checkpoint was written yet"
-        left = "is deleted" if deleted else f"could not be deleted{refused}, and may go on"
         raise stopped(number, f"{self._title} {left}; {where}")
 
     def _has_export(self) -> bool:

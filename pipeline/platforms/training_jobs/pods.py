@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import itertools
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Optional
 
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF
@@ -39,7 +38,7 @@ class Pods:
         # The uid of a pod, and the number of its container's end.
         self._failed: set[tuple[str, int]] = set()
         # By the pod's uid and the number of its container's ends, as a container may be restarted.
-        self._logs: dict[tuple[str, int], _Followed] = {}
+        self._logs: dict[tuple[str, int], threading.Thread] = {}
         # The first is set when nobody looks at the pods any more; the second when nobody needs their logs.
         self._ending, self._over = threading.Event(), threading.Event()
 
@@ -50,7 +49,7 @@ class Pods:
         latest: dict[str, Object] = {}
         for pod in sorted(self._seen.values(), key=lambda each: each["metadata"].get("creationTimestamp", "")):
             latest[self._task(pod)] = pod
-        return sum(_phase(pod) not in ("Pending", "") for pod in latest.values())
+        return sum(not _waits(pod) for pod in latest.values())
 
     @property
     def chief_succeeded(self) -> bool:
@@ -64,7 +63,7 @@ class Pods:
     def waiting(self) -> Iterator[str]:
         """Says what pods that do not run wait for."""
         for pod in self._seen.values():
-            if _phase(pod) not in ("Pending", ""):
+            if not _waits(pod):
                 continue
             state = _container(pod).get("state", {}).get("waiting", {})
             said = [f"{state.get('reason', '')}: {state.get('message', '')}"] if state.get("message") else []
@@ -73,6 +72,8 @@ class Pods:
                 for each in pod.get("status", {}).get("conditions", ())
                 if each.get("status") == "False" and each.get("message")
             ]
+            if deleted := pod["metadata"].get("deletionTimestamp"):
+                said = [f"is to be deleted since {deleted}, and is still there: has its node gone?"]
             if said:
                 yield f"{self._task(pod)} {said[0]}"
 
@@ -94,8 +95,9 @@ class Pods:
         ends = _ends(pod)
         if with_log and (uid, ends) not in self._logs and _phase(pod) in ("Running", "Succeeded", "Failed"):
             name = pod["metadata"]["name"]
-            log = PodLog(self._path(name, uid, ends))
-            self._logs[uid, ends] = _Followed(name, log, _started(self._follow, name, uid, ends, log))
+            told = name, uid, ends, PodLog(self._path(name, uid, ends))
+            self._logs[uid, ends] = threading.Thread(target=self._follow, args=told, name="pod-log", daemon=True)
+            self._logs[uid, ends].start()
         # Under some restart policies the container is restarted, and not the pod.
         before = bool(ends) and _phase(pod) != "Failed"
         state = container.get("lastState" if before else "state", {}).get("terminated", {})
@@ -120,18 +122,11 @@ class Pods:
         return [self.take(pod, with_log=with_log) for pod in pods]
 
     def end(self, seconds: float) -> None:
-        """Lets the logs come to their ends.
-
-        Args:
-            seconds: At most, and as long again for those whose connections may be dead.
-        """
+        """Lets the logs come to their ends, for so many seconds."""
         self._ending.set()
-        _join([each.thread for each in self._logs.values()], seconds)
-        # A pod that has gone has a successor of the same name, whose log is another one.
-        there = [each for (uid, ends), each in self._logs.items() if _ends(self._seen.get(uid, {})) == ends]
-        rest = [each for each in there if not each.log.is_whole]
-        if seconds and rest:
-            _join([_started(self._read, each.name, each.log, True, False) for each in rest], seconds)
+        deadline = time.monotonic() + seconds
+        for thread in self._logs.values():
+            thread.join(max(deadline - time.monotonic(), 0.0))
         self._over.set()
 
     def _path(self, name: str, uid: str, ends: int) -> str:
@@ -145,7 +140,7 @@ class Pods:
             # If the container has ended before this request, the answer is the complete log.
             is_whole = self._ending.is_set() or self._has_ended(uid)
             before = log.since
-            if self._read(name, log, is_whole, True) and is_whole:
+            if self._read(name, log, is_whole) and is_whole:
                 return
             if self._over.is_set() or (self._ending.is_set() and is_whole):
                 return
@@ -155,10 +150,10 @@ class Pods:
             if _ends(self._seen.get(uid, {})) != ends:
                 return
 
-    def _read(self, name: str, log: PodLog, is_whole: bool, follows: bool) -> bool:
+    def _read(self, name: str, log: PodLog, is_whole: bool) -> bool:
         """Reads a log from where it was; returns whether to its end."""
         try:
-            log.take(self._kube.log(name, log.since, follows), is_whole, self._over.is_set)
+            log.take(self._kube.log(name, log.since), is_whole, self._over.is_set)
         except (LostError, errors.TfxEstimatorError, OSError):
             # The training does not depend on its logs.
             return False
@@ -169,29 +164,13 @@ class Pods:
         return _phase(pod) in ("Succeeded", "Failed") or "terminated" in _container(pod).get("state", {})
 
 
-@dataclass(frozen=True)
-class _Followed:
-    """A log, of the pod of this name, and who follows it."""
-
-    name: str
-    log: PodLog
-    thread: threading.Thread
-
-
-def _started(function: Callable[..., object], *arguments: object) -> threading.Thread:
-    thread = threading.Thread(target=function, args=arguments, name="pod-log", daemon=True)
-    thread.start()
-    return thread
-
-
-def _join(threads: list[threading.Thread], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    for thread in threads:
-        thread.join(max(deadline - time.monotonic(), 0.0))
-
-
 def _phase(pod: Object) -> str:
     return pod.get("status", {}).get("phase", "")
+
+
+def _waits(pod: Object) -> bool:
+    """Has it not begun yet; or is it to go, and the next one comes after it, as of a node that has gone."""
+    return _phase(pod) in ("Pending", "") or (_phase(pod) == "Running" and "deletionTimestamp" in pod["metadata"])
 
 
 def _container(pod: Object) -> Object:
@@ -208,9 +187,8 @@ def _ends(pod: Object) -> int:
 
 # A line, after its time. Kubernetes' times have nanoseconds, with or without zeros at their end.
 _STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) (.*)", re.DOTALL)
-# A line that is longer than this is cut: its end may never come.
-_LONGEST_LINE = 1 << 20
 
+_NANOSECONDS = 1_000_000_000
 # Seconds, nanoseconds, and which of the lines of this time.
 _Place = tuple[int, int, int]
 
@@ -219,24 +197,23 @@ class PodLog:
     """The log of one container.
 
     Kubernetes tells a log from a whole second on, so some of its lines come again; and once the log has been rotated
-    not all of them do: what was kept is neither told twice nor thrown away.
+    not all of them do: what was kept is neither told twice nor thrown away, nor what another process has kept.
 
     Args:
-        path: The file; what another process has kept in it is set aside.
+        path: The file; its time is that of its last line.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._lock = threading.Lock()
         self._last: _Place = (0, 0, 0)
-        self._has_begun = False
-        # True once the log is complete.
-        self.is_whole = False
+        with contextlib.suppress(FileNotFoundError):
+            self._last = (*divmod(os.stat(path).st_mtime_ns, _NANOSECONDS), sys.maxsize)
 
     @property
     def since(self) -> str:
         """From when on to ask for the rest."""
-        if self._last == (0, 0, 0):
+        if not self._last[0]:
             return ""
         return datetime.datetime.fromtimestamp(self._last[0], datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -250,14 +227,11 @@ class PodLog:
         keeps, rest = True, b""
         for part in parts:
             *lines, rest = (rest + part).split(b"\n")
-            if len(rest) > _LONGEST_LINE:
-                lines, rest = [*lines[:-1], b"\n".join([*lines[-1:], rest])], b""
             place, keeps = self._keep([line + b"\n" for line in lines], place, keeps)
             if is_over():
                 return
         # A part of a line is not kept otherwise: the whole line comes with the next request.
         self._keep([rest] if is_whole and rest else [], place, keeps)
-        self.is_whole = self.is_whole or is_whole
 
     def _keep(self, lines: list[bytes], place: _Place, keeps: bool) -> tuple[_Place, bool]:
         with self._lock:
@@ -275,18 +249,10 @@ class PodLog:
             text = b"".join(new)
             # Also without any text, so that there is a file for each container.
             if text or not os.path.exists(self._path):
-                self._begin()
                 with open(self._path, "ab") as file:
                     file.write(text)
+                os.utime(self._path, ns=(self._last[0] * _NANOSECONDS + self._last[1],) * 2)
         return place, keeps
-
-    def _begin(self) -> None:
-        """Sets aside what another process has kept of this log, which comes again."""
-        if not self._has_begun:
-            self._has_begun = True
-            paths = (f"{self._path}.earlier-{number}" for number in itertools.count(1))
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(self._path, next(path for path in paths if not os.path.exists(path)))
 
 
 def _time(match: re.Match[bytes]) -> tuple[int, int]:

@@ -79,14 +79,6 @@ def _starts(key: str) -> Callable[[Case], bool]:
 
 RULES = (
     Rule(
-        "deploy.tfjob.clean_pod_policy",
-        # Servers wait for more work until they are ended.
-        lambda case: case.deploy.tfjob.clean_pod_policy == "None" and case.trainer.distribution.train.asynchronous,
-        "parameter servers never end by themselves, and would stay, and cost, after the training",
-        "remove the line for the default",
-        "Running or All",
-    ),
-    Rule(
         "deploy.tfjob.train",
         lambda case: case.deploy.tfjob.train and case.deploy.trainjob.train,
         "deploy.trainjob.train is true as well",

@@ -101,7 +101,8 @@ class TfJob(TrainingJob):
     )
     replicas: TfReplicas = Field(default=TfReplicas(), description="resources of the pods, by type")
     clean_pod_policy: Literal["Running", "All", "None"] = Field(
-        default="Running", description="pods that are removed when the TFJob has ended"
+        default="Running",
+        description="pods that are removed when the TFJob has ended; None leaves parameter servers",
     )
     ttl_seconds_after_finished: Optional[int] = number(
         None, 0, _MONTH, "seconds until an ended TFJob is removed; null leaves it"

@@ -93,7 +93,7 @@ class TrainingJobs:
         *needed, job = yaml.safe_load_all(self._text)
         name = job["metadata"]["name"]
         job["metadata"].setdefault("annotations", {})[SUBMISSION] = self._digest
-        create = partial(self._kube.create_with, needed, job)
+        create = partial(self._kube.create, job, needed)
         there, is_new = create_or_adopt(self._kube, name, lambda there: self._goes_on(there, again), create)
         self._uid = there["metadata"]["uid"]
         # Whoever created one that is there may have been ended before it owned what it needs.
@@ -197,10 +197,7 @@ class TrainingJobs:
         names = [os.path.join(folder, f"{name}.{uid[:8]}*.log") for uid, name in self._chiefs.items()]
         for path in itertools.chain.from_iterable(sorted(glob.glob(name)) for name in names):
             with open(path, "rb") as file:
-                seen = self._shown.get(path, 0)
-                # What another process had kept was shown, and set aside since.
-                seen = seen if os.path.getsize(path) >= seen else 0
-                file.seek(seen)
+                seen = file.seek(self._shown.get(path, 0))
                 whole, mark, _ = file.read().rpartition(b"\n")
             self._shown[path] = seen + len(whole) + len(mark)
             found += whole.decode(errors="replace").splitlines()

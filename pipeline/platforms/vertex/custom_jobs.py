@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any, Optional, Protocol
-
-from tfx_estimator.pipeline.base.errors import TrainingError
-from tfx_estimator.pipeline.platforms.follow import Followed, Look
-from tfx_estimator.pipeline.platforms.vertex.custom_job import STEP_LABEL
-from tfx_estimator.pipeline.platforms.vertex.service import asked
-
-if TYPE_CHECKING:
-    from google.cloud.aiplatform_v1 import JobServiceClient
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any, Optional, Protocol
 
 from tfx_estimator.components.trainer.cluster.plan import free_ports
 from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
 from tfx_estimator.pipeline.base.ending import keeper
+from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.base.files import read_tail
 from tfx_estimator.pipeline.base.log import get_logger
+from tfx_estimator.pipeline.platforms.follow import Followed, Look
+from tfx_estimator.pipeline.platforms.vertex.custom_job import STEP_LABEL
 from tfx_estimator.pipeline.platforms.vertex.replica import CLUSTER_SPEC
+from tfx_estimator.pipeline.platforms.vertex.service import asked
 from tfx_estimator.pipeline.user_source.modules import package_parent
+
+if TYPE_CHECKING:
+    from google.cloud.aiplatform_v1 import JobServiceClient
 
 # Set where a compiled pipeline is executed on this machine: nothing is created elsewhere then.
 REHEARSAL = "TFX_ESTIMATOR_REHEARSAL"

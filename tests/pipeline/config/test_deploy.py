@@ -117,7 +117,6 @@ REFUSED = [
     ("tfjob", "deploy.env.GITHUB_TOKEN=abc", "deploy.env.GITHUB_TOKEN", _HIDDEN),
     ("kubeflow", "trainer.params={wandb: {api_key: abc}}", "trainer.params.wandb.api_key", _HIDDEN),
     ("vertex", "trainer.params={my_token: ghp_8Hw4Zc1Lq9Vt5Xe2}", "trainer.params.my_token", _HIDDEN),
-    ("tfjob", "deploy.tfjob.clean_pod_policy=None", "deploy.tfjob.clean_pod_policy", "never end by themselves"),
     ("tfjob", _LONE, "trainer.distribution.evaluator", "not seen by it"),
     ("tfjob", "tune={ranges: {trainer.seed: [1, 2]}}", "tune", "no trials"),
 ]

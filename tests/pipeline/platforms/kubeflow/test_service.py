@@ -236,19 +236,14 @@ def test_the_command_line_leaves_the_address(capsys, monkeypatch):
         assert main(["submit", "--attach", "submitted/digits"]) == 0
 
 
-def test_a_note_of_an_earlier_release_is_followed_unless_it_is_of_version_1(capsys):
+def test_a_note_of_an_earlier_release_is_followed(capsys):
     with KubeflowService(["RUNNING"]) as server:
         run = service_of(server).start(False).job
         server.states = ["SUCCEEDED"]
         told = {"job": run, "endpoint": server.address, "namespace": None}
-        for target, code in (("kubeflow_v2", 0), ("kubeflow", 2)):
-            Path("submission.json").write_text(json.dumps({**told, "target": target}))
-            assert main(["submit", "--attach", "."]) == code
-            assert main(["submit", "--cancel", "."]) == code
-        out, err = capsys.readouterr()
-    assert f"{run}: SUCCEEDED" in out
-    assert err.count("was submitted to Kubeflow Pipelines 1, which this release does not know any more") == 2
-    assert server.terminated == []
+        Path("submission.json").write_text(json.dumps({**told, "target": "kubeflow_v2"}))
+        assert main(["submit", "--attach", "."]) == 0
+    assert f"{run}: SUCCEEDED" in capsys.readouterr().out
 
 
 def test_a_note_that_was_left_is_found_as_it_was(tmp_path):

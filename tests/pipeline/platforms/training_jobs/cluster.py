@@ -67,7 +67,7 @@ class Cluster:
     """Such a one, of a context of the kubeconfig."""
 
     namespace, host = "vision", "https://cluster.example"
-    kubectl, create_with, kind = api.Kube.kubectl, api.Kube.create_with, TF_JOB
+    kubectl, kind = api.Kube.kubectl, TF_JOB
 
     def __init__(self, context: str) -> None:
         self.context: Optional[str] = context
@@ -88,9 +88,13 @@ class Cluster:
         if job is not None:
             self.owners.append((manifest["metadata"]["name"].partition("-")[0], job["metadata"]["uid"]))
 
-    def create(self, manifest: Any) -> Any:
+    def create(self, manifest: Any, needed: Any = ()) -> Any:
+        for each in needed:
+            self.add(each)
         self.made += 1
         self.there = {**manifest, "metadata": {**manifest["metadata"], "uid": f"uid-{self.made}"}}
+        for each in needed:
+            self.add(each, self.there)
         return self.there
 
     def delete(self, name: str, uid: str) -> None:
@@ -112,7 +116,7 @@ class Cluster:
         while self.events and ask.func == self.pods:
             yield self.events.pop(0)
 
-    def log(self, name: str, since: str, follows: bool) -> Iterator[bytes]:
+    def log(self, name: str, since: str) -> Iterator[bytes]:
         raise api.MissingError(name)
 
     def end(self, kind: str, message: str = "") -> None:

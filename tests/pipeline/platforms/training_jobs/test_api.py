@@ -77,7 +77,7 @@ def test_what_is_forgotten_is_told_apart_from_what_is_lost(kube, server, monkeyp
     with pytest.raises(ExpiredError):
         list(kube.watch(kube.jobs, "1"))
     with pytest.raises(LostError, match="not found"):
-        list(kube.log("no-such-pod", "", True))
+        list(kube.log("no-such-pod", ""))
     text = server.kubeconfig.read_text().replace(f":{server.port}", ":9")
     (elsewhere := server.folder / "elsewhere").write_text(text)
     monkeypatch.setenv("KUBECONFIG", str(elsewhere))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ import pytest
 
 from tests.pipeline.platforms.training_jobs.cluster import Cluster, ended, pod
 from tests.waiting import wait_until
-from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.supervisor.report import Report
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.platforms.follow import LostError
@@ -88,10 +86,10 @@ class Logs:
 
     def __init__(self, *streams: Any) -> None:
         self.streams = list(streams)
-        self.asked: list[tuple[str, bool]] = []
+        self.asked: list[str] = []
 
-    def log(self, name: str, since: str, follows: bool) -> Iterator[bytes]:
-        self.asked.append((since, follows))
+    def log(self, name: str, since: str) -> Iterator[bytes]:
+        self.asked.append(since)
         for part in self.streams.pop(0) if self.streams else ():
             if isinstance(part, threading.Event):
                 part.wait(30)
@@ -137,32 +135,22 @@ def test_a_log_goes_on_wherever_its_connection_ends(tmp_path, monkeypatch):
     found.end(30)
     wanted = "".join(f"line {each}\n" for each in (0, 1, 2, 3, 4, 5, 6, 8, 9))
     assert (tmp_path / "digits-worker-1.1.log").read_text() == wanted
-    assert [since for since, _ in logs.asked[:4]] == ["", *(f"2026-11-23T00:00:0{each}Z" for each in (1, 2, 3))]
+    assert logs.asked[:4] == ["", *(f"2026-11-23T00:00:0{each}Z" for each in (1, 2, 3))]
 
 
-def test_a_connection_that_has_died_keeps_no_last_words(tmp_path):
-    dead = threading.Event()
-    logs = Logs([printed(0), dead], [printed(0, 1)[:-1]])
+def test_another_process_goes_on_with_a_log_where_the_last_one_has_left_it(tmp_path):
+    first = Pods(Logs([printed(0, 1, 2), None]), str(tmp_path))  # type: ignore[arg-type]
+    first.take(pod("Running"))
+    log = tmp_path / "digits-worker-1.1.log"
+    wait_until(lambda: log.exists() and log.read_text() == "line 0\nline 1\nline 2\n", "the pod's log", 30)
+    first.end(0.0)
+    # The log was rotated since.
+    logs = Logs([printed(2, 3)])
     found = Pods(logs, str(tmp_path))  # type: ignore[arg-type]
-    found.take(pod("Running"))
-    wait_until((tmp_path / "digits-worker-1.1.log").exists, "the pod's log", 30)
-    found.take(pod("Failed", state=ended(1)))
-    found.end(1.0)
-    assert (tmp_path / "digits-worker-1.1.log").read_text() == "line 0\nline 1"
-    assert logs.asked == [("", True), ("2026-11-23T00:00:00Z", False)]
-    dead.set()
-
-
-def test_what_another_process_has_kept_of_a_log_is_set_aside(tmp_path):
-    # Of one that was rotated since.
-    (tmp_path / "digits-worker-1.1.log").write_text("line 0\nline 1\nlin")
-    (tmp_path / "digits-worker-1.1.log.earlier-1").write_text("line 0\n")
-    found = Pods(Logs([printed(1, 2)]), str(tmp_path))  # type: ignore[arg-type]
     found.take(pod("Succeeded", state=ended(0)))
     found.end(30)
-    assert (tmp_path / "digits-worker-1.1.log").read_text() == "line 1\nline 2\n"
-    assert (tmp_path / "digits-worker-1.1.log.earlier-2").read_text() == "line 0\nline 1\nlin"
-    assert (tmp_path / "digits-worker-1.1.log.earlier-1").read_text() == "line 0\n"
+    assert log.read_text() == "line 0\nline 1\nline 2\nline 3\n"
+    assert logs.asked == ["2026-11-23T00:00:01Z"]
 
 
 def test_pods_say_what_they_wait_for(pods):
@@ -188,7 +176,7 @@ def test_restarts_are_counted_with_what_they_cost(tmp_path):
     write(tmp_path, 4, 0, 20, 40)
     progress.restarted("worker-0 was killed by SIGKILL", "its pod was started again")
     write(tmp_path, 5, 30, 50)
-    assert progress.hear()
+    progress.hear()
     # And one that the pod's own supervisor has seen to.
     (tmp_path / "chief-0.attempt-5.error.json").write_text('{"type": "UnavailableError"}')
     write(tmp_path, 6, 30, 60)
@@ -221,34 +209,6 @@ def test_a_pod_that_gives_up_waiting_for_another_is_a_restart_only_once_all_have
     assert [fail(uid) for uid in "efg"] == [2, 2, 2]
     failures.all_run()
     assert fail("h") == 3
-
-
-def test_a_task_that_has_nothing_to_tell_of_shows_that_it_works(tmp_path):
-    progress = Progress(str(tmp_path), Report(None, None), after=0)
-    writer = ProgressWriter(str(tmp_path / "worker-1.attempt-1.progress.jsonl"))
-    log = tmp_path / "worker-1.attempt-1.log"
-    log.write_text("TensorFlow is loaded\n")
-    writer.write(Event.STARTED)
-    assert [progress.hear() for _ in range(2)] == [True, False]
-    # What a task prints that has events of its own is no progress.
-    log.write_text("TensorFlow is loaded\nand says the same again and again\n")
-    assert not progress.hear()
-    # A run_fn has none.
-    writer.write(Event.RUNNING)
-    assert [progress.hear() for _ in range(2)] == [True, False]
-    log.write_text(log.read_text() + "epoch 1\n")
-    assert [progress.hear() for _ in range(2)] == [True, False]
-    # It may train for long without a word: its pod's supervisor looks whether it does.
-    beaten = tmp_path / "worker-1.attempt-1.alive"
-    for second in (1, 2):
-        beaten.touch()
-        os.utime(beaten, (second, second))
-        assert [progress.hear() for _ in range(2)] == [True, False]
-    # Steps that take long are told of one by one in their own file alone.
-    writer.at(7)
-    assert [progress.hear() for _ in range(2)] == [True, False]
-    log.unlink()
-    assert [progress.hear() for _ in range(2)] == [True, False]
 
 
 def test_a_failure_that_may_pass_has_a_code_of_its_own_where_one_is_asked_for(monkeypatch):

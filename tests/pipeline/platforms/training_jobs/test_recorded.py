@@ -20,11 +20,12 @@ from tests.waiting import wait_until
 from tfx_estimator.pipeline.base.errors import PipelineError, StoppedError, TaskFailedError, TaskStalledError
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.config.trainer import TrainerSection
+from tfx_estimator.pipeline.platforms.follow import LostError
 from tfx_estimator.pipeline.platforms.training_jobs import failures, following, watching
 from tfx_estimator.pipeline.platforms.training_jobs import launcher as module
 from tfx_estimator.pipeline.platforms.training_jobs.following import Following
 from tfx_estimator.pipeline.platforms.training_jobs.launcher import modules_of
-from tfx_estimator.pipeline.platforms.training_jobs.watching import LISTED, LOST, POD, Notice, Watching
+from tfx_estimator.pipeline.platforms.training_jobs.watching import FOUND, JOB, LISTED, LOST, POD, Notice, Watching
 
 pytestmark = pytest.mark.unit
 
@@ -91,27 +92,20 @@ def test_one_that_waits_in_a_queue_is_left_there(clock, job):
 
 
 @pytest.mark.parametrize(
-    ("last", "state", "uid", "chief", "hopeless"),
+    ("state", "heard", "chief", "hopeless"),
     [
-        ("Restarting", "Restarting", UID, "Running", True),
-        ("Running", "Restarting", UID, "Running", False),
-        # It has ended since, or is another one's; or its operator is down.
-        ("Restarting", "Succeeded", UID, "Running", False),
-        ("Restarting", "Restarting", "another", "Running", False),
-        ("Restarting", "Restarting", UID, "Succeeded", False),
+        ("Restarting", FOUND, "Running", True),
+        ("Running", FOUND, "Running", False),
+        # It may have ended since; or its operator is down.
+        ("Restarting", LOST, "Running", False),
+        ("Restarting", FOUND, "Succeeded", False),
     ],
 )
-def test_only_what_the_operator_leaves_restarting_is_given_up(
-    kube, job, monkeypatch, last, state, uid, chief, hopeless
-):
+def test_only_what_the_operator_leaves_restarting_is_given_up(kube, job, monkeypatch, state, heard, chief, hopeless):
     monkeypatch.setattr(failures, "FINAL_SECONDS", -1.0)
-
-    def told(state: str, uid: str) -> dict[str, Any]:
-        conditions = [{"type": each, "status": "True"} for each in ("Created", state)]
-        metadata = {**kube.there["metadata"], "uid": uid}
-        return {**kube.there, "metadata": metadata, "status": {"conditions": conditions}}
-
-    job.there, kube.there = told(last, UID), told(state, uid)
+    conditions = [{"type": each, "status": "True"} for each in ("Created", state)]
+    job.there = {**kube.there, "status": {"conditions": conditions}}
+    job.take(Notice(JOB, heard, LostError("no answer") if heard == LOST else None))
     job.take(Notice(POD, LISTED, [pod(chief, uid="2", task="chief-0")]))
     assert job.hopeless() is None
     job.take(Notice(POD, "MODIFIED", pod("Failed", state=ended(4, message="your loss is no number"))))
@@ -119,12 +113,14 @@ def test_only_what_the_operator_leaves_restarting_is_given_up(
     assert (isinstance(error, TaskFailedError), "your loss" in str(error)) == (hopeless, hopeless)
 
 
-def test_pods_that_run_and_say_nothing_are_given_up(kube, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_SILENT_TIMES", 0.001)
-    kube.of_pods = [owned(pod("Running", uid=each, task=f"worker-{each}")) for each in "12"]
-    with pytest.raises(TaskStalledError, match="nothing was heard"):
-        launcher(tmp_path, kube=kube).run()
-    assert kube.deleted == [UID]
+def test_a_pod_whose_node_has_gone_is_given_up(kube, clock, job):
+    # Kubernetes wants it deleted, and starts no other one before it is.
+    pods = [pod("Running", uid="1", task="chief-0"), pod("Running", uid="2")]
+    pods[1]["metadata"]["deletionTimestamp"] = "2026-11-23T00:05:00Z"
+    job.take(Notice(POD, LISTED, pods))
+    assert job.hopeless() is None
+    clock.now += 0.4
+    assert "worker-1 is to be deleted since 2026-11-23T00:05:00Z" in str(job.hopeless())
 
 
 def test_a_job_that_another_deploy_has_made_is_replaced(kube, tmp_path):
@@ -135,15 +131,10 @@ def test_a_job_that_another_deploy_has_made_is_replaced(kube, tmp_path):
     assert not other._adopts(kube.there)
 
 
-def test_a_name_is_no_deadline(job, monkeypatch):
+def test_what_nobody_can_explain_says_where_to_look(job, monkeypatch):
     monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 0.0)
     error = job.error({"reason": "TFJobFailed", "message": "nobody knows"})
     assert error.todo == f"{KUBECTL} describe tfjobs {job._name} --namespace vision"
-    job.take(Notice(POD, "MODIFIED", pod("Failed", state=ended(1, message="no module"))))
-    words = "TFJob vision/before-the-deadline has failed because 1 Worker replica(s) failed."
-    assert isinstance(job.error({"reason": "TFJobFailed", "message": words}), TaskFailedError)
-    words = "Job digits has failed because it was active longer than specified deadline"
-    assert isinstance(job.error({"reason": "TFJobFailed", "message": words}), TaskStalledError)
 
 
 def test_what_may_not_be_deleted_any_more_is_told_of(kube, tmp_path, monkeypatch):
@@ -157,7 +148,7 @@ def test_what_may_not_be_deleted_any_more_is_told_of(kube, tmp_path, monkeypatch
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
     # A signal before the launcher looks for one would end the tests.
     create = kube.create
-    monkeypatch.setattr(kube, "create", lambda manifest: timer.start() or create(manifest))
+    monkeypatch.setattr(kube, "create", lambda *asked: timer.start() or create(*asked))
     with pytest.raises(StoppedError, match="could not be deleted: your login has ended"):
         train.run()
     timer.join()

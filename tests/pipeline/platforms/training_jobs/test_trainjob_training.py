@@ -79,7 +79,7 @@ def test_a_whole_pipeline_in_pods_of_which_one_is_killed(server, tmp_path, kind,
         Networks(tmp_path) as networks,
         Controllers(server, tmp_path / "pods", lambda *_: argv, networks) as cluster,
     ):
-        kube.create_with(runtime, job)
+        kube.create(job, runtime)
 
         def logs() -> str:
             return "\n".join(f"{path.name}: {path.read_text()[-3000:]}" for path in (tmp_path / "pods").glob("*.log"))
