@@ -19,11 +19,8 @@ _WITHOUT_TENSORFLOW = "tensorboard.compat.notf"
 
 
 def read(model_run: str) -> list[tuple[str, str, int, float]]:
-    """Returns the points of all curves: metric, who measured it, step and value."""
-    command = keeper.dying_with_this([*loader.fresh_python(_TELL), model_run])
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    told = done.stdout.splitlines()
-    found: dict[str, Any] = json.loads(told[-1]) if told and not done.returncode else {"missing": done.stderr[-2000:]}
+    """Returns the points of all curves: metric, who measured it, step and value; `model_run` is empty without one."""
+    found = _ask(model_run) if model_run else {"missing": "it trained nothing"}
     if "missing" in found:
         raise DataNotFoundError(
             f"the curves of the training in {model_run or 'this run'}: {found['missing']}",
@@ -31,6 +28,13 @@ def read(model_run: str) -> list[tuple[str, str, int, float]]:
             todo="see whether that folder was deleted; run it again then",
         )
     return [tuple(each) for each in found["points"]]
+
+
+def _ask(model_run: str) -> dict[str, Any]:
+    command = keeper.dying_with_this([*loader.fresh_python(_TELL), model_run])
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    told = done.stdout.splitlines()
+    return json.loads(told[-1]) if told and not done.returncode else {"missing": done.stderr[-2000:]}
 
 
 def tell(model_run: str) -> None:
