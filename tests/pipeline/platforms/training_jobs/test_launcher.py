@@ -24,7 +24,7 @@ from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor.outcome import Outcome
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.config import load
-from tfx_estimator.pipeline.platforms.training_jobs import failures
+from tfx_estimator.pipeline.platforms.training_jobs import failures, following
 from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
 from tfx_estimator.pipeline.platforms.training_jobs.launcher import TRAINING, Launcher
 
@@ -75,6 +75,8 @@ def shell(text: str) -> list[str]:
     return ["sh", "-c", text]
 
 
+# As of a TrainJob, in test_trainjob.py.
+@pytest.mark.long
 def test_a_killed_worker_is_one_restart_and_what_the_tasks_measured_comes_back(server, tmp_path):
     def argv(kind: str, index: int, number: int) -> list[str]:
         if kind == "worker":
@@ -140,6 +142,8 @@ def _in_a_thread(folder: Path) -> tuple[list[Outcome], threading.Thread]:
     return found, thread
 
 
+# As of a TrainJob, in test_trainjob.py.
+@pytest.mark.long
 def test_a_job_that_fails_ends_with_its_pods_own_error(server, tmp_path):
     fails = shell(f"{LEAVES}; exit 4")
     with Operator(server, tmp_path / "pods", lambda kind, *_: fails if kind == "worker" else shell("sleep 60")):
@@ -151,6 +155,8 @@ def test_a_job_that_fails_ends_with_its_pods_own_error(server, tmp_path):
 
 def test_a_job_that_the_operator_leaves_restarting_ends_with_the_failure_that_is_final(server, tmp_path, monkeypatch):
     monkeypatch.setattr(failures, "FINAL_SECONDS", 2.0)
+    # The chief's log has no end.
+    monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 1.0)
     lost = tmp_path / "lost"
 
     def argv(kind: str, index: int, number: int) -> list[str]:

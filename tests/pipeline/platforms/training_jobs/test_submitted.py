@@ -100,6 +100,8 @@ def test_it_is_created_once_followed_through_a_cut_connection_and_started_again(
         assert [each["uid"] for each in owned["metadata"]["ownerReferences"]] == [again["metadata"]["uid"]]
 
 
+# As of a TrainJob, in test_trainjob.py.
+@pytest.mark.long
 def test_a_chief_that_fails_is_told_in_its_own_words_and_started_anew(server, tmp_path, capsys):
     code = "import sys; print('tfx-estimator: the loss is NaN from step 30 on'); sys.exit(5)"
     with Operator(server, tmp_path / "pods", lambda *_: [sys.executable, "-c", code]) as operator:

@@ -33,6 +33,7 @@ from tfx_estimator.components.trainer.cluster import tf_config
 from tfx_estimator.pipeline.base import errors
 from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.platforms import follow
+from tfx_estimator.pipeline.platforms.training_jobs import following
 from tfx_estimator.pipeline.platforms.training_jobs.api import Kube
 from tfx_estimator.pipeline.platforms.training_jobs.kinds import BY_NAME
 from tfx_estimator.pipeline.platforms.training_jobs.manifest import job_name, make_manifests
@@ -202,7 +203,9 @@ def forget(server) -> None:
         server.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{each['metadata']['name']}")
 
 
-def test_one_that_is_killed_each_time_ends_at_its_limit(server, tmp_path, capsys):
+def test_one_that_is_killed_each_time_ends_at_its_limit(server, tmp_path, capsys, monkeypatch):
+    # Nothing explains its end, however long that is waited for.
+    monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 1.0)
     limit = words("trainer.distribution.max_restarts=2")
     with Controllers(server, tmp_path / "pods", lambda *_: shell("echo step 30; kill -9 $$")) as cluster:
         assert main(["submit", *SOURCE, *limit, "--yes", "--follow"]) == 5
@@ -217,9 +220,9 @@ def test_one_that_is_killed_each_time_ends_at_its_limit(server, tmp_path, capsys
 def test_a_training_of_ours_is_restarted_once_ends_and_is_adopted(server, tmp_path, kind):
     def argv(role: str, index: int, number: int, command: list[str]) -> list[str]:
         if index:
-            return shell("sleep 2; kill -9 $$" if number == 0 else "exit 0")
+            return shell("sleep 1; kill -9 $$" if number == 0 else "exit 0")
         # It loses the worker; and goes on, as if from step 0.
-        return trains(tmp_path) if number else shell("sleep 3; exit 138")
+        return trains(tmp_path) if number else shell("sleep 2; exit 138")
 
     with Controllers(server, tmp_path / "pods", argv) as cluster:
         outcome = launched(tmp_path, kind).run()
@@ -241,11 +244,12 @@ def test_a_training_that_fails_ends_with_its_pods_own_error(server, tmp_path):
         assert caught.value.exit_code == 4
 
 
-def test_what_may_have_ended_it_is_told(server, tmp_path):
+def test_what_may_have_ended_it_is_told(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 1.0)
     argv = by_role(chief=shell("exec sleep 60"), worker=shell("exec sleep 60"))
     told = pytest.raises(errors.TaskFailedError, match=r"deploy\.trainjob\.backoff_limit or active_deadline_seconds")
     with Controllers(server, tmp_path / "pods", argv), told:
-        launched(tmp_path, "JobSet", "deploy.trainjob.active_deadline_seconds=3").run()
+        launched(tmp_path, "JobSet", "deploy.trainjob.active_deadline_seconds=1").run()
 
 
 @pytest.mark.parametrize("kind", WAITING)
