@@ -33,8 +33,8 @@ UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 PRESET ?= digits
 RUN_ARGS ?=
 PYTEST_ARGS ?=
-# Two processes; tests/queues.py says what runs beside what.
-WORKERS := -n 2
+# Two processes that compute, and one that waits; tests/queues.py says what runs beside what.
+WORKERS := -n 3
 BENCH_ARGS ?=
 
 help:  ## list the targets

@@ -71,7 +71,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Says which tests may run beside each other, where there are several processes (`-n 2`)."""
+    """Says which tests may run beside each other, where there are several processes (`-n 3`)."""
     from tests.queues import Scheduler
 
     return Scheduler(config, log)

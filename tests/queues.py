@@ -1,7 +1,8 @@
-"""Which tests may run beside each other in the two processes of `make test`.
+"""Which tests may run beside each other in the three processes of `make test`.
 
-Each queue below is kept to one process, which does its tests in turn: their fixtures are made once. The first two
-begin; whichever process is done takes the next, and the files of all other tests follow, one by one.
+Two compute. Each queue below is kept to one process, which does its tests in turn: their fixtures are made once. The
+first two begin; whichever process is done takes the next, and the files of all other tests follow, one by one. The
+third process takes what waits most of its time, and nothing else: there are two cores.
 """
 
 from __future__ import annotations
@@ -11,8 +12,20 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+WAITS = "waits"
 # Queue -> where its tests are; the longest begin.
 QUEUES = {
+    # For servers, signals, deadlines.
+    WAITS: (
+        "tests/pipeline/platforms/",
+        "tests/pipeline/base/ending/",
+        "tests/pipeline/run/test_join.py",
+        "tests/pipeline/run/test_tracking.py",
+        "tests/pipeline/run/test_watcher.py",
+        "tests/pipeline/runners/test_stored_metadata.py",
+        "tests/components/trainer/supervisor/",
+        "tests/components/trainer/test_training_claim.py",
+    ),
     "trainings": (
         "tests/components/trainer/",
         "tests/components/tuner/test_executor.py",
@@ -21,7 +34,6 @@ QUEUES = {
     "pipelines": ("tests/e2e/", "tests/store/", "tests/wheel/", "tests/pipeline/commands/test_bench.py"),
     "equalities": ("tests/equivalence/", "tests/faults/", "tests/model_fn/"),
     "techniques": ("tests/techniques/",),
-    "clusters": ("tests/pipeline/platforms/training_jobs/",),
 }
 
 
@@ -47,3 +59,12 @@ class Scheduler(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return queue(nodeid)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        is_third, there = self.nodes[2:] == [node], WAITS in self.workqueue
+        if is_third and not there:
+            node.shutdown()
+            return
+        if there:
+            self.workqueue.move_to_end(WAITS, last=not is_third)
+        super()._assign_work_unit(node)
