@@ -122,6 +122,5 @@ def resumption(logs: Path, faults: tuple[Fault, ...]) -> tuple[float, float]:
 
 
 @pytest.fixture
-def faulty(tmp_path: Path, digits: dict, settings: Any, fresh_tasks: None, request: pytest.FixtureRequest) -> Faulty:
-    # Tasks are found by their command lines.
+def faulty(tmp_path: Path, digits: dict, settings: Any, request: pytest.FixtureRequest) -> Faulty:
     return Faulty(Training(tmp_path / "Trainer", digits), settings, request.config.stash[_MATRIX])

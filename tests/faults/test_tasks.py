@@ -12,8 +12,7 @@ import tensorflow as tf
 from tests.faults.conftest import INTERVAL, SERVED, STEPS
 from tests.faults.injector import EXPORTING, STARTING, TRAINING, Fault
 
-# Found by their command lines.
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(240), pytest.mark.usefixtures("fresh_tasks")]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
 MWMS = {"strategy": "multi_worker_mirrored"}
 PS = {"strategy": "parameter_server"}
