@@ -31,7 +31,7 @@ def run_fn(fn_args):
     tf.saved_model.save(module, fn_args.serving_model_dir, signatures={{"serving_default": module.serve}})
 """
 # Less than a task that does not end has.
-SETTINGS = Settings(stall_timeout=20.0)
+SETTINGS = Settings(stall_timeout=10.0)
 
 
 def test_a_run_fn_that_leaves_a_thread_and_a_process(fresh_tasks, training, tmp_path):
@@ -44,12 +44,12 @@ def test_a_run_fn_that_leaves_a_thread_and_a_process(fresh_tasks, training, tmp_
     (reader,) = pid.read_text().split()
     assert not psutil.pid_exists(int(reader))
     (log,) = (Path(model_run.uri) / "logs").glob("chief-0.*.log")
-    told = "the work of this process is done; not waited for after 10 s: the thread 'sender', the process 'reader'\n"
+    told = "the work of this process is done; not waited for after 5 s: the thread 'sender', the process 'reader'\n"
     assert told in log.read_text()
     # By the run as well, with its other words of the training.
     (progress,) = (Path(model_run.uri) / "logs").glob("chief-0.*.progress.jsonl")
     (notice,) = [each["text"] for each in ProgressReader(str(progress)).read() if each["event"] is Event.NOTICED]
-    assert notice.startswith("the work of chief-0 is done; not waited for after 10 s: the thread 'sender'")
+    assert notice.startswith("the work of chief-0 is done; not waited for after 5 s: the thread 'sender'")
 
 
 @pytest.mark.parametrize(

@@ -27,15 +27,11 @@ def network(num_classes):
 """
 
 
-def test_a_network_is_tried_on_the_declared_path(deep):
-    said = deep(trainer='model: "nets:network", path: keras', nets=NETWORK).out
+@pytest.mark.parametrize("path", ["keras", pytest.param("estimator", marks=pytest.mark.long)])
+def test_a_network_is_tried_on_the_declared_path_and_a_head_that_is_not_float32_is_named(deep, path):
+    said = deep(trainer=f'model: "nets:network", path: {path}, precision: mixed_bfloat16', nets=NETWORK).out
     assert "a step, an evaluation and the export of nets:network, with batches of 300; " in said
     assert "evaluated is `probabilities` (" in said
-
-
-@pytest.mark.parametrize("path", ["keras", pytest.param("estimator", marks=pytest.mark.long)])
-def test_a_head_that_is_not_float32_is_named(deep, path):
-    said = deep(trainer=f'model: "nets:network", path: {path}, precision: mixed_bfloat16', nets=NETWORK).out
     assert "; its logits are computed in bfloat16: give the last layer dtype='float32'" in said
 
 
