@@ -66,7 +66,7 @@ def test_the_numbers_of_a_network_by_hand_and_the_memory_of_its_training(fresh_t
     # A forked task begins with the memory of whoever forks it, which differs with what was forked before.
     # Large, so that what is estimated outweighs what a process takes anyway.
     batch = 4096
-    trainer = {"path": "keras", "model": "mnist_cnn", "global_batch_size": batch, "train_steps": 4}
+    trainer = {"path": "keras", "model": "mnist_cnn", "global_batch_size": batch, "train_steps": 2}
     found = estimate(capsys, "digits", trainer)
     assert found["parameters"] == PARAMETERS == 347_146
     assert found["flops_per_example"]["forward"] == pytest.approx(2 * MULTIPLICATIONS, rel=0.05)
