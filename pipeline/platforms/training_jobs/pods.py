@@ -73,7 +73,7 @@ class Pods:
                 if each.get("status") == "False" and each.get("message")
             ]
             if deleted := pod["metadata"].get("deletionTimestamp"):
-                said = [f"is to be deleted since {deleted}, and is still there: has its node gone?"]
+                said = [f"is to be deleted since {deleted}, and has not ended: its node may have gone"]
             if said:
                 yield f"{self._task(pod)} {said[0]}"
 

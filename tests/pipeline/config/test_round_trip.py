@@ -69,7 +69,7 @@ def test_json_and_yaml_give_back_the_same_declaration(declaration):
     again = Declaration.from_json(text)
     assert again == declaration
     assert again.to_json() == text
-    document = read_yaml(declaration.to_yaml(), "text")
+    document = read_yaml(declaration.to_yaml(), "text", {})
     assert not document.problems
     assert Declaration.parse_obj(document.value).to_json() == text
 
@@ -79,7 +79,7 @@ def test_json_and_yaml_give_back_the_same_declaration(declaration):
 def test_one_line_of_yaml_holds_any_value(value):
     line = inline(value)
     assert "\n" not in line
-    document = read_yaml(f"key: {line}  # comment\n", "text")
+    document = read_yaml(f"key: {line}  # comment\n", "text", {})
     assert not document.problems
     assert document.value == {"key": value}
     assert json.dumps(document.value) == json.dumps({"key": value})
