@@ -31,8 +31,8 @@ def test_only_what_changed_runs_again(workdir, tmp_path):
     assert workdir.summary("own-network")["accuracy"] == first["accuracy"]
     assert workdir.summary("own-network")["pushed"] == first["pushed"]
 
-    # A module that the model imports: TFX itself sees only the name of a dotted path. Nothing is kept of a failing model,
-    # and what came before is not done again.
+    # A module that the model imports: TFX itself sees only the name of a dotted path.
+    # Nothing is kept of a failing model, and what came before is not done again.
     edit(folder / "layers.py", "return", "raise ValueError('no such layer')  # ")
     said = workdir.run(declaration, code=5)
     assert "ValueError: no such layer" in said
