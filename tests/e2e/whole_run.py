@@ -29,13 +29,17 @@ _PLACES = {"Pusher": (Executor, "Do"), "Trainer": (export, "publish")}
 
 
 def run(arguments: list[str], stop: str = "", fresh: int = 1) -> int:
-    """Gives the command line its arguments.
+    """Gives the command line its arguments; after `others`, somebody's own program.
 
     Args:
         stop: The component at whose publication to stop.
         fresh: So many containers begin as for users before others are forked.
     """
     assert threading.active_count() == 1
+    if arguments[0] == "others":
+        from tests.e2e.others import run_others
+
+        return run_others.run(arguments[1:])
     os.environ["COLUMNS"] = "200"
     if stop:
         owner, name = _PLACES[stop]
