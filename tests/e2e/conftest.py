@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -167,23 +167,11 @@ def forked(tmp_path: Path, forks: Forks) -> ForkedWorkdir:
     return ForkedWorkdir(tmp_path / "runs", forks)
 
 
-Serve = Callable[[str, Path], dict[str, np.ndarray]]
-
-
 @pytest.fixture(scope="session")
-def serve(tmp_path_factory: pytest.TempPathFactory) -> Serve:
-    """What a pushed model, loaded in a fresh process, gives for examples, with these, in the order of their files."""
-
-    def run(pushed: str, examples: Path) -> dict[str, np.ndarray]:
-        path, script = tmp_path_factory.mktemp("served") / "all.npz", Path(__file__).with_name("serve_images.py")
-        quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        command = [sys.executable, str(script), pushed, str(examples), str(path)]
-        subprocess.run(command, check=True, capture_output=True, timeout=120, env=quiet)
-        return dict(np.load(path))
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def served_digits(digits_run: Finished, serve: Serve) -> dict[str, np.ndarray]:
-    return serve(digits_run.versions[0], digits_run.examples)
+def served_digits(digits_run: Finished, tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    """What the pushed model, loaded in a fresh process, gives for the evaluation examples."""
+    path, script = tmp_path_factory.mktemp("served") / "all.npz", Path(__file__).with_name("serve_images.py")
+    command = [sys.executable, str(script), digits_run.versions[0], str(digits_run.examples), str(path)]
+    quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    subprocess.run(command, check=True, capture_output=True, timeout=120, env=quiet)
+    return dict(np.load(path))

@@ -9,20 +9,27 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-model = tf.saved_model.load(sys.argv[1])
-serve = model.signatures["images"]
-shape = serve.structured_input_signature[1]["images"].shape[1:]
-spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
-found = collections.defaultdict(list)
-for batch in tf.data.TFRecordDataset(sorted(glob.glob(f"{sys.argv[2]}/*"))).batch(500):
-    parsed = tf.io.parse_example(batch, spec)
-    images = tf.reshape(tf.io.decode_raw(parsed["image"], tf.uint8), [-1, *shape])
-    outputs = serve(images=images)
-    # Both signatures give the same.
-    same = model.signatures["serving_default"](examples=batch)
-    assert sorted(same) == sorted(outputs)
-    assert all(tf.reduce_all(same[name] == outputs[name]) for name in ("class_ids", "classes"))
-    for name, values in {**outputs, "images": images, "labels": parsed["label"]}.items():
-        found[name].append(values.numpy())
-found["classes"] = [np.concatenate(found["classes"]).astype(np.bytes_)]
-np.savez(sys.argv[3], **{name: np.concatenate(values) for name, values in found.items()})
+
+def serve(pushed: str, examples: str) -> dict[str, np.ndarray]:
+    """Returns what it gives for them, with these, in the order of their files."""
+    model = tf.saved_model.load(pushed)
+    ask = model.signatures["images"]
+    shape = ask.structured_input_signature[1]["images"].shape[1:]
+    spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+    found = collections.defaultdict(list)
+    for batch in tf.data.TFRecordDataset(sorted(glob.glob(f"{examples}/*"))).batch(500):
+        parsed = tf.io.parse_example(batch, spec)
+        images = tf.reshape(tf.io.decode_raw(parsed["image"], tf.uint8), [-1, *shape])
+        outputs = ask(images=images)
+        # Both signatures give the same.
+        same = model.signatures["serving_default"](examples=batch)
+        assert sorted(same) == sorted(outputs)
+        assert all(tf.reduce_all(same[name] == outputs[name]) for name in ("class_ids", "classes"))
+        for name, values in {**outputs, "images": images, "labels": parsed["label"]}.items():
+            found[name].append(values.numpy())
+    found["classes"] = [np.concatenate(found["classes"]).astype(np.bytes_)]
+    return {name: np.concatenate(values) for name, values in found.items()}
+
+
+if __name__ == "__main__":
+    np.savez(sys.argv[3], **serve(*sys.argv[1:3]))

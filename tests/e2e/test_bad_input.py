@@ -9,27 +9,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.e2e.conftest import ForkedWorkdir
+from tests.e2e.conftest import Finished, ForkedWorkdir
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module")
-def ingested(tmp_path_factory: pytest.TempPathFactory, forks) -> ForkedWorkdir:
-    """A folder of runs that differ after ExampleValidator: what comes before is done once."""
-    return ForkedWorkdir(tmp_path_factory.mktemp("bad") / "runs", forks)
+def ingested(digits_run: Finished, forks) -> ForkedWorkdir:
+    """The folder of that run, for declarations of its name: what they have in common is done."""
+    return ForkedWorkdir(digits_run.workdir.path, forks)
 
 
 @pytest.fixture
 def declare(tmp_path: Path):
-    def write(**sections) -> str:
+    def write(name: str = "bad", **sections) -> str:
         declaration = {
-            "name": "bad",
+            "name": name,
             "data": {"dataset": "digits", "splits": {"train": "train[:80%]", "eval": "train[80%:]"}, "shards": 2},
             "trainer": {"model": "mnist_cnn", "train_steps": 20},
         }
-        for name, values in sections.items():
-            declaration.setdefault(name, {}).update(values)
+        for section, values in sections.items():
+            declaration.setdefault(section, {}).update(values)
         path = tmp_path / "bad.yaml"
         path.write_text(json.dumps(declaration))
         return str(path)
@@ -88,16 +88,16 @@ def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(ingested, d
     )
     network += "    return tf.keras.Sequential([PooledConv2D(8, 3) for _ in range(5)])\n"
     (tmp_path / "wrong.py").write_text(network)
-    said = ingested.run(declare(trainer={"model": "wrong:network"}), "--report", code=5)
+    said = ingested.run(declare("digits", trainer={"model": "wrong:network"}), "--report", code=5)
     assert "task chief-0 failed: ValueError" in said
     assert "Negative dimension size" in said
     assert "chief-0.attempt-1.log" in said
-    left = ingested.summary("bad")
+    left = ingested.summary("digits")
     assert (left["state"], left["exit_code"], left["error"]["type"]) == ("failed", 5, "TaskFailedError")
     assert "Negative dimension size" in left["error"]["what"]
     assert "chief-0.attempt-1.log" in left["error"]["todo"]
-    states = ingested.states("bad")
-    assert (states["Transform"], states["Trainer"], states["Evaluator"]) == ("ran", "failed", "not reached")
+    states = ingested.states("digits")
+    assert (states["Transform"], states["Trainer"], states["Evaluator"]) == ("cached", "failed", "not reached")
     assert left["examples"] == {"train": 1438, "eval": 359}
     assert left["model_run"] is left["blessed"] is None
     assert (Path(left["training_folder"]) / "logs" / "chief-0.attempt-1.log").exists()
@@ -112,19 +112,19 @@ def test_a_network_that_does_not_fit_its_images_is_told_with_the_log(ingested, d
 
 def test_a_mistake_in_a_preprocessing_fn_is_told_with_its_line(ingested, declare, tmp_path):
     (tmp_path / "own.py").write_text("def preprocessing_fn(inputs):\n    raise ValueError('my own mistake')\n")
-    said = ingested.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
+    said = ingested.run(declare("digits", transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4)
     assert "component Transform failed in your code: ValueError: my own mistake" in said
     assert f'File "{tmp_path}/own.py", line 2' in said
 
 
-def test_a_preprocessing_fn_that_ends_the_process_is_named_before_any_data_is_read(workdir, declare, tmp_path):
+def test_a_preprocessing_fn_that_ends_the_process_is_named_before_any_data_is_read(forked, declare, tmp_path):
     (tmp_path / "own.py").write_text("def preprocessing_fn(inputs):\n    import os; os._exit(1)\n")
-    said = workdir.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4, dry_run=True)
+    said = forked.run(declare(transform={"preprocessing_fn": "own:preprocessing_fn"}), code=4, dry_run=True)
     assert "(own:preprocessing_fn on made-up images of 28x28x1) ended, with exit code 1; your code was at work" in said
     assert f'File "{tmp_path}/own.py", line 2' in said
-    left = workdir.summary("bad")
+    left = forked.summary("bad")
     assert (left["state"], left["exit_code"], left["error"]["type"]) == ("failed", 4, "UserCodeError")
-    assert workdir.states("bad") == {}
+    assert forked.states("bad") == {}
 
 
 def test_a_second_run_in_the_same_folder_is_refused(workdir, declare):

@@ -19,7 +19,7 @@ data: {{dataset: digits, splits: {{train: "train[:80%]", eval: "train[80%:]"}}, 
 trainer:
   model: mnist_cnn
   path: {path}
-  train_steps: 300
+  train_steps: 100
   global_batch_size: 64
   optimizer: {{name: sgd, learning_rate: 0.001}}
 """
@@ -48,7 +48,7 @@ def test_a_run_and_two_paths_side_by_side(digits_run: Finished, forks, tmp_path:
     assert {each["parameters"] for each in (run, *trained)} == {run["parameters"]}
     for each in trained:
         assert each["accuracy"]["value"] < run["accuracy"]["value"]
-        assert each["training"]["last_step"] == 300
+        assert each["training"]["last_step"] == 100
         assert 1 < each["training"]["cpu_micros_per_example"] < 1e6
         assert each["training"]["peak_rss"] > 100 << 20
     # Both paths take the same steps.

@@ -30,10 +30,11 @@ READ = """\
 import json, sys
 sys.path += sys.argv[1:2]
 from mlflow import MlflowClient
-client = MlflowClient(tracking_uri=sys.argv[2])
-experiment = client.get_experiment_by_name("digits")
 told = []
-for run in client.search_runs([experiment.experiment_id]):
+for uri in sys.argv[2:]:
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name("digits")
+    (run,) = client.search_runs([experiment.experiment_id])
     curves = {}
     for name in run.data.metrics:
         history = client.get_metric_history(run.info.run_id, name)
@@ -59,9 +60,11 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 @pytest.fixture
-def read(environment: dict[str, str]) -> Callable[[str], Any]:
-    def run(uri: str) -> Any:
-        words = [sys.executable, "-c", READ, FOLDER, uri]
+def read(environment: dict[str, str]) -> Callable[..., Any]:
+    """What is in the place at each address."""
+
+    def run(*uris: str) -> Any:
+        words = [sys.executable, "-c", READ, FOLDER, *uris]
         done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment, check=False)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
@@ -93,19 +96,15 @@ def check(told: Any, finished: Finished) -> None:
     assert told["report"] == (finished.logs / "report.html").read_text()
 
 
-def test_a_run_is_in_a_database_with_its_files_beside_it(digits_run: Finished, read, tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    said = tracking._write(uri, str(digits_run.logs), 120)
-    (told,) = read(uri)
-    check(told, digits_run)
-    assert said.startswith("experiment digits, run ")
-    assert told["artifacts"].startswith(f"file://{tmp_path}/mlruns/digits/")
-
-
-def test_a_run_is_in_a_file_store(digits_run: Finished, read, tmp_path: Path) -> None:
-    tracking._write(str(tmp_path / "runs of mine"), str(digits_run.logs), 120)
-    (told,) = read((tmp_path / "runs of mine").as_uri())
-    check(told, digits_run)
+def test_a_run_is_in_a_file_store_and_in_a_database_with_its_files_beside_it(
+    digits_run: Finished, read, tmp_path: Path
+) -> None:
+    uri, folder = f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "runs of mine"
+    for place in (uri, str(folder)):
+        assert tracking._write(place, str(digits_run.logs), 120).startswith("experiment digits, run ")
+    for told in (both := read(uri, folder.as_uri())):
+        check(told, digits_run)
+    assert both[0]["artifacts"].startswith(f"file://{tmp_path}/mlruns/digits/")
 
 
 def test_a_server_that_is_not_there_is_told_soon(digits_run: Finished, environment) -> None:

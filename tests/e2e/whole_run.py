@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
+import types
 
 # All that a run imports, once.
 import tensorflow_data_validation  # noqa: F401
@@ -16,7 +19,9 @@ from tfx_estimator.__main__ import main
 from tfx_estimator.components.pusher.executor import Executor
 from tfx_estimator.components.trainer import export
 from tfx_estimator.components.trainer.estimator import path  # noqa: F401
+from tfx_estimator.components.trainer.supervisor import process
 from tfx_estimator.pipeline import build  # noqa: F401
+from tfx_estimator.pipeline.experiments.compare import answers
 from tfx_estimator.pipeline.run import console, executed, results  # noqa: F401
 from tfx_estimator.pipeline.runners import local  # noqa: F401
 
@@ -24,13 +29,17 @@ _PLACES = {"Pusher": (Executor, "Do"), "Trainer": (export, "publish")}
 
 
 def run(arguments: list[str], stop: str = "", fresh: int = 1) -> int:
-    """Gives the command line its arguments.
+    """Gives the command line its arguments; after `others`, somebody's own program.
 
     Args:
         stop: The component at whose publication to stop.
         fresh: So many containers begin as for users before others are forked.
     """
     assert threading.active_count() == 1
+    if arguments[0] == "others":
+        from tests.e2e.others import run_others
+
+        return run_others.run(arguments[1:])
     os.environ["COLUMNS"] = "200"
     if stop:
         owner, name = _PLACES[stop]
@@ -42,4 +51,17 @@ def run(arguments: list[str], stop: str = "", fresh: int = 1) -> int:
 
         setattr(owner, name, publish_later)
     with forked(containers=fresh):
+        answers.subprocess = types.SimpleNamespace(**{**vars(subprocess), "run": _after_the_first(_fork)})
         return main(arguments)
+
+
+def _fork(words: list[str], *, env: dict[str, str], **_) -> subprocess.CompletedProcess:
+    """Does what `subprocess.run` does, in a copy of this process, as the training tasks."""
+    with process.subprocess.Popen(words, stdout=sys.stdout, env=env) as child:
+        return subprocess.CompletedProcess(words, child.wait())
+
+
+def _after_the_first(fork):
+    """The first starts as for users."""
+    starts = iter([subprocess.run])
+    return lambda words, **options: next(starts, fork)(words, **options)

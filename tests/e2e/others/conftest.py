@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.e2e.conftest import open_metadata
-from tests.root import ROOT
+from tests.faults.file_operations import Forks
 from tfx_estimator.pipeline.base.stack import stacks
 
 HERE = Path(__file__).resolve().parent
@@ -38,7 +36,7 @@ class Run:
 
 
 @pytest.fixture(scope="session")
-def others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Run:
     """Somebody's whole pipeline: Trainers for module files with each function, an Evaluator and a Pusher for the first.
 
     If tests that are marked long are run, for each of them, and, where TFX trains a trainer_fn, with its own Trainer as
@@ -49,11 +47,8 @@ def others(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         modules = [*MODULES, f"{BOTH}=trained", *(["tfx"] if stacks.current().has_trainer_fn_executor else [])]
     else:
         modules = [MODULES[0], f"{BOTH}=trained", f"{MODULES[2]}=trained"]
-    command = [sys.executable, "-m", "tests.e2e.others.run_others", str(root), *modules]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=580, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    models = {name: Path(folder) for name, folder in json.loads(done.stdout.splitlines()[-1]).items()}
-    return Run(root, models, done.stderr)
+    assert forks.call(["others", str(root), *modules]) == 0, forks.said[-4000:]
+    return Run(root, {name: Path(folder) for name, folder in json.loads(forks.result).items()}, forks.said)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@ Prints as JSON what each Trainer left.
 
 from __future__ import annotations
 
-import gc
 import json
-import sys
 from pathlib import Path
 
 import tensorflow_model_analysis as tfma
@@ -62,6 +60,15 @@ def eval_config(model: str) -> tfma.EvalConfig:
     else:
         metrics = tfma.MetricsSpec(metrics=[tfma.MetricConfig(class_name="BinaryAccuracy", threshold=threshold)])
     return tfma.EvalConfig(model_specs=[EVALUATED[model]], metrics_specs=[metrics], slicing_specs=[tfma.SlicingSpec()])
+
+
+def run(arguments: list[str]) -> None:
+    """Gives `main` its arguments."""
+    # As the local_runner.py of TFX's templates does.
+    logging.set_verbosity(logging.INFO)
+    # The first task starts as for users; the others are seconds shorter.
+    with forked(fresh=1):
+        main(*arguments)
 
 
 def main(folder: str, *models: str) -> None:
@@ -130,13 +137,3 @@ def main(folder: str, *models: str) -> None:
     )
     names = [told.partition("=")[0] for told in models]
     print(json.dumps({name: sorted(map(str, (root / "artifacts" / name / "model").iterdir()))[-1] for name in names}))
-
-
-if __name__ == "__main__":
-    # What is imported is no garbage: to look through it again and again takes long.
-    gc.freeze()
-    # As the local_runner.py of TFX's templates does.
-    logging.set_verbosity(logging.INFO)
-    # The first task starts as for users; the others are seconds shorter.
-    with forked(fresh=1):
-        main(*sys.argv[1:])
