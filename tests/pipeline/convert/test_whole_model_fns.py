@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.components.trainer.conftest import declaration, digits, tf_estimator  # noqa: F401
-from tests.pipeline.convert.test_conversion import END, HALF, half  # noqa: F401
+from tests.pipeline.convert.half import END, HALF
 from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -64,7 +63,7 @@ def _declared(output: Path) -> TrainerSection:
     ],
 )
 def test_logits_and_the_next_step_are_those_of_the_model_fn(
-    half: Any,  # noqa: F811
+    half: Any,
     tmp_path: Path,
     model_fn: str,
     name: str,
@@ -96,7 +95,7 @@ def test_logits_and_the_next_step_are_those_of_the_model_fn(
 
 @pytest.mark.equivalence
 def test_what_is_not_the_network_of_the_model_fn_is_refused_and_the_line_for_the_map_is_said(
-    half: Any,  # noqa: F811
+    half: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -135,7 +134,7 @@ def test_what_is_not_the_network_of_the_model_fn_is_refused_and_the_line_for_the
 
 
 @pytest.mark.equivalence
-def test_a_schedule_is_the_declared_one_and_dropout_is_in_both(half: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_a_schedule_is_the_declared_one_and_dropout_is_in_both(half: Any, tmp_path: Path) -> None:
     decayed = {"name": "adam", "learning_rate": 0.004, "schedule": "exponential", "decay_steps": 6, "decay_rate": 0.5}
     params = {"update": "decayed", "rate": 0.25}
     trained, output = half(model=f"{MODULE}:with_dropout", params=params), tmp_path / "converted"
@@ -155,7 +154,7 @@ def test_a_schedule_is_the_declared_one_and_dropout_is_in_both(half: Any, tmp_pa
 
 
 @pytest.mark.equivalence
-def test_the_averages_of_a_model_fn_with_dropout_go_on(half: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_the_averages_of_a_model_fn_with_dropout_go_on(half: Any, tmp_path: Path) -> None:
     params = {"filters": [4, 4], "units": 16, "rate": 0.4}
     trained, output = half(model="official_mnist:model_fn", params=params), tmp_path / "converted"
     proof = _convert(trained, output, "network", module="official_mnist").proof

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.components.trainer.conftest import tf_estimator  # noqa: F401
 from tests.stack import HERE, needs_estimator_template, needs_keras_3
 from tfx_estimator.pipeline.base.errors import NotEqualError, UserCodeError
 from tfx_estimator.pipeline.convert.differences import MOST_OF_STEP

@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from tests.components.trainer.conftest import digits, tf_estimator, training  # noqa: F401
+from tests.components.trainer.conftest import training  # noqa: F401
 
 pytestmark = pytest.mark.equivalence
 
@@ -222,7 +222,7 @@ def _logits(trained: Trained, saved_model: str) -> np.ndarray:
 
 def test_the_trainer_trains_on_by_it_what_it_has_trained(
     training: Any,  # noqa: F811
-    digits: dict[str, list[Any]],  # noqa: F811
+    digits: dict[str, list[Any]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.components.trainer.conftest import tf_estimator  # noqa: F401
 from tests.stack import HERE
 from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError
 
