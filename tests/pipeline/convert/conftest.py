@@ -65,6 +65,22 @@ def half(
     tf.keras.mixed_precision.set_global_policy("float32")
 
 
+@pytest.fixture
+def asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asks the Estimator in the first conversion of a test: it is the same in all of them."""
+    from tfx_estimator.pipeline.convert import conversion
+
+    ask, answers = conversion.ask, []
+
+    def ask_once(*args: Any) -> Any:
+        if not answers:
+            estimator, checkpoint, names, declared, _, steps = args
+            answers.append(ask(estimator, checkpoint, names, declared, str(tmp_path), steps))
+        return answers[0]
+
+    monkeypatch.setattr(conversion, "ask", ask_once)
+
+
 @pytest.fixture(scope="session")
 def process_of_keras3() -> Iterator[Any]:
     from tests.pipeline.convert.keras3 import Keras3
