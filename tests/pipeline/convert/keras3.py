@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked_tasks import SERVERS
 from tests.root import ROOT
 from tfx_estimator.pipeline.base.stack import stacks
 
@@ -25,6 +26,7 @@ class Keras3:
         self._process = subprocess.Popen(
             [sys.executable, program], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
         )
+        SERVERS.add(self._process.pid)
 
     def do(self, *words: str) -> None:
         """Calls a function of the process by its name."""
