@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+import yaml
 
 from tests.components.trainer.conftest import LABELS, SHAPE, Training, training  # noqa: F401
 from tests.pipeline.convert.half import END, HALF, NETWORKS, OPTIMIZERS, Half
@@ -152,11 +153,15 @@ def test_the_next_step_in_bfloat16_is_that_of_the_estimator(half: Any, tmp_path:
 def test_dropout_is_converted_and_that_no_next_step_is_compared_is_said(half: Any, tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.conversion import convert
 
-    trained = half(optimizer=OPTIMIZERS["sgd"], model=f"{NETWORKS}:with_dropout")
-    proof = convert(trained.source(), str(tmp_path / "converted")).proof
+    trained, output = half(optimizer=OPTIMIZERS["sgd"], model=f"{NETWORKS}:with_dropout"), tmp_path / "converted"
+    trained.settings = trained.settings.with_trainer(train_steps=None, train_epochs=1)
+    proof = convert(trained.source(), str(output)).proof
     assert proof.holds
     assert max(proof.logits.values()) <= 1e-6
     assert (proof.chance, proof.next_step) == (["dropped"], {})
+    # Where epochs were declared, as many steps again.
+    goes_on = yaml.safe_load((output / "new.yaml").read_text())["trainer"]
+    assert (goes_on["train_steps"], goes_on.get("train_epochs")) == (2 * HALF, None)
 
 
 @pytest.mark.equivalence
