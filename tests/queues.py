@@ -33,6 +33,7 @@ QUEUES = {
     ),
     "pipelines": ("tests/e2e/", "tests/store/", "tests/wheel/", "tests/pipeline/commands/test_bench.py"),
     "equalities": ("tests/equivalence/", "tests/faults/", "tests/model_fn/"),
+    "conversions": ("tests/pipeline/convert/",),
     "techniques": ("tests/techniques/",),
 }
 

@@ -1,10 +1,17 @@
-"""What a conversion imports is no garbage: it looks for that itself, twice each time."""
+"""What conversions begin with is made once; what they import is no garbage, for which they look themselves."""
 
 from __future__ import annotations
 
+import copy
 import gc
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.components.trainer.conftest import declaration, digits, tf_estimator  # noqa: F401
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -14,3 +21,88 @@ def frozen() -> None:
 
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def trained(
+    tmp_path_factory: pytest.TempPathFactory,
+    digits: dict[str, list[Any]],  # noqa: F811
+) -> Callable[[dict[str, Any]], Any]:
+    """Returns the training of a declaration, which is trained for the first test that asks for it."""
+    from tests.pipeline.convert.half import Half
+
+    made: dict[str, Half] = {}
+
+    def get(declared: dict[str, Any]) -> Half:
+        key = json.dumps(declared, sort_keys=True)
+        if key not in made:
+            made[key] = Half(tmp_path_factory.mktemp("estimator"), digits, declared)
+        # A test may change what is said of it.
+        return copy.copy(made[key])
+
+    return get
+
+
+@pytest.fixture
+def half(
+    trained: Callable[[dict[str, Any]], Any],
+    declaration: Callable[..., dict[str, Any]],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Callable[..., Any]]:
+    """A training at half of its steps; arguments are entries of `trainer`.
+
+    Tests share its folder: they may train on, and change no file.
+    """
+    import tensorflow as tf
+
+    from tests.pipeline.convert.half import END, NETWORKS
+
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "user"))
+    # Other tests may have left another one.
+    tf.keras.mixed_precision.set_global_policy("float32")
+    yield lambda **trainer: trained(declaration(**{"model": f"{NETWORKS}:small", "train_steps": END, **trainer}))
+    # Of the process, which declared precisions change.
+    tf.keras.mixed_precision.set_global_policy("float32")
+
+
+@pytest.fixture
+def asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asks the Estimator in the first conversion of a test: it is the same in all of them."""
+    from tfx_estimator.pipeline.convert import conversion
+
+    ask, answers = conversion.ask, []
+
+    def ask_once(*args: Any) -> Any:
+        if not answers:
+            estimator, checkpoint, names, declared, _, steps = args
+            answers.append(ask(estimator, checkpoint, names, declared, str(tmp_path), steps))
+        return answers[0]
+
+    monkeypatch.setattr(conversion, "ask", ask_once)
+
+
+@pytest.fixture(scope="session")
+def process_of_keras3() -> Iterator[Any]:
+    from tests.pipeline.convert.keras3 import Keras3
+
+    process = Keras3()
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def keras3(process_of_keras3: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Does in one process what `convert` starts a fresh one for."""
+    from tfx_estimator.pipeline.convert.canned import keras3 as canned
+    from tfx_estimator.pipeline.convert.keras3 import handing
+
+    def start(
+        scratch: str, program: str = handing._PROGRAM, given: Sequence[str] = (handing._ASKED, handing._ARRAYS)
+    ) -> Any:
+        told = Path(scratch, handing._TOLD)
+        process_of_keras3.do("convert", program, *(f"{scratch}/{name}" for name in given), str(told))
+        return json.loads(told.read_text())
+
+    monkeypatch.setattr(handing, "start", start)
+    monkeypatch.setattr(canned, "start", start)
+    return process_of_keras3

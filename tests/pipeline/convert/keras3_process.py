@@ -16,12 +16,11 @@ import numpy as np
 import tensorflow as tf
 
 
-def convert(*files: str) -> None:
-    """What a fresh process does."""
-    from tfx_estimator.pipeline.convert.keras3 import process
-
+def convert(program: str, *files: str) -> None:
+    """Does what a fresh process does by `python -c`."""
     keras.backend.clear_session()
-    process.main(*files)
+    sys.argv = ["-c", *files]
+    exec(program, {"sys": sys})
 
 
 def train(folder: str, batches: str, by: str) -> None:

@@ -7,23 +7,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.components.trainer.conftest import declaration, digits, tf_estimator  # noqa: F401
-from tests.pipeline.convert.test_conversion import END, HALF, NETWORKS, OPTIMIZERS, Half, half  # noqa: F401
-from tests.root import ROOT
+from tests.pipeline.convert.half import END, HALF, NETWORKS, OPTIMIZERS, Half
+from tests.pipeline.convert.keras3 import USER, Keras3
 from tests.stack import needs_keras_3
 from tfx_estimator.pipeline.base.errors import DeclarationError, NotEqualError, UserCodeError
 from tfx_estimator.pipeline.base.stack import stacks
 
 STEPS = {**OPTIMIZERS, "nesterov": {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9, "nesterov": True}}
 
-USER = Path(__file__).parent / "user"
 HIDING = """
 import tensorflow as tf
 from factor_of_it import FACTOR
@@ -38,50 +36,6 @@ def network(num_classes):
     layers = [tf.keras.layers.Flatten(), Doubled(), tf.keras.layers.Dense(num_classes, name="logits")]
     return tf.keras.Sequential([tf.keras.Input((28, 28, 1)), *layers])
 """
-
-
-class Keras3:
-    """Tells a process what to do, and waits until it is done."""
-
-    def __init__(self) -> None:
-        environment = {**os.environ, stacks.KERAS: "0", "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", USER)))}
-        program = Path(__file__).with_name("keras3_process.py")
-        self.process = subprocess.Popen(
-            [sys.executable, program], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        )
-
-    def do(self, *words: str) -> None:
-        """Calls a function of the process by its name."""
-        assert self.process.stdin is not None
-        assert self.process.stderr is not None
-        print(json.dumps(words), file=self.process.stdin, flush=True)
-        said = []
-        for line in self.process.stderr:
-            if line == "done\n":
-                return
-            said.append(line)
-        pytest.fail("".join(said[-30:]))
-
-
-@pytest.fixture(scope="module")
-def process() -> Iterator[Keras3]:
-    keras3 = Keras3()
-    yield keras3
-    keras3.process.kill()
-    keras3.process.communicate()
-
-
-@pytest.fixture
-def keras3(process: Keras3, monkeypatch: pytest.MonkeyPatch) -> Keras3:
-    """Does in one process what `convert` starts a fresh one for."""
-    from tfx_estimator.pipeline.convert.keras3 import handing
-
-    def start(scratch: str) -> dict[str, Any]:
-        process.do("convert", *(f"{scratch}/{name}" for name in ("asked.json", "arrays.npz", "told.json")))
-        return dict(json.loads(Path(scratch, "told.json").read_text()))
-
-    monkeypatch.setattr(handing, "start", start)
-    return process
 
 
 def converted(trained: Half, output: Path) -> Any:
@@ -117,10 +71,9 @@ def is_of_floats(value: np.ndarray) -> bool:
 @needs_keras_3
 @pytest.mark.equivalence
 @pytest.mark.parametrize(
-    "name",
-    [name if name in ("momentum", "ftrl") else pytest.param(name, marks=pytest.mark.long) for name in STEPS],
+    "name", [name if name == "ftrl" else pytest.param(name, marks=pytest.mark.long) for name in STEPS]
 )
-def test_a_plain_loop_ends_where_the_estimator_does(half: Any, keras3: Keras3, name: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_plain_loop_ends_where_the_estimator_does(half: Any, keras3: Keras3, name: str, tmp_path: Path) -> None:
     # Adam makes steps of the rounding of a gradient that is 0: see below.
     network = "without_bias" if name == "adam" else "small"
     trained, output = half(model=f"{NETWORKS}:{network}", optimizer=STEPS[name]), tmp_path / "converted"
@@ -144,7 +97,7 @@ def test_a_plain_loop_ends_where_the_estimator_does(half: Any, keras3: Keras3, n
 
 @needs_keras_3
 @pytest.mark.equivalence
-def test_what_is_but_rounding_is_left_out_and_said(half: Any, keras3: Keras3, tmp_path: Path) -> None:  # noqa: F811
+def test_what_is_but_rounding_is_left_out_and_said(half: Any, keras3: Keras3, tmp_path: Path) -> None:
     section = {"model": f"{NETWORKS}:normalised_twice", "optimizer": {**OPTIMIZERS["adam"], "epsilon": 1e-11}}
     proof = converted(half(**section), tmp_path / "converted")
     assert proof.rounding == ["conv/bias"]
@@ -153,7 +106,7 @@ def test_what_is_but_rounding_is_left_out_and_said(half: Any, keras3: Keras3, tm
 
 @needs_keras_3
 @pytest.mark.equivalence
-def test_rows_of_an_embedding_that_come_more_than_once_are_added_up(half: Any, keras3: Keras3, tmp_path: Path) -> None:  # noqa: F811
+def test_rows_of_an_embedding_that_come_more_than_once_are_added_up(half: Any, keras3: Keras3, tmp_path: Path) -> None:
     trained, output = half(model=f"{NETWORKS}:with_embedding", optimizer=OPTIMIZERS["adagrad"]), tmp_path / "converted"
     assert max(converted(trained, output).next_step.values()) <= 1e-6
     dense, as_they_come = to_the_end(keras3, trained, output, "loop", "rows")
@@ -167,7 +120,7 @@ def test_rows_of_an_embedding_that_come_more_than_once_are_added_up(half: Any, k
 @pytest.mark.equivalence
 @pytest.mark.long
 def test_a_module_that_hides_an_installed_one_goes_along_with_what_it_imports(
-    half: Any,  # noqa: F811
+    half: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -189,7 +142,7 @@ def test_a_module_that_hides_an_installed_one_goes_along_with_what_it_imports(
 
 @needs_keras_3
 @pytest.mark.equivalence
-def test_loss_penalty_and_clipping_are_those_of_the_declaration(half: Any, keras3: Keras3, tmp_path: Path) -> None:  # noqa: F811
+def test_loss_penalty_and_clipping_are_those_of_the_declaration(half: Any, keras3: Keras3, tmp_path: Path) -> None:
     optimizer = {**OPTIMIZERS["momentum"], "weight_decay": 0.01, "decoupled_weight_decay": 0.1, "clip_norm": 0.2}
     more = {"label_smoothing": 0.1, "class_weights": {"3": 4.0, "7": 0.5}, "augment": [{"random_crop": {"padding": 2}}]}
     trained, output = half(optimizer=optimizer, **more), tmp_path / "converted"
@@ -205,7 +158,7 @@ def test_loss_penalty_and_clipping_are_those_of_the_declaration(half: Any, keras
 
 @needs_keras_3
 @pytest.mark.equivalence
-def test_a_network_that_keras_3_cannot_build_is_told_by_its_line(half: Any, keras3: Keras3, tmp_path: Path) -> None:  # noqa: F811
+def test_a_network_that_keras_3_cannot_build_is_told_by_its_line(half: Any, keras3: Keras3, tmp_path: Path) -> None:
     trained = half(model=f"{NETWORKS}:of_keras_2", optimizer=OPTIMIZERS["sgd"])
     with pytest.raises(
         UserCodeError, match=r"Keras 3 cannot build 'converted_networks:of_keras_2': \w+Error: "
@@ -354,7 +307,7 @@ def test_weights_that_neither_name_nor_order_places_are_told(keras3: Keras3, tmp
     ],
 )
 def test_a_wrong_value_is_found_out(
-    half: Any,  # noqa: F811
+    half: Any,
     keras3: Keras3,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -378,7 +331,7 @@ def test_a_wrong_value_is_found_out(
 @needs_keras_3
 @pytest.mark.equivalence
 def test_a_weight_decay_that_is_left_out_is_found_out(
-    half: Any,  # noqa: F811
+    half: Any,
     keras3: Keras3,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

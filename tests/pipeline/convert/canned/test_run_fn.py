@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from tests.components.trainer.conftest import digits, tf_estimator, training  # noqa: F401
+from tests.components.trainer.conftest import training  # noqa: F401
 
 pytestmark = pytest.mark.equivalence
 
@@ -220,9 +220,9 @@ def _logits(trained: Trained, saved_model: str) -> np.ndarray:
     return answers["logits" if "logits" in answers else "predictions"].numpy()
 
 
-def test_the_trainer_trains_on_by_it_what_it_has_trained(
+def test_the_trainer_trains_on_by_it(
     training: Any,  # noqa: F811
-    digits: dict[str, list[Any]],  # noqa: F811
+    digits: dict[str, list[Any]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -235,27 +235,31 @@ def test_the_trainer_trains_on_by_it_what_it_has_trained(
     from tfx_estimator.components.trainer.settings import Settings
     from tfx_estimator.pipeline.convert.canned import training as canned
 
-    module, output, function = USER / "canned_digits.py", tmp_path / "converted", "canned_digits.trainer_fn"
+    module, output = USER / "canned_digits.py", tmp_path / "converted"
     for folder in (USER, output):
         monkeypatch.syspath_prepend(str(folder))
-    _, made = training.run(Settings(), 30, trainer_fn=function)
-    # As TFX packs it.
-    with zipfile.ZipFile(tmp_path / "packed.whl", "w") as wheel:
-        wheel.write(module, module.name)
-    properties = properties_of(Settings(), 30, {MODULE_PATH_KEY: f"canned_digits@{wheel.filename}"})
-    checkpoint = f"{made.uri}/Format-Serving/model.ckpt-30"
-    canned.convert(canned.Training("digits", checkpoint, 30, properties, digits), str(output))
-    assert (output / module.name).read_text() == module.read_text()
-    model, _ = training.run(Settings(), 40, run_fn="canned_digits_keras.run_fn")
-    # The Estimator's own ten steps more.
-    shutil.copytree(Path(made.uri) / "Format-Serving", tmp_path / "estimator")
     examples, args = f"{digits['examples'][0].uri}/Split-", {"serving_model_dir": str(tmp_path / "estimator")}
     graph = digits["transform_graph"][0].uri
     args |= {"train_files": [f"{examples}train/*"], "eval_files": [f"{examples}eval/*"], "transform_output": graph}
     schema = io_utils.parse_pbtxt_file(f"{digits['schema'][0].uri}/schema.pbtxt", schema_pb2.Schema())
-    specs = importlib.import_module("canned_digits").trainer_fn(FnArgs(train_steps=40, **args), schema)
-    specs["estimator"].train(specs["train_spec"].input_fn, max_steps=40)
-    exported = specs["eval_spec"].exporters[0].export(specs["estimator"], str(tmp_path / "export"), None, None, True)
+
+    def estimator(steps: int) -> tuple[Any, Any]:
+        specs = importlib.import_module("canned_digits").trainer_fn(FnArgs(train_steps=steps, **args), schema)
+        specs["estimator"].train(specs["train_spec"].input_fn, max_steps=steps)
+        return specs["estimator"], specs["eval_spec"].exporters[0]
+
+    estimator(30)
+    # As TFX packs it.
+    with zipfile.ZipFile(tmp_path / "packed.whl", "w") as wheel:
+        wheel.write(module, module.name)
+    properties = properties_of(Settings(), 30, {MODULE_PATH_KEY: f"canned_digits@{wheel.filename}"})
+    checkpoint = str(tmp_path / "estimator" / "model.ckpt-30")
+    canned.convert(canned.Training("digits", checkpoint, 30, properties, digits), str(output))
+    assert (output / module.name).read_text() == module.read_text()
+    model, _ = training.run(Settings(), 40, run_fn="canned_digits_keras.run_fn")
+    # The Estimator's own ten steps more.
+    trained, exporter = estimator(40)
+    exported = exporter.export(trained, str(tmp_path / "export"), None, None, True)
     records = tf.constant(list(tf.data.TFRecordDataset(glob.glob(f"{examples}eval/*")).as_numpy_iterator()))
     old, new = (tf.saved_model.load(str(each)).signatures for each in (exported.decode(), model / "Format-Serving"))
     before, after = (each["predict"](examples=records) for each in (old, new))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.components.trainer.conftest import tf_estimator  # noqa: F401
 from tests.stack import HERE
 from tfx_estimator.pipeline.base.errors import PipelineError, UserCodeError
 
@@ -59,7 +58,7 @@ def make(folder: Path, name: str, own: str, monkeypatch: pytest.MonkeyPatch):
     return Training("words", str(folder / "model.ckpt-3"), 3, properties, {"examples": [examples]})
 
 
-def test_a_canned_estimator_of_a_trainer_fn_is_converted(tmp_path, monkeypatch):
+def test_a_canned_estimator_of_a_trainer_fn_is_converted(tmp_path, monkeypatch, request):
     from tfx_estimator.pipeline.convert.canned.training import convert
 
     training = make(tmp_path, "canned_words", "None", monkeypatch)
@@ -80,6 +79,7 @@ def test_a_canned_estimator_of_a_trainer_fn_is_converted(tmp_path, monkeypatch):
     # Without an exporter nobody knows what a run_fn would serve.
     assert {path.name for path in (tmp_path / "converted").glob("*.py")} == {"network.py"}
     if HERE.has_keras_3:
+        request.getfixturevalue("keras3")
         proof = convert(training, str(tmp_path / "alone"), "keras3").proof
         assert (proof.examples, proof.holds) == (2, True)
         assert "class Ftrl(Steps)" in (tmp_path / "alone" / "network.py").read_text()

@@ -13,7 +13,6 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from tests.components.trainer.conftest import tf_estimator  # noqa: F401
 from tfx_estimator.pipeline.base.errors import DataError, DeclarationError, NotEqualError, UserCodeError
 
 pytestmark = pytest.mark.equivalence

@@ -1,0 +1,46 @@
+"""The process of Keras 3 that tests convert in: see keras3_process.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.forked_tasks import SERVERS
+from tests.root import ROOT
+from tfx_estimator.pipeline.base.stack import stacks
+
+USER = Path(__file__).parent / "user"
+
+
+class Keras3:
+    """Tells a process what to do, and waits until it is done."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, stacks.KERAS: "0", "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", USER)))}
+        program = Path(__file__).with_name("keras3_process.py")
+        self._process = subprocess.Popen(
+            [sys.executable, program], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        SERVERS.add(self._process.pid)
+
+    def do(self, *words: str) -> None:
+        """Calls a function of the process by its name."""
+        assert self._process.stdin is not None
+        assert self._process.stderr is not None
+        print(json.dumps(words), file=self._process.stdin, flush=True)
+        said = []
+        for line in self._process.stderr:
+            if line == "done\n":
+                return
+            said.append(line)
+        pytest.fail("".join(said[-30:]))
+
+    def close(self) -> None:
+        """Ends it."""
+        self._process.kill()
+        self._process.communicate()
