@@ -25,7 +25,7 @@ def read(model_run: str) -> list[tuple[str, str, int, float]]:
         raise DataNotFoundError(
             f"the curves of the training in {model_run or 'this run'}: {found['missing']}",
             expected="the events that training writes for TensorBoard",
-            todo="see whether that folder was deleted; run it again then",
+            todo="see whether that folder was deleted; run it again then" if model_run else "ask a run that trained",
         )
     return [tuple(each) for each in found["points"]]
 

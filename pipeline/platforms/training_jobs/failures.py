@@ -198,7 +198,7 @@ class Failures:
         if not causes:
             return None
         error = causes[-1].error(self._kind, runs_pipeline)
-        if not final and self._policy != "Never":
+        if not final:
             error.what = f"{self._why(name, condition)}: {error.what}"
         return error
 
@@ -207,7 +207,7 @@ class Failures:
         if condition is None:
             return f"{name} was not started again ({self._kind.option('backoff_limit')})"
         said = said_of(condition)
-        return f"{name} failed: {said}{self._kind.limits(said)}; the last pod that had failed before"
+        return f"{name} failed: {said}{self._kind.limits}; the last pod that had failed before"
 
     def _restarted(self, failure: PodFailure) -> None:
         self._cause_at = time.monotonic()

@@ -189,13 +189,12 @@ class Following:
     def hopeless(self) -> Optional[TfxEstimatorError]:
         """Returns why the job is to be ended that its operator leaves at work; None if it is not."""
         # The operator may be down: a job whose chief has succeeded has succeeded, whatever it still says.
-        if self.pods.chief_succeeded:
-            return None
+        is_done = self.pods.chief_succeeded
         left = self.failures.lingers and not self._lost and state_of(self.there) == _RESTARTING
-        if left or self.failures.restarts > self._limit:
+        if not is_done and (left or self.failures.restarts > self._limit):
             return self.error()
         # A queue suspends a job until there is room; and a pod that cannot be seen may well have started.
-        if self.all_run or POD in self._lost or self._kind.is_suspended(self.there):
+        if (self.all_run and not is_done) or POD in self._lost or self._kind.is_suspended(self.there):
             self.wait_anew()
         elif self._waited > self._timeout:
             self.end(LAST_WORDS_SECONDS)
@@ -217,7 +216,7 @@ class Following:
             return error
         kind = PipelineError if self._runs_pipeline else TaskFailedError
         todo = self._kube.kubectl(f"describe {self._kind.plural} {self._name}")
-        return kind(f"{self._title} failed: {said}{self._kind.limits(said)}", expected="one that succeeds", todo=todo)
+        return kind(f"{self._title} failed: {said}{self._kind.limits}", expected="one that succeeds", todo=todo)
 
     def give_up(self, error: TfxEstimatorError) -> TfxEstimatorError:
         """Deletes the job, which nobody else ends; what comes of that is told beside the error, which counts more."""
@@ -245,8 +244,9 @@ class Following:
             else "there are no pods: is its operator running, and does the namespace admit them? see "
             f"`{self._kube.kubectl('get events')}`"
         )
+        what = "end after its chief" if self.pods.chief_succeeded else "start"
         return TaskStalledError(
-            f"the pods of {self._title} did not start for {self._waited:.0f} s: {reason}",
+            f"the pods of {self._title} did not {what} for {self._waited:.0f} s: {reason}",
             expected=f"all of them within {self._timeout:g} s ({self._kind.option('pending_timeout')})",
             todo="mend what the pods wait for, or raise the deadline",
         )

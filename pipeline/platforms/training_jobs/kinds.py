@@ -102,9 +102,10 @@ class Kind:
         """Does a queue hold it back."""
         return bool(there["spec"].get("suspend"))
 
-    def limits(self, said: str) -> str:
-        """Returns what may have ended one whose pods would have been started again, by a condition's text."""
-        return f" ({self.option('backoff_limit')} or active_deadline_seconds)"
+    @property
+    def limits(self) -> str:
+        """What may have ended one whose pods would have been started again."""
+        return f" (see {self.option('backoff_limit')} and active_deadline_seconds)"
 
 
 class _TfJob(Kind):

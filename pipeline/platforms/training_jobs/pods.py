@@ -73,7 +73,7 @@ class Pods:
                 if each.get("status") == "False" and each.get("message")
             ]
             if deleted := pod["metadata"].get("deletionTimestamp"):
-                said = [f"is to be deleted since {deleted}, and has not ended: its node may have gone"]
+                said = [f"was to end by {deleted}, and has not: its node may have gone"]
             if said:
                 yield f"{self._task(pod)} {said[0]}"
 
@@ -169,8 +169,10 @@ def _phase(pod: Object) -> str:
 
 
 def _waits(pod: Object) -> bool:
-    """Has it not begun yet; or is it to go, and the next one comes after it, as of a node that has gone."""
-    return _phase(pod) in ("Pending", "") or (_phase(pod) == "Running" and "deletionTimestamp" in pod["metadata"])
+    """Has it not begun yet; or ought it to have ended, as of a node that has gone: the next one comes after it."""
+    if _phase(pod) != "Running" or not (deleted := pod["metadata"].get("deletionTimestamp")):
+        return _phase(pod) in ("Pending", "")
+    return datetime.datetime.fromisoformat(deleted.replace("Z", "+00:00")).timestamp() < time.time()
 
 
 def _container(pod: Object) -> Object:
@@ -205,9 +207,8 @@ class PodLog:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._lock = threading.Lock()
         self._last: _Place = (0, 0, 0)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             self._last = (*divmod(os.stat(path).st_mtime_ns, _NANOSECONDS), sys.maxsize)
 
     @property
@@ -218,7 +219,7 @@ class PodLog:
         return datetime.datetime.fromtimestamp(self._last[0], datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def take(self, parts: Iterator[bytes], is_whole: bool, is_over: Callable[[], bool]) -> None:
-        """Keeps what is new of a stream; of several at the same time as well.
+        """Keeps what is new of a stream.
 
         Args:
             parts: The log, with times, to where it ends.
@@ -234,24 +235,24 @@ class PodLog:
         self._keep([rest] if is_whole and rest else [], place, keeps)
 
     def _keep(self, lines: list[bytes], place: _Place, keeps: bool) -> tuple[_Place, bool]:
-        with self._lock:
-            new = []
-            for line in lines:
-                # A line without a time belongs to the line before.
-                if match := _STAMPED.fullmatch(line):
-                    time = _time(match)
-                    place = (*time, place[2] + 1 if place[:2] == time else 1)
-                    line = match[4]
-                    if keeps := place > self._last:
-                        self._last = place
-                if keeps:
-                    new.append(line)
-            text = b"".join(new)
-            # Also without any text, so that there is a file for each container.
-            if text or not os.path.exists(self._path):
-                with open(self._path, "ab") as file:
-                    file.write(text)
-                os.utime(self._path, ns=(self._last[0] * _NANOSECONDS + self._last[1],) * 2)
+        new = []
+        for line in lines:
+            # A line without a time belongs to the line before.
+            if match := _STAMPED.fullmatch(line):
+                time = _time(match)
+                place = (*time, place[2] + 1 if place[:2] == time else 1)
+                line = match[4]
+                if keeps := place > self._last:
+                    self._last = place
+            if keeps:
+                new.append(line)
+        text = b"".join(new)
+        # Also without any text, so that there is a file for each container.
+        if text or not os.path.exists(self._path):
+            with open(self._path, "ab", buffering=0) as file:
+                file.write(text)
+                with contextlib.suppress(PermissionError):  # somebody else's file
+                    os.utime(file.fileno(), ns=(self._last[0] * _NANOSECONDS + self._last[1],) * 2)
         return place, keeps
 
 

@@ -67,7 +67,7 @@ class TrainingJob(Section):
         1800.0,
         None,
         _MONTH,
-        "seconds that `run`, and `submit` while it follows, wait for all pods to start: for nodes, images",
+        "seconds that `run`, and `submit` while it follows, wait for all pods to start, also after a restart",
         gt=0,
     )
     replicas: Replicas = Field(default=Replicas(), description="resources of the pods, by type")

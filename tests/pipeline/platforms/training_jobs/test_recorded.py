@@ -116,11 +116,26 @@ def test_only_what_the_operator_leaves_restarting_is_given_up(kube, job, monkeyp
 def test_a_pod_whose_node_has_gone_is_given_up(kube, clock, job):
     # Kubernetes wants it deleted, and starts no other one before it is.
     pods = [pod("Running", uid="1", task="chief-0"), pod("Running", uid="2")]
-    pods[1]["metadata"]["deletionTimestamp"] = "2026-11-23T00:05:00Z"
+    pods[1]["metadata"]["deletionTimestamp"] = "2020-11-23T00:05:00Z"
     job.take(Notice(POD, LISTED, pods))
     assert job.hopeless() is None
     clock.now += 0.4
-    assert "worker-1 is to be deleted since 2026-11-23T00:05:00Z" in str(job.hopeless())
+    assert "worker-1 was to end by 2020-11-23T00:05:00Z, and has not" in str(job.hopeless())
+
+
+def test_one_that_does_not_end_after_its_chief_is_given_up(clock, job):
+    job.take(Notice(POD, LISTED, [pod("Succeeded", uid="1", task="chief-0"), pod("Running", uid="2")]))
+    assert job.hopeless() is None
+    clock.now += 0.4
+    assert "did not end after its chief" in str(job.hopeless())
+
+
+def test_a_pod_that_has_time_to_end_is_at_work(clock, job):
+    pods = [pod("Running", uid="1", task="chief-0"), pod("Running", uid="2")]
+    pods[1]["metadata"]["deletionTimestamp"] = "2200-11-23T00:05:00Z"
+    job.take(Notice(POD, LISTED, pods))
+    clock.now += 0.4
+    assert (job.hopeless(), job.notices()) == (None, [])
 
 
 def test_a_job_that_another_deploy_has_made_is_replaced(kube, tmp_path):

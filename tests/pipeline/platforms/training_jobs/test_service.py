@@ -183,7 +183,7 @@ def test_a_pod_that_had_recovered_is_not_the_reason(cluster, jobs, message):
     cluster.end("Failed", message)
     error = jobs.look("digits").error
     assert error.what.startswith(f"the TFJob vision/digits failed: TFJobFailed: {message}")
-    assert "(deploy.tfjob.backoff_limit or active_deadline_seconds)" in error.what
+    assert "(see deploy.tfjob.backoff_limit and active_deadline_seconds)" in error.what
     assert "before: the pod digits-worker-0 was killed by SIGKILL" in error.what
 
 

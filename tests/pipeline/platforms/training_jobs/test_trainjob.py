@@ -210,7 +210,7 @@ def test_one_that_is_killed_each_time_ends_at_its_limit(server, tmp_path, capsys
     with Controllers(server, tmp_path / "pods", lambda *_: shell("echo step 30; kill -9 $$")) as cluster:
         assert main(["submit", *SOURCE, *limit, "--yes", "--follow"]) == 5
         err = capsys.readouterr().err
-        assert "(deploy.trainjob.backoff_limit or active_deadline_seconds)" in err
+        assert "(see deploy.trainjob.backoff_limit and active_deadline_seconds)" in err
         assert "the last pod that had failed before: the pod digits-node-0-0-" in err
         assert len(cluster.started) == 3
     forget(server)
@@ -247,7 +247,7 @@ def test_a_training_that_fails_ends_with_its_pods_own_error(server, tmp_path):
 def test_what_may_have_ended_it_is_told(server, tmp_path, monkeypatch):
     monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 1.0)
     argv = by_role(chief=shell("exec sleep 60"), worker=shell("exec sleep 60"))
-    told = pytest.raises(errors.TaskFailedError, match=r"deploy\.trainjob\.backoff_limit or active_deadline_seconds")
+    told = pytest.raises(errors.TaskFailedError, match=r"deploy\.trainjob\.backoff_limit and active_deadline_seconds")
     with Controllers(server, tmp_path / "pods", argv), told:
         launched(tmp_path, "JobSet", "deploy.trainjob.active_deadline_seconds=1").run()
 
