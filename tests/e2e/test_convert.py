@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 def test_a_run_goes_on_in_keras_from_its_last_step(digits_run, forks, tmp_path):
     workdir, converted = ForkedWorkdir(tmp_path / "runs", forks), tmp_path / "converted"
-    shutil.copytree(digits_run.workdir.path, workdir.path)
+    shutil.copytree(digits_run.kept, workdir.path)
     pid = forks.start(["convert", str(workdir.path / "digits"), "--output", str(converted)])
     assert forks.wait(pid) == 0, forks.said
     assert "compared      359 evaluation examples: 0 with another class" in forks.said
@@ -50,7 +50,7 @@ def test_a_run_goes_on_in_keras_from_its_last_step(digits_run, forks, tmp_path):
 def test_a_model_dir_of_elsewhere_is_read_with_what_a_run_has_read(digits_run, tmp_path):
     from tfx_estimator.pipeline.convert.source import find
 
-    home = str(digits_run.workdir.path / "digits")
+    home = str(digits_run.kept / "digits")
     shutil.copytree(digits_run.summary["model_run"], tmp_path / "model_dir")
     own, other = find(home), find(home, str(tmp_path / "model_dir"))
     assert other.checkpoint == str(tmp_path / "model_dir" / "model.ckpt-600")
@@ -277,7 +277,7 @@ def test_a_checkpoint_of_a_gigabyte_needs_two_and_a_half_of_memory(tmp_path):
 @needs_keras_3
 def test_an_ended_run_becomes_one_of_keras_3_in_a_fresh_process(digits_run, forks, tmp_path):
     converted, examples = tmp_path / "converted", digits_run.examples.with_name("Split-train")
-    home = str(digits_run.workdir.path / "digits")
+    home = str(digits_run.kept / "digits")
     words = ["convert", home, "--to", "keras3", "--examples", str(examples), "--output", str(converted)]
     pid = forks.start(words)
     assert forks.wait(pid) == 0, forks.said
@@ -315,7 +315,7 @@ print(json.dumps([before, model.evaluate(dataset, verbose=0), float(apart), "tfx
 
 
 def test_the_exported_graph_of_a_run_trains_on_in_keras_alone(digits_run, forks, tmp_path):
-    kept, home = tmp_path / "kept", str(digits_run.workdir.path / "digits")
+    kept, home = tmp_path / "kept", str(digits_run.kept / "digits")
     pid = forks.start(["convert", home, "--keep-graph", "--output", str(kept)])
     assert forks.wait(pid) == 0, forks.said
     assert "trains        a step of Keras's Adam changes 6 of 6 trained weights" in forks.said
@@ -337,7 +337,7 @@ def test_the_exported_graph_of_a_run_trains_on_in_keras_alone(digits_run, forks,
 def test_options_of_another_conversion_are_refused_beside_a_kept_graph(digits_run, tmp_path, capsys):
     from tfx_estimator.__main__ import main
 
-    words = ["convert", str(digits_run.workdir.path / "digits"), "--output", str(tmp_path / "kept")]
+    words = ["convert", str(digits_run.kept / "digits"), "--output", str(tmp_path / "kept")]
     assert main([*words, "--keep-graph", "--to", "keras3", "--network", "a:b"]) == 2
     assert "--network, --to: --keep-graph takes the graph as it was exported" in capsys.readouterr().err
     assert main([*words, "--answer", "predict:logits"]) == 2
