@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 WAITS = "waits"
 # Queue -> where its tests are; the longest begin.
 QUEUES = {
-    # For servers, signals, deadlines.
+    # For servers, signals, deadlines; and for processes that do one thing after another.
     WAITS: (
         "tests/pipeline/platforms/",
         "tests/pipeline/base/ending/",
@@ -25,16 +25,17 @@ QUEUES = {
         "tests/pipeline/runners/test_stored_metadata.py",
         "tests/components/trainer/supervisor/",
         "tests/components/trainer/test_training_claim.py",
+        "tests/wheel/",
+        "tests/techniques/",
     ),
     "trainings": (
         "tests/components/trainer/",
         "tests/components/tuner/test_executor.py",
         "tests/components/evaluator/",
     ),
-    "pipelines": ("tests/e2e/", "tests/store/", "tests/wheel/", "tests/pipeline/commands/test_bench.py"),
+    "pipelines": ("tests/e2e/", "tests/store/", "tests/pipeline/commands/test_bench.py"),
     "equalities": ("tests/equivalence/", "tests/faults/", "tests/model_fn/"),
     "conversions": ("tests/pipeline/convert/",),
-    "techniques": ("tests/techniques/",),
 }
 
 
