@@ -131,8 +131,13 @@ def _take_part(loaded: Loaded, folders: PipelineFolders, place: Any, view: View)
         from tfx_estimator.components.trainer.jobs import supervise
 
     chief = _Chief(meeting)
+    try:
+        job = Job.load(job_path)
+    except FileNotFoundError:
+        # The training has ended meanwhile, and its folder is published: what is left is to wait for the chief's end.
+        return _take_part(loaded, folders, place, view)
     # Parameter servers do not end by themselves.
-    outcome = supervise(Job.load(job_path), os.path.dirname(job_path), enough=chief.has_ended)
+    outcome = supervise(job, os.path.dirname(job_path), enough=chief.has_ended)
     chief.check(folders)
     steps = "" if outcome.last_step is None else f": steps {outcome.first_step} to {outcome.last_step}"
     return f"{place.task.name} has done its part{steps}"

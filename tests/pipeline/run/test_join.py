@@ -10,14 +10,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.folders import write_files
+from tfx_estimator.components.trainer.cluster import tf_config
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import TaskFiles
 from tfx_estimator.pipeline.base.errors import RETRYABLE, PipelineError, StoppedError, TfxEstimatorError, TrainingError
+from tfx_estimator.pipeline.config import load
 from tfx_estimator.pipeline.folders import PipelineFolders
 from tfx_estimator.pipeline.run import join
 from tfx_estimator.pipeline.run.join import Rendezvous
+from tfx_estimator.pipeline.run.view import View
 
 pytestmark = pytest.mark.unit
 
@@ -157,3 +161,12 @@ def test_what_lost_this_task_in_step_is_not_joined_again(folders, monkeypatch, e
         # An evaluator and a parameter server are, and so is a task in step that its cluster still waits for.
         assert Path(find(folders)).parents[1].name == "this"
         assert Path(find(folders, in_step="worker-0")).parents[1].name == expected
+
+
+def test_a_training_that_has_ended_before_it_is_joined_is_not_missed(folders, monkeypatch):
+    # As of a parameter server that is started again so late that the chief has published.
+    loaded = load("digits", ["trainer.distribution={train: {strategy: parameter_server, workers: 1, ps: 1}}"])
+    place = tf_config.read('{"cluster": {"chief": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}')
+    gone = iter([os.path.join(folders.root, "Trainer", "training", "this", "logs", "job-chief-0.json"), None])
+    monkeypatch.setattr(join, "_find_job", lambda *_: next(gone))
+    assert "left nothing to train" in join._take_part(loaded, folders, place, View(Console(quiet=True)))
