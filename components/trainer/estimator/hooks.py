@@ -18,7 +18,7 @@ from tfx_estimator.components.trainer.protocol.events import (
     PeerLostError,
     ProgressWriter,
     StoppedByRequestError,
-    asked_to_stop,
+    stop_step,
 )
 from tfx_estimator.components.trainer.protocol.task_spec import PS, TaskSpec
 from tfx_estimator.components.trainer.user_input.rows import count_rows
@@ -132,7 +132,7 @@ class StopRequest(Observer):
         """Looks for the request ten times a second."""
         if self._stop_at is None and time.monotonic() - self._last >= _LOOK_SECONDS:
             self._last = time.monotonic()
-            self._stop_at = asked_to_stop(self._path)
+            self._stop_at = stop_step(self._path)
         self._stopped = self._stop_at is not None and step >= self._stop_at
 
 

@@ -143,7 +143,7 @@ def serve(context: TaskContext) -> None:
     )
     context.progress.write(Event.SERVING)
     if context.task.trains and (window := Window.of_environment()):
-        window.tell_started(context.task.name)
+        window.mark_started(context.task.name)
     measure_server(context.task.name)
     server.join()
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfx_estimator.components.trainer.keras.saving import Saver
 from tfx_estimator.components.trainer.observers import Observer
-from tfx_estimator.components.trainer.protocol.events import PeerLostError, asked_to_stop
+from tfx_estimator.components.trainer.protocol.events import PeerLostError, stop_step
 from tfx_estimator.model_fn.optim.averaging import Averaging
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -168,7 +168,7 @@ class Watch:
                 each.end(self.step, values)
 
     def _agree(self) -> None:
-        stop_at = asked_to_stop(self._stop_file)
+        stop_at = stop_step(self._stop_file)
         asked = stop_at is not None and self.step >= stop_at
         own = self._seconds / self._steps if self._steps else _EVERY_SECONDS
         numbers = own, float(asked), float(self.step), float(self._diverged)

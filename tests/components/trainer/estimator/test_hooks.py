@@ -7,7 +7,7 @@ import pytest
 from tests.components.trainer.noting import Noting
 from tfx_estimator.components.trainer.estimator.hooks import ObserverHook, ObserverListener, StopRequest, UnmovedStep
 from tfx_estimator.components.trainer.observers import Observer, Reporter
-from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter, ask_to_stop
+from tfx_estimator.components.trainer.protocol.events import Event, ProgressReader, ProgressWriter, request_stop
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 MODEL_FN = """
@@ -49,7 +49,7 @@ def train(tmp_path):
 
 def test_observers_are_called_around_each_step_until_one_of_them_ends_training(train, tmp_path):
     noting, progress = Noting(), str(tmp_path / "progress")
-    ask_to_stop(str(tmp_path / "stop"), 2)
+    request_stop(str(tmp_path / "stop"), 2)
     assert train(1, 9, Reporter(ProgressWriter(progress), 9), StopRequest(str(tmp_path / "stop")), noting) == 2
     called = [each[:2] for each in noting.called]
     around = [(name, step) for step in (0, 1) for name, step in (("before_step", step), ("after_step", step + 1))]

@@ -27,7 +27,7 @@ def main(index: str, addresses: str, folder: str, rounds: str) -> None:
     import tensorflow as tf
 
     from tfx_estimator.components.trainer.keras.watch import Watch
-    from tfx_estimator.components.trainer.protocol.events import ask_to_stop
+    from tfx_estimator.components.trainer.protocol.events import request_stop
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -51,7 +51,7 @@ def main(index: str, addresses: str, folder: str, rounds: str) -> None:
         watch.begin(0)
         if index == "0":
             wait, at = chance.uniform(0, 0.3), chance.choice([0, 0, 1, 25, 200])
-            threading.Timer(wait, ask_to_stop, (stop_file, at)).start()
+            threading.Timer(wait, request_stop, (stop_file, at)).start()
         while not watch.ended:
             steps = watch.next_steps()
             execute(tf.constant(steps))

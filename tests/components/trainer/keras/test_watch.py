@@ -15,7 +15,7 @@ from tfx_estimator.components.trainer.protocol.events import (
     PeerLostError,
     ProgressReader,
     ProgressWriter,
-    ask_to_stop,
+    request_stop,
 )
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -193,7 +193,7 @@ def test_it_goes_by_the_pace_of_all_tasks(make, clock):
 def test_it_stops_soon_after_the_asked_step_and_saves(make, clock, tmp_path):
     watch, saves = make(save_checkpoints_steps=50, log_every_steps=100)
     watch.begin(0)
-    ask_to_stop(str(tmp_path / "stop"), 33)
+    request_stop(str(tmp_path / "stop"), 33)
     assert run(watch, clock, 0.05) == [1, 2, 4, 8, 16, 26, 36]
     assert watch.stopped
     assert saves == [36]
@@ -208,7 +208,7 @@ def test_it_stops_where_only_another_task_has_seen_the_request(make, clock):
 
 def test_what_is_done_is_not_stopped(make, tmp_path):
     watch, saves = make(save_checkpoints_steps=50)
-    ask_to_stop(str(tmp_path / "stop"), 0)
+    request_stop(str(tmp_path / "stop"), 0)
     watch.begin(105)
     assert watch.ended
     assert not watch.stopped
@@ -221,7 +221,7 @@ def test_it_ends_after_a_checkpoint_that_says_so_but_asks_none_that_is_to_stop(m
     watch.begin(0)
     assert run(watch, clock, 0.05)[-1] == 60
     assert (saves, watch.over, watch.stopped) == ([30, 60], True, False)
-    ask_to_stop(str(tmp_path / "stop"), 20)
+    request_stop(str(tmp_path / "stop"), 20)
     watch, saves = make(save_checkpoints_steps=30, log_every_steps=100, ends=pytest.fail)
     watch.begin(0)
     run(watch, clock, 0.05)
