@@ -102,7 +102,7 @@ class Meter(Observer):
             return
         if not self._began:
             self._began = True
-            self._window.tell_started(self._task.name)
+            self._window.mark_started(self._task.name)
         if self._edge is None:
             if self._window.have_started():
                 self._edge = step + self._window.warmup
@@ -125,7 +125,7 @@ class Meter(Observer):
 
     def _tell(self, edge: str) -> None:
         if self._task.type == CHIEF:
-            self._window.tell_edge(edge)
+            self._window.mark_edge(edge)
 
     def wrap(self, input_fn: Callable[..., Any]) -> Callable[..., Any]:
         """Returns the input_fn, or one that hands out its first batch over and over, where that is asked for.

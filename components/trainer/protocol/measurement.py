@@ -1,4 +1,4 @@
-"""What is measured of a training's tasks, and what each of them found."""
+"""The measurement window of a training, and each task's measurement."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _STARTED = ".started"
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """What to measure.
+    """A window to measure.
 
     Args:
-        folder: Where each task leaves its measurement.
-        warmup: Global steps between the moment when every task has done one and the beginning of the measurement.
-        steps: Global steps that it lasts.
+        folder: Where each task writes its measurement.
+        warmup: Global steps between every task's first step and the window.
+        steps: Global steps in the window.
         cores: Logical CPUs that the tasks run on.
-        trainers: Tasks that do steps.
-        constant_input: Train on one batch that stays in memory, in place of what the input_fn reads.
+        trainers: Number of tasks that train.
+        constant_input: Train on one batch in memory instead of the input_fn's.
     """
 
     folder: str
@@ -38,7 +38,7 @@ class Window:
 
     @classmethod
     def of_environment(cls) -> Optional[Window]:
-        """Returns what is asked for; None if nothing is."""
+        """Returns the window that the environment requests, if any."""
         text = os.environ.get(MEASURE)
         return cls(**json.loads(text)) if text else None
 
@@ -47,37 +47,37 @@ class Window:
         return json.dumps(dataclasses.asdict(self))
 
     def edge(self, name: str) -> str:
-        """Path of the file that appears when the chief begins, or ends, its measurement."""
+        """Returns the path of the file that marks the beginning, or the end, of the chief's measurement."""
         return os.path.join(self.folder, name)
 
-    def tell_edge(self, name: str) -> None:
-        """Says that the chief begins, or ends, its measurement."""
+    def mark_edge(self, name: str) -> None:
+        """Marks the beginning, or the end, of the chief's measurement."""
         pathlib.Path(self.edge(name)).touch()
 
-    def tell_started(self, task: str) -> None:
-        """Says that a task has done a step."""
+    def mark_started(self, task: str) -> None:
+        """Marks that a task has done a step."""
         pathlib.Path(self.folder, f"{task}{_STARTED}").touch()
 
     def have_started(self) -> bool:
-        """Has every task that trains done a step."""
+        """True if every task that trains has done a step."""
         return sum(name.endswith(_STARTED) for name in os.listdir(self.folder)) >= self.trainers
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskMeasurement:
-    """What one task measured.
+    """One task's measurement.
 
     Args:
         task: For example `chief-0`.
-        steps: Global steps, of all workers together; 0 for a parameter server.
+        steps: Global steps of all workers; 0 for a parameter server.
         wall: Seconds.
-        cpu: CPU seconds of the process, user and system, all threads.
-        busy: CPU seconds that the window's cores worked for anybody.
-        peak_rss: Largest resident memory until then, start included, in bytes.
-        pss: Resident memory at the end, what is shared counted in parts, in bytes.
-        constant_input: Was the batch a constant one; False if it was asked for but the input_fn returns no data set.
-        own_steps: Steps that this task did itself; all of `steps` if the tasks train in step.
-        examples: That its model was fed in them, by all its replicas; None if that cannot be told from the batches.
+        cpu: User and system seconds of all threads of the process.
+        busy: CPU seconds of the window's cores, for any process.
+        peak_rss: Peak resident memory since the process started, in bytes.
+        pss: Proportional set size at the end, in bytes.
+        constant_input: True if the batch was constant; false if the input_fn returned no dataset to take it from.
+        own_steps: This task's own steps; all of `steps` if the tasks train synchronously.
+        examples: Examples in these steps, over all its replicas; None if the batches do not show their number.
     """
 
     task: str
@@ -92,15 +92,15 @@ class TaskMeasurement:
     examples: Optional[int] = None
 
     def save(self, folder: str) -> None:
-        """Writes it, whole or not at all."""
+        """Writes the measurement atomically."""
         write_json(os.path.join(folder, f"{self.task}.json"), dataclasses.asdict(self))
 
     @classmethod
     def load_all(cls, folder: str) -> list[TaskMeasurement]:
-        """Reads those that are there, by task."""
+        """Reads all measurements, sorted by task."""
         names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
-        found = []
+        measurements = []
         for name in names:
             with open(os.path.join(folder, name), encoding="utf-8") as file:
-                found.append(cls(**json.load(file)))
-        return found
+                measurements.append(cls(**json.load(file)))
+        return measurements

@@ -1,4 +1,4 @@
-"""What one task of a training is told, and the files that it and the supervisor tell each other by."""
+"""The specification of a training task, and the files that it shares with the supervisor."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Any, Optional
 from tfx_estimator.pipeline.base.files import write_json
 
 CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
-# Evaluates the last checkpoint and exports it, after a cluster that has no evaluator.
+# Evaluates the last checkpoint and exports it, after a cluster without an evaluator.
 EXPORTER = "exporter"
-# Tries the user's loss under several replicas, before anything is trained.
+# Checks the user's loss under several replicas before training.
 REPLICA_CHECK = "replica_check"
-# Tries the user's code on made-up examples, before any are ingested.
+# Runs the user's code on synthetic examples before ingestion.
 DRY_RUN = "dry_run"
-# Path of a dry run's job that only builds a step, and tells what it costs.
+# `Job.path` of a dry run that only builds a step and reports its cost.
 COSTS = "costs"
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskSpec:
-    """What one task is told.
+    """The specification of one task.
 
     Args:
         type: `chief`, `worker`, `ps`, `evaluator`, `exporter`, `replica_check` or `dry_run`.
         index: From 0, within the type.
-        attempt: From 1; the task's files bear it.
+        attempt: From 1; part of the names of the task's files.
         tf_config: Value of TF_CONFIG; empty if the task is alone.
-        cpus: Cores that the task runs on; none are all.
-        gpus: Which of the supervisor's GPUs the task sees, from 0; None leaves the environment as it is.
-        threads: Of one TensorFlow op; None is one for each CPU that the task may use.
-        supervisor_pid: Process whose death ends the task.
-        stop_file: Appears when training shall stop; holds the global step to stop at.
-        network: Descriptors of the namespaces that the task enters.
-        local: Is it a task of a cluster that the supervisor starts on this machine; all of those share its folder.
+        cpus: Cores that the task runs on; empty for all.
+        gpus: Indices of the supervisor's GPUs that the task sees; None leaves the environment unchanged.
+        threads: Intra-op threads; None for one per CPU that the task may use.
+        supervisor_pid: The task ends with this process.
+        stop_file: Appears when training is to stop; holds the global step to stop at.
+        network: File descriptors of the namespaces that the task enters.
+        local: True for a task of a cluster that the supervisor starts on this machine; all of those share its folder.
     """
 
     type: str
@@ -57,26 +57,26 @@ class TaskSpec:
 
     @property
     def in_cluster(self) -> bool:
-        """Is it one of several tasks that train together."""
+        """True for one of several tasks that train together."""
         return bool(self.tf_config) and self.type != EVALUATOR
 
     @property
     def trains(self) -> bool:
-        """Does it do training steps."""
+        """True if it does training steps."""
         return self.type in (CHIEF, WORKER)
 
     @property
     def place(self) -> int:
-        """Which of those that train it is: the chief is 0, and worker-0 is 1. It is 0 for all others, too."""
+        """Its index among the tasks that train: 0 for the chief, 1 for worker-0; 0 for tasks that do not train."""
         return self.index + 1 if self.type == WORKER else 0
 
     @property
     def evaluates(self) -> bool:
-        """Does it evaluate and export."""
+        """True if it evaluates and exports."""
         return not self.in_cluster
 
     def save(self, path: str) -> None:
-        """Writes it as JSON."""
+        """Writes the specification as JSON."""
         write_json(path, dataclasses.asdict(self))
 
     @classmethod
@@ -105,10 +105,10 @@ class TaskFiles:
     task: str
     attempt: int
 
-    log = _file("log")  # all that the task printed
-    progress = _file("progress.jsonl")  # its events
-    alive = _file("alive")  # touched every second as long as its interpreter runs
-    task_spec = _file("task.json")  # what it is told: see TaskSpec
-    error = _file("error.json")  # its own error, if it had time to write it
-    ends = _file("ends")  # the stack of one that ended without an error of its own
-    stacks = _file("stacks")  # the stack of a dry run, when it is asked for
+    log = _file("log")  # stdout and stderr
+    progress = _file("progress.jsonl")  # events
+    alive = _file("alive")  # the heartbeat, touched every second
+    task_spec = _file("task.json")  # the TaskSpec
+    error = _file("error.json")  # the task's error, if it had time to write it
+    ends = _file("ends")  # the stack of a task that ended without an error
+    stacks = _file("stacks")  # the stack of a dry run, on request

@@ -1,1 +1,1 @@
-"""Starts, watches, restarts and ends training tasks; imports no TensorFlow of its own."""
+"""Starts, watches, restarts and ends training tasks, without importing TensorFlow."""

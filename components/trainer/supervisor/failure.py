@@ -1,4 +1,4 @@
-"""What went wrong with a task, and whether another try can help."""
+"""Failures of tasks, and whether a restart can help."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ RESUMES = "the next run resumes from the last checkpoint"
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong with a task.
+    """The failure of a task.
 
     Args:
-        cause: What happened to it, in a few words.
-        retryable: Can a restart help; not with an error of the user's code.
-        error: To raise where there is no restart.
-        from_peer: Is it only the consequence of another task's end.
+        cause: What happened to the task, in a few words.
+        retryable: True if a restart can help; false for an error in the user's code.
+        error: Raised if the task is not restarted.
+        from_peer: True if the failure only follows from another task's end.
     """
 
     task: str
@@ -32,16 +32,16 @@ class Failure:
 
 def ended(process: TaskProcess, code: int) -> Failure:
     """Describes a task that ended before its work was done."""
-    if said := process.error():
-        return _raised(process, said)
+    if record := process.error():
+        return _raised(process, record)
     if code == STOPPED:
-        asked = errors.StoppedError(
-            f"task {process.name} stopped at a checkpoint, as another task of its cluster asked for",
-            todo="run the same again: training goes on from there",
+        stopped = errors.StoppedError(
+            f"task {process.name} stopped at a checkpoint, as another task of its cluster requested",
+            todo="run the same again: training resumes from there",
         )
-        return Failure(process.name, "was asked to stop", retryable=False, error=asked)
+        return Failure(process.name, "was asked to stop", retryable=False, error=stopped)
     if code == 0:
-        return _left(process)
+        return _exited_early(process)
     killed = code < 0 or code >= errors.SIGNALLED
     number = -code if code < 0 else code - errors.SIGNALLED
     cause = f"was killed by {_signal_name(number)}" if killed else f"ended with exit code {code}"
@@ -71,33 +71,33 @@ def stalled(process: TaskProcess, waited: float, limit: float, deadline: str) ->
     )
 
 
-def _left(process: TaskProcess) -> Failure:
-    """An end that looks like a good one: no other task could tell it from that."""
+def _exited_early(process: TaskProcess) -> Failure:
+    """Describes a task that ended with exit code 0 before its work was done."""
     lines = process.users_frames()
     where = "your code was at work:\n" + "\n".join(lines) if lines else f"its log ends with:\n{process.tail()}"
     cause = "ended with exit code 0 before its work was done"
     error = errors.UserCodeError(
         f"task {process.name} {cause}; {where}",
         expected="code that returns, or raises an error",
-        todo=f"mend what calls `os._exit`, or see the whole log: {process.files.log}",
+        todo=f"fix the code that calls `os._exit`, or see the whole log: {process.files.log}",
     )
     return Failure(process.name, cause, retryable=False, error=error)
 
 
-def _raised(process: TaskProcess, said: dict) -> Failure:
-    """The task's own error."""
-    if (error := errors.from_json(said)) is not None:
+def _raised(process: TaskProcess, record: dict) -> Failure:
+    """Describes a task that raised an error, from its error file."""
+    if (error := errors.from_json(record)) is not None:
         error.todo = error.todo or f"see {process.files.log}"
     else:
-        late = said["type"] == "DeadlineExceededError"
-        todo = "raise trainer.distribution.train.timeout_seconds if a step takes so long" if late else said["todo"]
+        late = record["type"] == "DeadlineExceededError"
+        todo = "raise trainer.distribution.train.timeout_seconds if a step takes so long" if late else record["todo"]
         error = errors.TaskFailedError(
-            f"task {process.name} failed: {said['type']}: {said['what']}\n{said['where']}",
+            f"task {process.name} failed: {record['type']}: {record['what']}\n{record['where']}",
             todo=f"{todo + ', or ' if todo else ''}see the whole log: {process.files.log}",
         )
-    first_line = (said["what"].splitlines() or [""])[0][:120]
-    cause = f"failed: {said['type']}: {first_line}"
-    return Failure(process.name, cause, retryable=said["peer"], error=error, from_peer=said["peer"])
+    first_line = (record["what"].splitlines() or [""])[0][:120]
+    cause = f"failed: {record['type']}: {first_line}"
+    return Failure(process.name, cause, retryable=record["peer"], error=error, from_peer=record["peer"])
 
 
 def _signal_name(number: int) -> str:

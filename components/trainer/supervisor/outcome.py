@@ -1,4 +1,4 @@
-"""What a supervised training came to."""
+"""The result of a supervised training."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Restart:
 
     Args:
         cause: The task and what happened to it.
-        what: Which tasks were started again.
-        step: Global step at which it happened; -1 before the first.
-        follows: Is it but what the restart before did to another task; it counts as one with that.
-        lost_steps: Steps done again; None until training goes on.
-        seconds: From the failure until training went on; None until it does.
+        what: Which tasks were restarted.
+        step: Global step of the failure; -1 before the first.
+        follows: True if the previous restart caused this failure in another task; both count as one.
+        lost_steps: Steps done again; None until training continues.
+        seconds: From the failure until training continued; None until it does.
     """
 
     cause: str
@@ -38,20 +38,19 @@ class Restart:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a supervised training came to.
+    """The result of a supervised training.
 
     Args:
-        first_step: Global step that training started from, 0 unless it resumed; None if no step was reported, as a
-            run_fn reports none.
-        last_step: Global step that it ended at; None if no step was reported.
-        seconds: Wall time, start of the processes included.
-        examples_per_second: While steps were done; None if the batch size or the pace is not known.
-        metrics: Of the exported model's evaluation, by name.
-        restarts: What went wrong on the way.
-        extra_steps: Beyond those that were asked for; None if it is not known how many were done, or asked for.
-        publishes: Is this the process that publishes the model; not so for a worker in somebody else's cluster.
-        numbers: Further ones, by the names that the model run's artifact has for them; None is not known.
-        said: Texts, likewise; empty is nothing to say.
+        first_step: Global step that training started from, 0 unless it resumed; None if no step was reported, as by a
+            run_fn.
+        last_step: Global step that training ended at; None if no step was reported.
+        seconds: Wall time, including the start of the processes.
+        examples_per_second: While steps were done; None if the batch size or the pace is unknown.
+        metrics: The exported model's evaluation, by name.
+        extra_steps: Steps beyond the requested number; None if either number is unknown.
+        publishes: True if this process publishes the model; false for a worker of an external cluster.
+        numbers: Further custom properties of the model_run artifact; None is unknown.
+        notes: Likewise, as text; empty ones are left out.
     """
 
     first_step: Optional[int]
@@ -63,10 +62,10 @@ class Outcome:
     extra_steps: Optional[int] = None
     publishes: bool = True
     numbers: dict[str, Optional[float]] = dataclasses.field(default_factory=dict)
-    said: dict[str, str] = dataclasses.field(default_factory=dict)
+    notes: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def properties(self) -> dict[str, float]:
-        """Returns the numbers that the model run's artifact carries; what is not known is not among them."""
+        """Returns the numeric custom properties of the model_run artifact, without unknown ones."""
         facts = {
             "first_step": self.first_step,
             "last_step": self.last_step,
@@ -81,18 +80,18 @@ class Outcome:
         return {name: float(value) for name, value in facts.items() if value is not None}
 
     def texts(self) -> dict[str, str]:
-        """Returns what the model run's artifact carries in words; what there is nothing to say of is not among them."""
-        return {"history": self.history(), **{name: text for name, text in self.said.items() if text}}
+        """Returns the text custom properties of the model_run artifact, without empty ones."""
+        return {"history": self.history(), **{name: text for name, text in self.notes.items() if text}}
 
     def history(self) -> str:
-        """Returns the restarts as JSON, for the model run's artifact."""
+        """Returns the restarts as JSON."""
         return json.dumps([dataclasses.asdict(restart) for restart in self.restarts])
 
 
 def stopped(number: int, where: str) -> errors.StoppedError:
-    """Returns the error of a training that a signal has ended."""
+    """Returns the error of a training that a signal ended."""
     return errors.StoppedError(
         f"training was ended by {signal.Signals(number).name}; {where}",
-        todo="run the same again: training goes on from there",
+        todo="run the same again: training resumes from there",
         exit_code=128 + number,
     )

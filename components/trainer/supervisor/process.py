@@ -1,4 +1,4 @@
-"""The operating system's process of one task, its files, and how it ended."""
+"""A task's process: its files, resource usage and end."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 _TASK = "from tfx_estimator.components.trainer.task import start; sys.exit(start.main(sys.argv[1:]))"
 _LOG_LINES = 15
-_LATE_LOOK_SECONDS = 5.0
-# Time for the keeper to kill what the task started; after that the process group is killed.
+# A longer gap between two calls of `silent` means that the machine was suspended.
+_SUSPENDED_SECONDS = 5.0
+# Time for the keeper to kill the task's descendants; after that the process group is killed.
 _KEEPER_SECONDS = 10.0
 
 
@@ -34,10 +35,9 @@ class TaskProcess:
     """One task, running or ended.
 
     Args:
-        task_spec: What the task is told.
         temporary: Folder for its temporary files.
-        environment: Variables that are declared; they come before the task's own.
-        network: Descriptors of the private network's namespaces.
+        environment: Declared variables, which take precedence over the task's own.
+        network: File descriptors of the private network's namespaces.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class TaskProcess:
         self.task_spec.save(self.files.task_spec)
         self.started = time.monotonic()
         self._beat = (0.0, self.started)
-        self._looked = self.started
+        self._checked = self.started
         self._events = ProgressReader(self.files.progress)
         with open(self.files.log, "wb") as log:
             self._process = subprocess.Popen(
@@ -63,7 +63,7 @@ class TaskProcess:
                 stderr=subprocess.STDOUT,
                 env={**_inherited(task_spec), **environment, **variables(temporary)},
                 pass_fds=tuple(network),
-                # Ctrl-C is for the supervisor, which then ends its tasks.
+                # Ctrl-C goes to the supervisor alone, which then ends its tasks.
                 start_new_session=True,
             )
 
@@ -74,93 +74,92 @@ class TaskProcess:
 
     @property
     def code(self) -> Optional[int]:
-        """The exit code, negative for a signal; None as long as it runs."""
+        """The exit code, negative for a signal; None while it runs."""
         return self._process.poll()
 
     def events(self) -> list[dict[str, Any]]:
-        """What the task has reported since the last call."""
+        """Returns the events since the last call."""
         return self._events.read()
 
     def step(self) -> int:
-        """The global step that it did last; -1 before the first."""
+        """Returns the last global step; -1 before the first."""
         return self._events.step()
 
     def silent(self) -> float:
-        """Seconds since its interpreter last showed that it runs; 0 before the first time."""
-        now, before = time.monotonic(), self._looked
-        self._looked = now
+        """Returns the seconds since the last heartbeat; 0 before the first."""
+        now, before = time.monotonic(), self._checked
+        self._checked = now
         try:
             beat = os.path.getmtime(self.files.alive)
         except FileNotFoundError:
             return 0.0
-        # If this look comes late, the machine was suspended, and the task with it: its heartbeat is not to blame.
-        if beat != self._beat[0] or now - before > _LATE_LOOK_SECONDS:
+        # A late check means that the machine was suspended, and the task with it.
+        if beat != self._beat[0] or now - before > _SUSPENDED_SECONDS:
             self._beat = (beat, now)
         return now - self._beat[1]
 
     def log_size(self) -> int:
-        """Bytes that it printed; 0 where the chief of somebody else's cluster has moved the log to its place."""
+        """Returns the log's size in bytes; 0 once the chief of an external cluster has moved the log away."""
         try:
             return os.path.getsize(self.files.log)
         except FileNotFoundError:
             return 0
 
     def cpu_seconds(self) -> float:
-        """What it and all that it has started have used of the CPU."""
+        """Returns the CPU seconds of the task and its descendants."""
         return cpu_seconds(self._process.pid)
 
     def error(self) -> Optional[dict[str, Any]]:
-        """The error that it wrote, where it had time to."""
+        """Returns the contents of its error file, if there is one."""
         if not os.path.exists(self.files.error):
             return None
         with open(self.files.error, encoding="utf-8") as file:
             return json.load(file)
 
-    def left(self) -> bool:
-        """Did `os._exit(0)` end it before its work was done."""
-        # A crash leaves its stack there as well.
+    def exited_early(self) -> bool:
+        """True if `os._exit(0)` ended it before its work was done."""
+        # A crash writes its stack to the same file.
         with contextlib.suppress(FileNotFoundError):
             return self.code == 0 and os.path.getsize(self.files.ends) > 0
         return False
 
     def users_frames(self) -> list[str]:
-        """The user's lines at work when it ended without a word; none if there were none."""
+        """Returns the frames of user code in the stack of a task that ended without an error."""
         return read_users_frames(self.files.ends)
 
     def tail(self) -> str:
-        """The last lines of its log, indented."""
+        """Returns the last lines of its log, indented."""
         return "\n".join(f"    {line}" for line in read_tail(self.files.log, _LOG_LINES)) or "    (nothing)"
 
     def kill(self) -> None:
-        """Ends it and whatever it started, for good. SIGTERM would be swallowed by multi-worker tasks: see `keep`."""
+        """Kills the task and its descendants. Multi-worker tasks swallow SIGTERM: see `keep`."""
         with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            # Goes to the keeper, which ends the task by SIGKILL. Not if it has ended, because its number may be another
-            # process's by now.
+            # Goes to the keeper, which ends the task by SIGKILL. Not after its end: the pid may have been reused.
             if self._process.poll() is None:
                 self._process.send_signal(signal.SIGTERM)
                 self._process.send_signal(signal.SIGCONT)
                 self._process.wait(_KEEPER_SECONDS)
-        # Also after the keeper's end, because what the task started may still be in its group.
+        # Also after the keeper's end, because descendants of the task may still be in its group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
 
 def _inherited(task_spec: TaskSpec) -> dict[str, str]:
-    """The parent's environment, with the task's threads, and without what would lead it astray."""
-    # Each task gets a TF_CONFIG of its own. Keras is chosen here as well, for a task of somebody else's pipeline.
-    given = without_other_keras(os.environ)
-    inherited = {name: value for name, value in given.items() if name != "TF_CONFIG"}
+    """Returns the parent's environment with the task's thread count, and without variables that mislead a task."""
+    # Each task gets its own TF_CONFIG. Keras is chosen here for pipelines without a declaration.
+    kept = without_other_keras(os.environ)
+    inherited = {name: value for name, value in kept.items() if name != "TF_CONFIG"}
     if task_spec.threads == 1:
-        # The task runs beside those that train, or there are more tasks than cores.
+        # The task shares its cores with tasks that train, or there are more tasks than cores.
         inherited["TF_NUM_INTRAOP_THREADS"] = "1"
     elif task_spec.threads:
-        # The task's share of the container's CPUs; a variable that the user has exported goes first.
+        # The task's share of the container's CPUs; a variable that the user has exported takes precedence.
         inherited.setdefault("TF_NUM_INTRAOP_THREADS", str(task_spec.threads))
     return {
         **inherited,
         **no_proxy(os.environ, _own_host(task_spec.tf_config)),
-        # For processes that the task starts. The task itself gets its module path by its command.
+        # For processes that the task starts. The task's own module path is in its command.
         "PYTHONPATH": loader.python_path(),
         "PYTHONUNBUFFERED": "1",
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
@@ -168,7 +167,7 @@ def _inherited(task_spec: TaskSpec) -> dict[str, str]:
 
 
 def _own_host(tf_config: str) -> tuple[str, ...]:
-    """The name of this machine in its cluster, by which its tasks reach themselves."""
+    """Returns this machine's host name in the cluster, by which its tasks reach themselves."""
     if not tf_config:
         return ()
     config = json.loads(tf_config)
@@ -178,16 +177,16 @@ def _own_host(tf_config: str) -> tuple[str, ...]:
 
 
 def cpu_seconds(root: int) -> float:
-    """Returns the seconds that a process and all below it have used, of user and system; 0 where it has gone.
+    """Returns the user and system seconds of a process and its descendants; 0 if the process has gone.
 
-    The time of one that has ended is its parent's, which waited for it; where nobody did, it is lost.
+    An ended process's time counts for the parent that waited for it, and is lost if none did.
     """
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         # The process may end meanwhile.
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-            # pid (a name, which may hold anything) state parent …; from the 14th on the times, at last its children's.
+            # pid (name, with any characters) state parent …; fields 14 to 17 are the times, its children's last.
             fields = file.read().rpartition(")")[2].split()
             children.setdefault(int(fields[1]), []).append(int(name))
             ticks[int(name)] = sum(map(int, fields[11:15]))

@@ -1,4 +1,4 @@
-"""Sums up what the tasks of a training report, and passes it on to whoever watches."""
+"""Aggregates the events of a training's tasks, and logs them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tfx_estimator.pipeline.base.text import duration
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 # Events that are not logged.
-_UNTOLD = (Event.EVALUATING, Event.EXPORTING, Event.WAITING, Event.SERVING, Event.TRAINED)
+_NOT_LOGGED = (Event.EVALUATING, Event.EXPORTING, Event.WAITING, Event.SERVING, Event.TRAINED)
 
-# What is said before the text of one that has one.
-_SAID = {
+# Log prefixes of events with a text.
+_PREFIXES = {
     Event.CHOSEN: "exported is ",
     Event.SCALED: "learning rate ",
     Event.STAGED: "pipeline: ",
@@ -26,8 +26,8 @@ _SAID = {
     Event.ENDED_EARLY: "stopped early ",
     Event.PROFILED: "",
 }
-# Under which name the model run's artifact keeps one of these.
-_KEPT = {
+# Custom properties of the model_run artifact for events with a text.
+_PROPERTIES = {
     Event.CHOSEN: "exported",
     Event.ENDED_EARLY: "stopped_early",
     Event.SCALED: "learning_rate",
@@ -40,11 +40,11 @@ logger = get_logger("trainer")
 
 
 class Report:
-    """Sums up the events of all tasks and attempts.
+    """Aggregates the events of all tasks and attempts.
 
     Args:
-        batch_size: Global, in examples; None if it is not known, as of another input_fn than the built-in one.
-        total_steps: To train; None if it is not known, until a task says so.
+        batch_size: Global, in examples; None if unknown, as with the user's input_fn.
+        total_steps: Steps to train; None if unknown, until a task reports the number.
     """
 
     def __init__(self, batch_size: Optional[int], total_steps: Optional[int]) -> None:
@@ -55,36 +55,36 @@ class Report:
         self._last: Optional[int] = None
         self._skipped: Optional[int] = None
         self._repeated = 0
-        # The present attempt: where its steps began, its last reports, only some of them as it may last for days.
+        # The current attempt: time and step of its first report and of its last ones.
         self._began: Optional[tuple[float, int]] = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT)
-        # After its first step, which was built.
+        # Time and step after the first step, which includes building the graph.
         self._built = (0.0, 0)
         self._rates: list[tuple[float, float]] = []
         self._metrics: dict[str, float] = {}
         self._cost = Cost()
         self._restarts: list[Restart] = []
         self._noticed: list[str] = []
-        # The last event of each kind that has a text.
-        self._said: dict[Event, dict[str, Any]] = {}
-        # The first failure since the last step: when it was, and at which step.
+        # The last event of each kind with a text.
+        self._texts: dict[Event, dict[str, Any]] = {}
+        # Time and step of the first failure since the last step.
         self._failed: Optional[tuple[float, int]] = None
         self.publishes = True
 
     @classmethod
     def of(cls, section: Optional[TrainerSection]) -> Report:
-        """Makes the report of a training."""
+        """Returns the report for a declared training, or for one without a declaration."""
         return cls(section.global_batch_size, section.train_steps) if section else cls(None, None)
 
-    def hear(self, task_spec: TaskSpec, event: dict[str, Any]) -> None:
-        """Takes one event."""
-        self._cost.hear(task_spec, event)
+    def record(self, task_spec: TaskSpec, event: dict[str, Any]) -> None:
+        """Records and logs one event."""
+        self._cost.record(task_spec, event)
         kind = event["event"]
         if kind is Event.STEP:
             if task_spec.type == CHIEF or (task_spec.trains and not self.publishes):
                 self._step(event)
         elif kind is Event.NOTICED:
-            if event["text"] not in self._noticed:  # a restart may say it again
+            if event["text"] not in self._noticed:  # a restart may repeat it
                 self._noticed.append(event["text"])
                 logger.warning(event["text"])
         elif kind is Event.EVALUATED:
@@ -94,17 +94,17 @@ class Report:
             self._last = max(self._last or 0, event["step"])
             values = ", ".join(f"{name} {value:.4f}" for name, value in self._metrics.items())
             logger.info(f"evaluation at step {event['step']}: {values}")
-        elif kind in _SAID:
-            self._said[kind] = event
+        elif kind in _PREFIXES:
+            self._texts[kind] = event
             self._metrics = event.get("metrics", self._metrics)
-            logger.info(_SAID[kind] + event["text"])
-        elif kind not in _UNTOLD:
+            logger.info(_PREFIXES[kind] + event["text"])
+        elif kind not in _NOT_LOGGED:
             who = "" if task_spec.type == CHIEF else f"{task_spec.name} "
             pid = f", pid {event['pid']}" if "pid" in event else ""
             logger.info(f"{who}{kind.value}{pid}")
 
     def restarted(self, restart: Restart) -> None:
-        """Takes note of a restart."""
+        """Records and logs a restart."""
         self._restarts.append(restart)
         since, step = self._failed or (time.monotonic(), restart.step)
         self._failed = (since, max(step, restart.step))
@@ -112,15 +112,15 @@ class Report:
         logger.warning(f"{restart.cause} at step {max(restart.step, 0)}; {restart.what}")
 
     def steps_per_second(self) -> float:
-        """The pace of the last reports; 0 before there are two."""
+        """Returns the pace of the last reports; 0 before there are two."""
         recent = self._recent
         seconds = recent[-1][0] - recent[0][0] if len(recent) > 1 else 0.0
         return (recent[-1][1] - recent[0][1]) / seconds if seconds > 0 else 0.0
 
     def outcome(self) -> Outcome:
-        """Sums up."""
+        """Returns the result of the training."""
         self._close_attempt()
-        # A failure after the last step has no step after it, which would close it.
+        # No step follows a failure after the last step.
         self._resumed(self._last or 0)
         seconds = sum(rate[1] for rate in self._rates)
         steps = sum(rate[0] for rate in self._rates)
@@ -134,12 +134,12 @@ class Report:
             extra_steps=self._extra(),
             publishes=self.publishes,
             numbers={
-                # Which changed nothing, as a gradient overflowed in float16.
+                # Steps without an update, because a gradient overflowed in float16.
                 "skipped_steps": self._skipped,
-                "exported_step": self._said[Event.CHOSEN]["step"] if Event.CHOSEN in self._said else None,
+                "exported_step": self._texts[Event.CHOSEN]["step"] if Event.CHOSEN in self._texts else None,
                 **self._cost.properties(self._batch),
             },
-            said={_KEPT[kind]: event["text"] for kind, event in self._said.items() if kind in _KEPT},
+            notes={_PROPERTIES[kind]: event["text"] for kind, event in self._texts.items() if kind in _PROPERTIES},
         )
 
     def _extra(self) -> Optional[int]:
@@ -164,17 +164,17 @@ class Report:
         logger.info(f"step {step}/{self._total or '?'}{loss}{f', {rate}' if pace else ''}{self._left(step)}")
 
     def _left(self, step: int) -> str:
-        """How long the rest will take, by the pace since the first step was built, evaluations in between included."""
+        """Returns the time left, by the pace since the first step, including evaluations in between."""
         if len(self._recent) == 2:
             self._built = self._recent[1]
-        # One window alone may be of the machine's caches.
+        # A single interval may be too fast, because of warm caches.
         if not self._total or len(self._recent) < 4 or not self._built[1] < step < self._total:
             return ""
         (built, first), (now, _) = self._built, self._recent[-1]
         return f", {duration((self._total - step) * (now - built) / (step - first))} left"
 
     def _resumed(self, step: int) -> None:
-        """Notes what the restarts since the last step cost, at the last of them."""
+        """Sets the cost of the restarts since the last step, on the last of them."""
         if self._failed is None:
             return
         since, before = self._failed
@@ -192,7 +192,7 @@ class Report:
 
 @dataclasses.dataclass
 class _Task:
-    """What one task reported; `reports` counts steps' reports since a session began, evaluations left out."""
+    """A task's cost; `reports` counts STEP events since its session began."""
 
     reports: int = 0
     before: Optional[dict[str, Any]] = None
@@ -203,22 +203,22 @@ class _Task:
 
 
 class Cost:
-    """Sums up what steps cost; the first one of a session, which builds and warms up, and evaluations do not count."""
+    """The cost of steps, without the first one of a session, which builds and warms up, and without evaluations."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, _Task] = {}
         self._complete = True
 
-    def hear(self, task_spec: TaskSpec, event: dict[str, Any]) -> None:
-        """Takes one event."""
+    def record(self, task_spec: TaskSpec, event: dict[str, Any]) -> None:
+        """Adds the cost of one event."""
         if task_spec.type == PS:
-            # A parameter server works for the steps of others, and does not report its own cost.
+            # A parameter server works for the steps of others, but does not report its cost.
             self._complete = False
         if not task_spec.trains:
             return
         task = self._tasks.setdefault(task_spec.name, _Task())
         if event["event"] is not Event.STEP or "cpu" not in event:
-            # A session goes on after its evaluations: its first step is done.
+            # After an evaluation the session continues: its first step is done.
             task.reports = 0 if event["event"] is Event.STARTED else min(task.reports, 1)
             return
         if "total" in event:
@@ -233,10 +233,10 @@ class Cost:
             task.cpu += event["cpu"] - before["cpu"]
 
     def properties(self, batch: Optional[int]) -> dict[str, float]:
-        """Returns what is known: `steady_seconds`, `steady_examples_per_second`, `cpu_micros_per_example`, `peak_rss`.
+        """Returns `steady_seconds`, `steady_examples_per_second`, `cpu_micros_per_example`, `peak_rss`, where known.
 
         Args:
-            batch: Global, in examples; None if it is not known.
+            batch: Global, in examples; None if unknown.
         """
         tasks = [task for task in self._tasks.values() if task.steps]
         found: dict[str, float] = {}

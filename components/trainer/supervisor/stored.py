@@ -1,7 +1,7 @@
-"""What the tasks of somebody else's cluster tell each other: they share only the training folder, perhaps in a store.
+"""Messages between tasks of an external cluster, exchanged through the shared training folder, perhaps in a store.
 
-The chief names the step to stop at. The evaluator gives a sign of life, as the chief waits for its model: what it
-writes there anyway comes at the end of an evaluation, which may be long.
+The chief writes the step to stop at. The evaluator writes a heartbeat for the chief, which waits for its model: an
+evaluation may be long, and writes nothing else before its end.
 """
 
 from __future__ import annotations
@@ -16,76 +16,76 @@ from typing import Any
 from tfx.dsl.io import fileio
 
 from tfx_estimator.components.files import read_json, write_whole
-from tfx_estimator.components.trainer.protocol.events import ask_to_stop
+from tfx_estimator.components.trainer.protocol.events import request_stop
 
 _STOP, _BEAT = "stop.json", "evaluator.json"
-# A store is written to every now and then; a shorter deadline wants more.
+# The heartbeat's interval: fixed, or shorter for a short timeout.
 _EVERY_SECONDS, _PER_TIMEOUT = 30.0, 10
 
 
 class EvaluatorBeat:
-    """The evaluator's side: a file beside the checkpoints, which becomes another one as long as it gets on.
+    """The evaluator's heartbeat: a file next to the checkpoints, rewritten while the evaluator makes progress.
 
     Args:
         timeout: Seconds without progress after which the chief gives up.
-        done: Has the evaluator exported.
+        done: Returns True once the evaluator has exported.
     """
 
     def __init__(self, training_dir: str, timeout: float, done: Callable[[], bool]) -> None:
         self._folder, self._done = training_dir, done
         self._every = min(_EVERY_SECONDS, timeout / _PER_TIMEOUT)
-        self._told, self._at = 0.0, -self._every
+        self._written, self._at = 0.0, -self._every
 
-    def tell(self, worked: float) -> None:
-        """Writes that the evaluator got on, if it has since the last time."""
+    def write(self, last_progress: float) -> None:
+        """Writes the heartbeat if there was progress since the last one."""
         now = time.monotonic()
-        if worked <= self._told or now - self._at < self._every:
+        if last_progress <= self._written or now - self._at < self._every:
             return
-        self._told, self._at = worked, now
-        with contextlib.suppress(Exception):  # a store that is away
-            # The chief may have published the folder: no store knows that it has gone.
+        self._written, self._at = last_progress, now
+        with contextlib.suppress(Exception):  # an unavailable store
+            # The chief may have published the folder; writing to a store would create it again.
             if fileio.exists(self._folder) and not self._done():
                 write_whole(os.path.join(self._folder, _BEAT), f"{time.time()}")
 
 
 def read(training_dir: str) -> Any:
-    """Returns what the evaluator told last; None if it has told nothing."""
+    """Returns the evaluator's last heartbeat, if any."""
     return read_json(os.path.join(training_dir, _BEAT))
 
 
-def forget(training_dir: str) -> None:
-    """Removes it: training is over."""
-    with contextlib.suppress(Exception):  # a store that is away
+def remove(training_dir: str) -> None:
+    """Removes the evaluator's heartbeat."""
+    with contextlib.suppress(Exception):  # an unavailable store
         if fileio.exists(path := os.path.join(training_dir, _BEAT)):
             fileio.remove(path)
 
 
 class StoredStop:
-    """The chief's word, beside the checkpoints."""
+    """The chief's stop request, next to the checkpoints."""
 
     def __init__(self, training_dir: str, stop_file: str) -> None:
         self._path = os.path.join(training_dir, _STOP)
         self._stop_file = stop_file
-        # A request from before this moment belongs to an earlier training.
+        # An earlier request belongs to an earlier training.
         self._begun = time.time()
 
-    def ask(self, step: int, over: bool) -> None:
-        """Asks all tasks to stop, as `ask_to_stop` does."""
-        with contextlib.suppress(Exception):  # the store does not answer: this task stops, and the others lose it
+    def request(self, step: int, over: bool) -> None:
+        """Requests that all tasks stop, as `request_stop` does."""
+        with contextlib.suppress(Exception):  # an unavailable store: this task stops, and the others fail with it
             write_whole(self._path, json.dumps({"step": step, "over": over, "at": time.time()}))
-        ask_to_stop(self._stop_file, step, over)
+        request_stop(self._stop_file, step, over)
 
-    def hear(self) -> bool:
-        """Asks this task to stop if the chief has said so; returns whether it has."""
-        said: dict[str, Any] = {}
-        with contextlib.suppress(Exception), fileio.open(self._path) as file:  # no request, or no answer
-            said = json.loads(file.read())
-        if said.get("at", 0.0) < self._begun:
+    def poll(self) -> bool:
+        """Passes the chief's request, if any, to this machine's task; returns whether there is one."""
+        request: dict[str, Any] = {}
+        with contextlib.suppress(Exception), fileio.open(self._path) as file:  # no request, or an unavailable store
+            request = json.loads(file.read())
+        if request.get("at", 0.0) < self._begun:
             return False
-        ask_to_stop(self._stop_file, said["step"], said["over"])
+        request_stop(self._stop_file, request["step"], request["over"])
         return True
 
-    def forget(self) -> None:
-        """Removes the word: training begins, or is over."""
+    def remove(self) -> None:
+        """Removes the request, before and after training."""
         with contextlib.suppress(Exception):
             fileio.remove(self._path)

@@ -1,8 +1,8 @@
-"""Supervises training tasks: fresh processes, progress, deadlines, restarts, and the real error when all is in vain.
+"""Supervises training tasks: fresh processes, progress, deadlines, restarts, and the first cause of a failure.
 
-The contract is torchrun's, in its words: any task of a synchronous cluster that dies, stalls or never starts has all
-of them killed and started again from the last checkpoint, at most `max_restarts` times. A wait has a deadline, a child
-does not outlive its parent, and an error names the task, what it said and where its log is.
+The contract is torchrun's: if a task of a synchronous cluster dies, stalls or never starts, all of its tasks are killed
+and restarted from the last checkpoint, at most `max_restarts` times. Every wait has a deadline, no child outlives its
+parent, and an error names the task, its message and its log.
 
 Source: https://docs.pytorch.org/docs/stable/elastic/run.html.
 """
@@ -47,12 +47,12 @@ logger = get_logger("trainer")
 
 
 class Supervisor:
-    """Starts the tasks of one training and sees them to their end.
+    """Runs the tasks of one training to their end.
 
     Args:
         logs: Local folder for the tasks' files.
         temporary: Folder for the tasks' temporary files.
-        enough: Says that training has gone on long enough: the tasks are ended, and nothing is evaluated or exported.
+        enough: Returns True to end the tasks without evaluation and export.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class Supervisor:
             self._job_path = os.path.join(self._logs, f"job-{place.task.name}.json")
         self._job.save(self._job_path)
         if (leads := place is None or place.task.type == CHIEF) or is_address(self._job.training_dir):
-            # In somebody else's cluster only the chief removes the stop file: the other tasks share it, and may be at
-            # work already. With a training in a store each task has a local folder of its own, and removes its own.
+            # In an external cluster only the chief removes the stop file: the other tasks share it, and may be running
+            # already. If the training folder is in a store, each task has its own local folder and stop file.
             with contextlib.suppress(FileNotFoundError):
                 os.remove(self._stop_file)
         if leads:
@@ -101,21 +101,21 @@ class Supervisor:
             if leads:
                 self._check_replicas(signals)
             if place is not None:
-                self._in_cluster_of_others(place, signals)
+                self._run_external_cluster(place, signals)
             elif not self._distribution.train.is_cluster:
                 self._attempts(plan.alone(CHIEF), signals)
             else:
-                self._own_cluster(signals)
+                self._run_local_cluster(signals)
             if signals.received:
                 raise stopped(signals.received, "training is done, and the model is published by the next run")
         if self._report.publishes:
             self._checkpoints.tidy()
-            stored.forget(self._job.training_dir)
-            self._stopping.forget()
+            stored.remove(self._job.training_dir)
+            self._stopping.remove()
         return self._report.outcome()
 
     def _check_replicas(self, signals: Signals) -> None:
-        """Tries the user's loss under several replicas, once in a training folder, and refuses what would be wrong."""
+        """Checks the user's loss under several replicas, once per training folder, and refuses a wrong one."""
         if self._traits.needs_check and replica_check.is_needed(self._job):
             self._attempts(plan.alone(REPLICA_CHECK), signals)
             found = replica_check.read(self._job.training_dir)
@@ -124,26 +124,25 @@ class Supervisor:
             for note, level in replica_check.notes(found, self._distribution.acknowledge):
                 logger.log(level, note)
 
-    def _own_cluster(self, signals: Signals) -> None:
+    def _run_local_cluster(self, signals: Signals) -> None:
         with plan.cluster_network(self._job, self._distribution) as network:
             self._network = network
             self._attempts(
                 lambda attempt: plan.local_cluster(self._distribution, attempt), signals, over=self._is_over_early
             )
             self._network = ()
-        # Needed also with an evaluator: training may end before the step that it waits for, and then it exports
-        # nothing.
+        # Needed even with an evaluator: it exports nothing if training ends before the step that it waits for.
         if not (self._traits.exporter == CHIEF or self._enough() or self._has_export()):
             self._attempts(plan.alone(EXPORTER), signals)
 
-    def _in_cluster_of_others(self, place: TfConfig, signals: Signals) -> None:
-        """Takes the task's place in a cluster that TF_CONFIG describes; whoever started it restarts it.
+    def _run_external_cluster(self, place: TfConfig, signals: Signals) -> None:
+        """Runs this machine's task of the cluster in TF_CONFIG, without restarts: those are the cluster manager's.
 
-        A chief that is started again when all steps are done joins nobody: the others may be done, and gone.
+        A chief that is restarted when all steps are done does not train: the other tasks may have ended.
         """
         self._report.publishes = place.task.type == CHIEF
         if is_address(self._job.training_dir) and self._traits.synchronous:
-            self._stopping.by_store(self._job.training_dir)
+            self._stopping.use_store(self._job.training_dir)
         if place.task.type == EVALUATOR:
             self._beat = EvaluatorBeat(self._job.training_dir, self._settings.stall_timeout, self._has_export)
         logger.info(f"TF_CONFIG is set: this is {place.task.name} of a cluster of {len(place.cluster.tasks)} tasks")
@@ -165,14 +164,14 @@ class Supervisor:
         restarts: Optional[int] = None,
         over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Starts tasks, again and again, until they are done or what they do is over."""
+        """Starts and restarts tasks until they are done or `over`."""
         allowed = self._distribution.max_restarts if restarts is None else restarts
         while not over():
             group = Group(
                 self._start,
                 self._settings.start_timeout,
                 self._settings.stall_timeout,
-                self._report.hear,
+                self._report.record,
                 self._traits.serving,
             )
             try:
@@ -186,10 +185,10 @@ class Supervisor:
             self._checkpoints.drop_damaged()
 
     def _watch(self, group: Group, signals: Signals, allowed: int) -> Optional[Failure]:
-        """Watches tasks, and starts one of them again where that is enough.
+        """Watches tasks, and restarts a single one where that is enough.
 
         Returns:
-            The failure after which all must be started again; None when all is done.
+            The failure after which all tasks must be restarted; None when all is done.
         """
         alone: set[str] = set()
         while not group.done() and not self._enough():
@@ -197,37 +196,37 @@ class Supervisor:
                 self._stopping.end(group, signals)
             if self._distribution.evaluator:
                 self._stopping.end_early(group, signals, self._is_over_early)
-            failure = group.look()
+            failure = group.poll()
             if failure is None:
                 if self._beat:
-                    self._beat.tell(group.worked)
+                    self._beat.write(group.last_progress)
                 time.sleep(_POLL_SECONDS)
                 continue
-            # If the task fails again before it gets to work, the others have to be restarted as well.
+            # If the task fails again before it begins its work, the others must be restarted as well.
             again = failure.task in alone and not group.has_started(failure.task)
             if not self._restarts_alone(failure.task) or again or not failure.retryable:
                 return failure
             alone.add(failure.task)
             self._note_restart(failure, group, allowed, f"{failure.task} was started again")
             group.restart(failure.task, self._next_attempt())
-        group.look()
+        group.poll()
         return None
 
     def _restarts_alone(self, name: str) -> bool:
         return name.rpartition("-")[0] in self._traits.alone
 
     def _note_restart(self, failure: Failure, group: Group, allowed: int, what: str) -> None:
-        """Records a restart, or raises the failure where none is left."""
+        """Records a restart, or raises the failure if no restart is left."""
         recent = time.monotonic() - self._cause_at <= _CONSEQUENCE_SECONDS
         follows = failure.from_peer and recent and self._restarts_alone(failure.task)
         if not failure.retryable or (self._restarts >= allowed and not follows):
             error = failure.error
-            # In somebody else's cluster, whoever started this task may start it again.
+            # In an external cluster the cluster manager may restart this task.
             error.retryable = failure.retryable and not allowed
             if failure.retryable and allowed:
                 error.what = f"after {self._restarts} restarts (trainer.distribution.max_restarts): {error.what}"
             raise error
-        # Where single tasks are restarted, one's end may make others fail. That is one failure, and counts once.
+        # Where single tasks are restarted, one failure may cause others. They count as one restart.
         if not follows:
             self._restarts += 1
             self._cause_at = time.monotonic()
@@ -237,19 +236,19 @@ class Supervisor:
         return says_stop(self._job.training_dir, self._settings.trainer)
 
     def _has_export(self) -> bool:
-        """Has a task exported already, such as the chief of a run_fn, or an exporter that died later."""
+        """True if a task has already exported, for example the chief of a run_fn, or an exporter that died later."""
         serving = path_utils.serving_model_dir(self._job.exports_dir)
         model = os.path.join(serving, "saved_model.pb")
         return fileio.exists(model if self._job.exports else self._job.evaluated_file)
 
     def _evaluator_exports(self, signals: Signals) -> bool:
-        """Waits for the evaluator of somebody else's cluster, which writes into the same folder.
+        """Waits for the export by the evaluator of an external cluster.
 
         Returns:
-            Whether it has; it leaves that to an exporter once it finds that training is over early, and may find so
-            when all steps are done.
+            False if training has ended early, which the evaluator may find only when all steps are done: it then
+            leaves the export to an exporter.
         """
-        timeout, told = self._settings.stall_timeout, stored.read(self._job.training_dir)
+        timeout, beat = self._settings.stall_timeout, stored.read(self._job.training_dir)
         deadline = time.monotonic() + timeout
         while not self._has_export():
             if self._is_over_early():
@@ -257,10 +256,9 @@ class Supervisor:
             if signals.received:
                 raise stopped(signals.received, "training is done, and the evaluator had not exported yet")
             if time.monotonic() > deadline:
-                # The last evaluation may take longer than this deadline, as long as the evaluator's file keeps
-                # changing.
-                before, told = told, stored.read(self._job.training_dir)
-                if told == before:
+                # The last evaluation may take longer, as long as the evaluator's heartbeat continues.
+                before, beat = beat, stored.read(self._job.training_dir)
+                if beat == before:
                     raise ExportError(
                         f"the evaluator of this cluster left no model in {self._job.exports_dir}",
                         expected="one after training, and until then a sign of progress within "
@@ -282,6 +280,6 @@ class Supervisor:
 
 
 def _last_attempt(logs: str) -> int:
-    """Attempts are counted over all runs that share the training folder, so no log is overwritten."""
+    """Returns the last attempt of all runs that share the training folder, so that no log is overwritten."""
     numbers = [name.split(".attempt-")[1].split(".")[0] for name in os.listdir(logs) if ".attempt-" in name]
     return max((int(number) for number in numbers), default=0)

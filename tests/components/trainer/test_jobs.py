@@ -9,7 +9,7 @@ import pytest
 
 from tfx_estimator.components.trainer.job import Job
 from tfx_estimator.components.trainer.jobs import logs_folder, make_job, supervise
-from tfx_estimator.components.trainer.protocol.events import ask_to_stop, asked_to_stop
+from tfx_estimator.components.trainer.protocol.events import request_stop, stop_step
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.base.errors import DeclarationError, TaskFailedError
 
@@ -55,9 +55,9 @@ def test_what_an_earlier_job_told_its_tasks_is_no_word_to_the_next_one(bucket, t
     for step in (120, 240):
         with logs_folder("store://bucket/training") as logs:
             stop = str(Path(logs, "stop"))
-            assert asked_to_stop(stop) is None
-            ask_to_stop(stop, step)
-            assert asked_to_stop(stop) == step
+            assert stop_step(stop) is None
+            request_stop(stop, step)
+            assert stop_step(stop) == step
             for name in ("job.json", "job-worker-0.json", "jobs.attempt-1.log"):
                 Path(logs, name).write_text("{}")
     assert [path.name for path in (tmp_path / "bucket/training/logs").iterdir()] == ["jobs.attempt-1.log"]

@@ -16,8 +16,8 @@ from tfx_estimator.components.trainer.protocol.events import (
     Event,
     ProgressReader,
     ProgressWriter,
-    ask_to_stop,
-    asked_to_stop,
+    request_stop,
+    stop_step,
 )
 from tfx_estimator.components.trainer.protocol.task_spec import TaskSpec
 from tfx_estimator.components.trainer.settings import Settings
@@ -74,10 +74,10 @@ def test_a_stop_keeps_its_exit_code_between_processes():
 
 def test_the_first_word_on_the_step_to_stop_at_counts(tmp_path):
     path = str(tmp_path / "stop")
-    assert asked_to_stop(path) is None
+    assert stop_step(path) is None
     for step in (120, 125):
-        ask_to_stop(path, step)
-    assert asked_to_stop(path) == 120
+        request_stop(path, step)
+    assert stop_step(path) == 120
     assert [each.name for each in tmp_path.iterdir()] == ["stop"]
 
 

@@ -273,7 +273,7 @@ def test_an_estimators_vocabulary_of_another_size_begins_anew_and_the_log_says_s
     assert np.abs(there["dnn/hiddenlayer_0/kernel"]).sum() > 0
     report = Report(None, None)
     for event in ProgressReader(file).read():
-        report.hear(context.task, event)
+        report.record(context.task, event)
     assert "training begins with 5 of 7 variables" in caplog.text
     assert f"trainer.warm_start left out {embedding}, which is [4, 3] here and [3, 3] there; " in caplog.text
     assert f"{linear}, which is [4, 1] here and [3, 1] there" in caplog.text

@@ -1,4 +1,4 @@
-"""What the supervisor sums up of the events of a training, and what a step costs."""
+"""The supervisor's report of a training's events, and the cost of a step."""
 
 from __future__ import annotations
 
@@ -25,61 +25,61 @@ pytestmark = pytest.mark.unit
 def test_steps_beyond_the_declared_ones_are_counted(batch_size, last, extra):
     report = Report(batch_size, total_steps=50)
     for step in (0, last):
-        report.hear(TaskSpec("chief", 0, 1), {"event": Event.STEP, "step": step, "time": float(step)})
+        report.record(TaskSpec("chief", 0, 1), {"event": Event.STEP, "step": step, "time": float(step)})
     properties = report.outcome().properties()
     assert (properties["last_step"], properties["extra_steps"]) == (last, extra)
     assert properties.get("examples_per_second") == (batch_size and pytest.approx(batch_size))
 
 
-def test_a_task_that_has_started_says_its_process(caplog):
+def test_a_started_task_logs_its_pid(caplog):
     caplog.set_level("INFO", "absl.tfx_estimator")
     report = Report(batch_size=8, total_steps=50)
     for kind in (CHIEF, WORKER):
-        report.hear(TaskSpec(kind, 0, 1), {"event": Event.STARTED, "pid": 77})
+        report.record(TaskSpec(kind, 0, 1), {"event": Event.STARTED, "pid": 77})
     assert [record.getMessage() for record in caplog.records] == ["started, pid 77", "worker-0 started, pid 77"]
 
 
-def test_steps_that_were_done_twice_are_counted_and_end_with_the_checkpoint_that_they_were_not_in():
+def test_repeated_steps_are_counted_as_the_last_event_has_them():
     report = Report(batch_size=8, total_steps=50)
     for moment, (step, extra) in enumerate([(0, 0), (20, 2), (10, 1), (50, 1)]):
-        told = {"event": Event.STEP, "step": step, "extra_steps": extra, "time": float(moment)}
-        report.hear(TaskSpec("chief", 0, 1), told)
+        event = {"event": Event.STEP, "step": step, "extra_steps": extra, "time": float(moment)}
+        report.record(TaskSpec("chief", 0, 1), event)
     assert report.outcome().properties()["extra_steps"] == 1
 
 
-def test_what_is_not_known_of_a_training_is_not_told():
+def test_unknown_values_are_left_out():
     chief = TaskSpec("chief", 0, 1)
     # A run_fn reports no step.
     run_fn = Report(batch_size=None, total_steps=50)
-    run_fn.hear(chief, {"event": Event.RUNNING})
+    run_fn.record(chief, {"event": Event.RUNNING})
     assert set(run_fn.outcome().properties()) == {"train_seconds", "restarts", "lost_steps"}
-    # Nobody said how many steps to train.
+    # The number of steps is unknown.
     endless = Report(batch_size=8, total_steps=None)
     for step in (0, 10):
-        endless.hear(chief, {"event": Event.STEP, "step": step, "time": float(step)})
+        endless.record(chief, {"event": Event.STEP, "step": step, "time": float(step)})
     assert "extra_steps" not in endless.outcome().properties()
-    # The pace is that of all of an attempt: 999 steps in 499.5 s, and 1,000 in 100 s.
+    # The pace is the average over the attempt: 999 steps in 499.5 s, and 1,000 in 100 s.
     long, moment = Report(batch_size=8, total_steps=10_000), 0.0
     for step in range(1, 2001):
-        long.hear(chief, {"event": Event.STEP, "step": step, "time": moment})
+        long.record(chief, {"event": Event.STEP, "step": step, "time": moment})
         moment += 0.5 if step < 1000 else 0.1
     assert long.steps_per_second() == pytest.approx(10)
     assert long.outcome().properties()["examples_per_second"] == pytest.approx(8 * 1999 / 599.5)
-    # One report is none.
+    # One report gives no pace.
     short = Report(batch_size=8, total_steps=1)
-    short.hear(chief, {"event": Event.STEP, "step": 1, "time": 1.0})
+    short.record(chief, {"event": Event.STEP, "step": 1, "time": 1.0})
     properties = short.outcome().properties()
     assert properties["last_step"] == 1
     assert "examples_per_second" not in properties
 
 
-def test_what_a_failure_cost_is_known_also_when_the_restart_failed_too():
+def test_the_cost_of_a_failure_is_known_even_if_the_restart_failed():
     report, chief = Report(batch_size=8, total_steps=100), TaskSpec("chief", 0, 1)
-    report.hear(chief, {"event": Event.STEP, "step": 78, "time": 1.0})
+    report.record(chief, {"event": Event.STEP, "step": 78, "time": 1.0})
     report.restarted(Restart("worker-0 was killed", "all tasks were started again", 80))
     report.restarted(Restart("chief-0 was killed", "all tasks were started again", -1))
-    report.hear(chief, {"event": Event.STEP, "step": 50, "time": 2.0})
-    report.hear(chief, {"event": Event.STEP, "step": 100, "time": 3.0})
+    report.record(chief, {"event": Event.STEP, "step": 50, "time": 2.0})
+    report.record(chief, {"event": Event.STEP, "step": 100, "time": 3.0})
     # One at the very end costs no step.
     report.restarted(Restart("evaluator-0 was killed", "evaluator-0 was started again", 100))
     outcome = report.outcome()
@@ -110,9 +110,9 @@ def step(number: int, time: float, cpu: float, peak_rss: float = 100) -> dict[st
     return {"event": Event.STEP, "step": number, "time": time, "cpu": cpu, "peak_rss": peak_rss}
 
 
-def hear(cost: Cost, spec: TaskSpec, *events: dict[str, Any]) -> Cost:
+def add(cost: Cost, spec: TaskSpec, *events: dict[str, Any]) -> Cost:
     for event in events:
-        cost.hear(spec, event)
+        cost.record(spec, event)
     return cost
 
 
@@ -129,7 +129,7 @@ def test_the_first_step_and_evaluations_do_not_count():
         step(22, 95, 95),
         step(32, 97, 98, peak_rss=300),
     ]
-    found = hear(Cost(), task(), *events).properties(BATCH)
+    found = add(Cost(), task(), *events).properties(BATCH)
     assert found == {
         "steady_seconds": 6.0,
         "steady_examples_per_second": 30 * BATCH / 6,
@@ -141,7 +141,7 @@ def test_the_first_step_and_evaluations_do_not_count():
 def test_steps_between_two_evaluations_count():
     evaluation = ({"event": Event.EVALUATING}, {"event": Event.EVALUATED})
     events = [step(0, 0, 0), step(1, 50, 50), *evaluation, step(11, 52, 53), step(21, 54, 56), *evaluation]
-    found = hear(Cost(), task(), {"event": Event.STARTED}, *events, step(30, 99, 99)).properties(BATCH)
+    found = add(Cost(), task(), {"event": Event.STARTED}, *events, step(30, 99, 99)).properties(BATCH)
     assert found["steady_seconds"] == 2.0
     assert found["cpu_micros_per_example"] == pytest.approx(1e6 * 3 / (10 * BATCH))
 
@@ -149,10 +149,10 @@ def test_steps_between_two_evaluations_count():
 def test_workers_add_up_and_a_restart_begins_anew():
     cost = Cost()
     for spec in (task(), task(WORKER)):
-        hear(cost, spec, step(0, 0, 0), step(1, 1, 1), step(5, 2, 3), {"event": Event.STARTED})
+        add(cost, spec, step(0, 0, 0), step(1, 1, 1), step(5, 2, 3), {"event": Event.STARTED})
         # Another process: its clock is at 0 again.
-        hear(cost, spec, step(5, 9, 0), step(6, 10, 1), step(10, 11, 3))
-    hear(cost, task(EVALUATOR), step(0, 0, 0), step(1, 1, 100), step(9, 2, 900))
+        add(cost, spec, step(5, 9, 0), step(6, 10, 1), step(10, 11, 3))
+    add(cost, task(EVALUATOR), step(0, 0, 0), step(1, 1, 100), step(9, 2, 900))
     found = cost.properties(BATCH)
     assert found["cpu_micros_per_example"] == pytest.approx(2 * 1e6 * 4 / (8 * BATCH))
     assert found["steady_examples_per_second"] == pytest.approx(8 * BATCH / 2)
@@ -161,12 +161,15 @@ def test_workers_add_up_and_a_restart_begins_anew():
 
 def test_what_is_not_known_is_not_told():
     assert Cost().properties(BATCH) == {}
-    short = hear(Cost(), task(), step(0, 0, 0), step(1, 1, 1))
+    short = add(Cost(), task(), step(0, 0, 0), step(1, 1, 1))
     assert short.properties(BATCH) == {}
     steps = [step(0, 0, 0), step(1, 1, 1), step(5, 2, 3)]
-    assert hear(Cost(), task(), *steps).properties(None) == {"peak_rss": 100}
-    with_server = hear(Cost(), task(PS), {"event": Event.SERVING})
-    assert set(hear(with_server, task(), *steps).properties(BATCH)) == {"steady_seconds", "steady_examples_per_second"}
+    assert add(Cost(), task(), *steps).properties(None) == {"peak_rss": 100}
+    with_server = add(Cost(), task(PS), {"event": Event.SERVING})
+    assert set(add(with_server, task(), *steps).properties(BATCH)) == {
+        "steady_seconds",
+        "steady_examples_per_second",
+    }
 
 
 def test_a_task_tells_what_it_has_used(tmp_path):

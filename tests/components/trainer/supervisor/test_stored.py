@@ -13,7 +13,7 @@ from tfx.utils import path_utils
 from tfx_estimator.components.trainer import training_folder
 from tfx_estimator.components.trainer.best.decision import Record
 from tfx_estimator.components.trainer.job import Job
-from tfx_estimator.components.trainer.protocol.events import asked_to_stop, is_over
+from tfx_estimator.components.trainer.protocol.events import is_over, stop_step
 from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.components.trainer.supervisor import stored
 from tfx_estimator.components.trainer.supervisor.stopping import Signals
@@ -44,14 +44,14 @@ def waits(job: Job, logs: Path) -> bool:
 
 def test_an_evaluation_may_take_longer_than_stall_timeout(job, tmp_path):
     # Of an earlier training.
-    EvaluatorBeat(job.training_dir, SECONDS, lambda: False).tell(1.0)
+    EvaluatorBeat(job.training_dir, SECONDS, lambda: False).write(1.0)
     beat = EvaluatorBeat(job.training_dir, SECONDS, lambda: False)
     exported = tmp_path / "bucket/training" / path_utils.serving_model_dir("exported")
     began = time.monotonic()
 
     def evaluate() -> None:
         while time.monotonic() < began + 4 * SECONDS:
-            beat.tell(time.monotonic())
+            beat.write(time.monotonic())
             time.sleep(SECONDS / 20)
         exported.mkdir(parents=True)
         (exported / "saved_model.pb").touch()
@@ -62,12 +62,12 @@ def test_an_evaluation_may_take_longer_than_stall_timeout(job, tmp_path):
     assert time.monotonic() - began >= 4 * SECONDS
     thread.join()
     assert stored.read(job.training_dir)
-    stored.forget(job.training_dir)
+    stored.remove(job.training_dir)
     assert stored.read(job.training_dir) is None
 
 
 def test_an_evaluator_that_does_not_get_on_is_given_up(job, tmp_path):
-    EvaluatorBeat(job.training_dir, SECONDS, lambda: False).tell(1.0)
+    EvaluatorBeat(job.training_dir, SECONDS, lambda: False).write(1.0)
     began = time.monotonic()
     with pytest.raises(ExportError, match="left no model") as raised:
         waits(job, tmp_path / "logs")
@@ -78,26 +78,26 @@ def test_an_evaluator_that_does_not_get_on_is_given_up(job, tmp_path):
 def test_what_has_got_on_is_told_now_and_then_and_not_into_a_published_folder(clock, job, tmp_path):
     done: list[bool] = []
     beat = EvaluatorBeat(job.training_dir, 600.0, lambda: bool(done))
-    beat.tell(0.0)
+    beat.write(0.0)
     assert stored.read(job.training_dir) is None
-    beat.tell(1.0)
+    beat.write(1.0)
     first = stored.read(job.training_dir)
     # Too soon, then nothing new.
     clock.now += 29
-    beat.tell(2.0)
+    beat.write(2.0)
     clock.now += 1
-    beat.tell(1.0)
+    beat.write(1.0)
     assert stored.read(job.training_dir) == first
-    beat.tell(3.0)
+    beat.write(3.0)
     assert stored.read(job.training_dir) > first
-    stored.forget(job.training_dir)
+    stored.remove(job.training_dir)
     done.append(True)
     clock.now += 30
-    beat.tell(4.0)
+    beat.write(4.0)
     (tmp_path / "bucket" / "training").rmdir()
     done.clear()
     clock.now += 30
-    beat.tell(5.0)
+    beat.write(5.0)
     assert not (tmp_path / "bucket" / "training").exists()
 
 
@@ -141,26 +141,26 @@ def task(tmp_path):
 @pytest.mark.parametrize("over", [False, True])
 def test_the_others_take_over_the_chiefs_word(task, over):
     (chief, _), (worker, own) = task("chief"), task("worker")
-    assert not worker.hear()
-    assert asked_to_stop(own) is None
-    chief.ask(120, over)
-    assert worker.hear()
-    assert (asked_to_stop(own), is_over(own)) == (120, over)
+    assert not worker.poll()
+    assert stop_step(own) is None
+    chief.request(120, over)
+    assert worker.poll()
+    assert (stop_step(own), is_over(own)) == (120, over)
 
 
 def test_what_an_earlier_training_was_told_is_not_heard(task, tmp_path):
-    task("chief")[0].ask(120, over=True)
+    task("chief")[0].request(120, over=True)
     later, own = task("worker")
-    assert not later.hear()
-    assert asked_to_stop(own) is None
-    later.forget()
+    assert not later.poll()
+    assert stop_step(own) is None
+    later.remove()
     assert list((tmp_path / "training").iterdir()) == []
 
 
 def test_a_store_that_is_away_keeps_no_task_from_stopping(task, tmp_path):
     chief, own = task("chief")
     (tmp_path / "training").rmdir()
-    assert not chief.hear()
-    chief.ask(120, over=False)
-    assert asked_to_stop(own) == 120
-    chief.forget()
+    assert not chief.poll()
+    chief.request(120, over=False)
+    assert stop_step(own) == 120
+    chief.remove()
