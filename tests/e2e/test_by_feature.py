@@ -72,7 +72,7 @@ def _computes_in_16_bits(run: Path) -> None:
 def _is_set(run: Path) -> None:
     # As TensorFlow told when it was asked.
     logs = read_logs(run)
-    for line in ("threads inside one op: 1", "ops at the same time: 2", "oneDNN: on"):
+    for line in ("intra-op threads: 1", "inter-op threads: 2", "oneDNN: on"):
         assert f"runtime: {line}\n" in logs
     assert "(memory_growth=True, allocator=cuda_malloc_async)" in logs
 

@@ -80,7 +80,7 @@ def test_a_task_has_no_more_threads_than_its_container_may_use(monkeypatch, caps
     cgroups("0::/\n", {"cpu.max": "250000 100000"})
     keep_to_quota(share)
     assert tuple(os.environ[name] for name in NAMES) == threads
-    said = "runtime: threads inside one op: {}, ops at the same time: {}; this container may use 2.5 of 8 CPUs\n"
+    said = "runtime: intra-op threads: {}, inter-op threads: {}; this container may use 2.5 of 8 CPUs\n"
     assert capsys.readouterr().out == said.format(*threads)
 
 

@@ -94,7 +94,7 @@ def test_the_pipeline_and_a_task_tell_of_the_same_lines(users, tmp_path):
     said = _said(error, tmp_path)
     assert said["where"] == "".join(user_lines(error)).rstrip()
     assert said["where"] in explain(error, "Trainer", "run.log").what
-    assert said["todo"] == "mend the code above"
+    assert said["todo"] == "fix the code above"
 
 
 def test_lines_that_autograph_has_converted_are_the_users(users, tmp_path):
@@ -103,7 +103,7 @@ def test_lines_that_autograph_has_converted_are_the_users(users, tmp_path):
     error = _raised(lambda: tf.function(users.trained)(tf.constant(1)))
     line = f'File "{users.__file__}", line {MODULE.splitlines().index("    raise ValueError(x.name)") + 1}, in trained'
     assert line in (said := _said(error, tmp_path))["where"]
-    assert said["todo"] == "mend the code above"
+    assert said["todo"] == "fix the code above"
     assert "failed in your code" in str(explain(error, "Transform", "run.log"))
 
 
@@ -126,7 +126,7 @@ def test_of_an_operation_that_fails_the_users_lines_are_told_and_none_of_tensorf
     assert said["where"].endswith(f"  {line}\n    return 1 // x")
     assert said["what"].startswith("Integer division by zero\n")
     assert said["type"] == "InvalidArgumentError"
-    assert said["todo"] == "mend the code above"
+    assert said["todo"] == "fix the code above"
     told = str(explain(error, "Transform", "run.log"))
     assert "component Transform failed in your code: InvalidArgumentError: Integer division by zero" in told
     assert line in told
@@ -189,7 +189,7 @@ def test_of_an_error_in_a_layer_of_a_layer_the_error_itself_is_told(users, tmp_p
     said = _said(ValueError(WRAPPED.replace("\n\n", empty).format(file=users.__file__)), tmp_path)
     assert (said["type"], said["what"]) == ("my.errors.PixelError", "bad pixel\n    in row 3")
     assert said["where"] == f'  File "{users.__file__}", line 15, in trained\n    raise ValueError(x.name)'
-    assert said["todo"] == "mend the code above"
+    assert said["todo"] == "fix the code above"
 
 
 @pytest.mark.parametrize("text", ["bad pixel", "in user code:\n\n    File", "", "a: b\n\n c: d"])
