@@ -1,1 +1,1 @@
-"""What every training task does, whatever trains in it."""
+"""The process of a training task, for every path of training."""

@@ -1,7 +1,7 @@
-"""Spares a training task the imports that training does not need: half of its start, and so of each restart.
+"""Lazy imports of what training does not need, which halves a task's start, and so each restart.
 
 `tfx.components` imports every component of TFX, and with them Beam, TFMA, TFDV and clients of Google Cloud, for the few
-functions that a Trainer calls. Here they are imported once something of them is asked for.
+functions that a Trainer calls. These modules are imported on the first access to one of their attributes.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from typing import Any
 from tfx_estimator.pipeline.base.stack import stacks, tfma_export
 
 _TFMA = "tensorflow_model_analysis"
-# A light part of a heavy package, asked for as an attribute of it.
-_PART = f"{_TFMA}.sdk"
+# A light sub-module of a heavy package, read as its attribute.
+_SDK = f"{_TFMA}.sdk"
 _PACKAGES = (
     "tfx.components",
     "tensorflow_data_validation",
     _TFMA,
-    # TFX 1.21's Trainer imports it; its annotations ask for TFDV.
+    # TFX 1.21's Trainer imports it; its annotations need TFDV.
     "tfx.components.statistics_gen.stats_artifact_utils",
 )
 _TFXIO = "tfx.components.util.tfxio_utils"
-# What `fn_args.data_accessor` is made of: functions that read examples, most often never called.
+# The functions of `fn_args.data_accessor`, which read examples and are rarely called.
 _FACTORIES = ("get_tf_dataset_factory_from_artifact", "get_record_batch_factory_from_artifact")
-# Python asks a module for names of this form, most of which say nothing of its code.
-_ASKED_FOR = ("__all__", "__version__")
+# The dunder attributes that load a module; Python reads others without need of its code.
+_LOADING_DUNDERS = ("__all__", "__version__")
 _DATA_VIEW = "get_data_view_decode_fn_from_artifact"
 
 
 def apply() -> None:
-    """Puts modules that load themselves in the place of those that are not imported yet."""
+    """Puts lazy modules in the place of those not imported yet."""
     for name in (*_PACKAGES, _TFXIO):
         with contextlib.suppress(ImportError):
             _defer(name, _TfxioUtils if name == _TFXIO else _Deferred)
     with contextlib.suppress(ImportError):
-        # Of protobuf 6, TFMA's own messages want it there before them.
+        # With protobuf 6, TFMA's messages need it to be imported first.
         importlib.import_module("google.protobuf.wrappers_pb2")
-        importlib.import_module(_PART)
+        importlib.import_module(_SDK)
         # TFX reads these names from TFMA, and TFMA 0.52 gets them only when `tfx.components` is run.
         configs = importlib.import_module(f"{_TFMA}.proto.config_pb2")
         for name in configs.DESCRIPTOR.message_types_by_name:
@@ -53,16 +53,16 @@ def apply() -> None:
 
 
 class _Deferred(types.ModuleType):
-    """A module whose code runs when a name is asked for that it has not: sub-modules do without."""
+    """A module whose code runs on access to an attribute that it lacks; importing a sub-module does not run it."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name not in _ASKED_FOR:
+        if name.startswith("__") and name not in _LOADING_DUNDERS:
             raise AttributeError(name)
         self._load()
         return getattr(self, name)
 
     def _load(self) -> None:
-        # Before the code runs: it may ask for what it has not defined yet.
+        # Before the code runs: it may read attributes that it has not defined yet.
         self.__class__ = types.ModuleType  # type: ignore[assignment]
         spec = self.__spec__
         assert spec is not None
@@ -71,7 +71,7 @@ class _Deferred(types.ModuleType):
 
 
 class _TfxioUtils(_Deferred):
-    """Makes the functions of a data accessor without what they need to run."""
+    """Returns the functions of a data accessor without loading TFX's module before they are called."""
 
     def __getattr__(self, name: str) -> Any:
         if name in _FACTORIES:

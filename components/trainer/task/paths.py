@@ -1,6 +1,6 @@
-"""The ways of training, each a module and a line here.
+"""The paths of training, each a module listed here.
 
-What the supervisor asks of a path needs no TensorFlow; its task does, and is imported in the task's process alone.
+Only a path's task imports TensorFlow, in the task's process; the supervisor's functions here do not.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class PathTraits:
     """How a path behaves under a declared distribution.
 
     Args:
-        exporter: Type of the task that exports the model: one that trains, an evaluator, or a task of its own that is
-            started after the cluster.
-        alone: Types of the tasks that are started again alone; when another one fails, all are.
-        serving: Types of the tasks that serve the chief, and never end by themselves.
-        synchronous: Do the tasks of a cluster do each step together, so that they must stop at the same one.
-        needs_check: Is the user's code tried under several replicas before it trains.
+        exporter: Type of the task that exports the model: the chief, an evaluator, or an exporter started after the
+            cluster.
+        alone: Types of the tasks that are restarted alone; a failure of another type restarts all.
+        serving: Types of the tasks that serve the chief until they are killed.
+        synchronous: True if a cluster's tasks do each step together, and must stop at the same one.
+        needs_check: True if the user's code is checked under several replicas before training.
     """
 
     exporter: str
@@ -60,10 +60,9 @@ class PathTraits:
 
 
 def name_of(exec_properties: dict[str, Any], settings: Settings) -> str:
-    """Returns the path that an execution takes; of a module with both functions TFX's default, the run_fn.
+    """Returns the path of an execution: a declared model's, the settings', or the one of the user's function.
 
-    Args:
-        settings: Of the Trainer; what they say comes first, and of that a declaration of a model.
+    A module with both functions takes TFX's default, the run_fn.
     """
     if section := settings.built_in:
         return section.path
@@ -73,7 +72,7 @@ def name_of(exec_properties: dict[str, Any], settings: Settings) -> str:
         return ESTIMATOR if exec_properties.get("trainer_fn") else RUN_FN
     names = _names_of_module(exec_properties)
     found = names.functions | names.others
-    # `from x import *` may bring either: what the module itself names comes first.
+    # `from x import *` may define either; names that the module defines itself take precedence.
     if not (names.is_open or found & {"run_fn", "trainer_fn"}):
         raise UserCodeError(
             "the module file defines neither trainer_fn nor run_fn",
@@ -84,15 +83,15 @@ def name_of(exec_properties: dict[str, Any], settings: Settings) -> str:
 
 
 def traits_of(job: Job, distribution: Distribution) -> PathTraits:
-    """Returns what the supervisor must know of a job's path.
+    """Returns the traits of a job's path for the supervisor.
 
-    In a cluster train_and_evaluate, and with it the Keras paths, neither evaluates nor exports, but in an evaluator:
-    without one, a task of its own does so afterwards. A run_fn's own chief saves the model.
+    In a cluster, train_and_evaluate and the Keras paths evaluate and export only in an evaluator; without one, an
+    exporter does so afterwards. A run_fn's chief saves the model itself.
 
-    Parameter servers and their workers are taken back into a running cluster, but for the servers of TensorFlow 2's
-    coordinator on the Keras paths; an evaluator is in none. The chief is not taken back: the others would go on without
-    checkpoints, and then lose what they did meanwhile. The coordinator's workers serve until they are ended, as
-    parameter servers do: all is done when the chief is.
+    Parameter servers and their workers can rejoin a running cluster, except for the servers of TensorFlow 2's
+    coordinator on the Keras paths; an evaluator is not part of the cluster. The chief cannot rejoin: the others would
+    continue without checkpoints, and lose those steps. The coordinator's workers serve until they are killed, like
+    parameter servers: training is done when the chief is.
     """
     train, path = distribution.train, job.path
     needs_check = path == ESTIMATOR
@@ -111,22 +110,21 @@ def traits_of(job: Job, distribution: Distribution) -> PathTraits:
 
 
 def checkpoints_of(job: Job) -> TrainingCheckpoints:
-    """Returns the checkpoints in a job's training folder: a run_fn may keep others, an Estimator's are looked after."""
+    """Returns the checkpoints in a job's training folder, in the Estimator's format; a run_fn may write others."""
     return importlib.import_module(f"{_HERE}.estimator.checkpoints").TrainingCheckpoints(job.training_dir)
 
 
 def path_of(job: Job) -> ModuleType:
-    """Returns the module whose `run` does a task's part of a job; imports TensorFlow."""
+    """Returns the module whose `run` executes a task of a job; imports TensorFlow."""
     return importlib.import_module(_PATHS[job.path])
 
 
 @contextlib.contextmanager
 def target_of(exec_properties: dict[str, Any]) -> Iterator[str]:
-    """Finds the text of an execution's function, as `fingerprint_source` takes it.
+    """Locates the source of an execution's function, for `fingerprint_source`.
 
     Yields:
-        `package.module:function`; or a module file, on this machine for as long as it is looked at: it may be packed
-        into a wheel, or lie in a store.
+        `package.module:function`; or a local module file, which may be a temporary copy from a wheel or a store.
     """
     if dotted := exec_properties.get("run_fn") or exec_properties.get("trainer_fn"):
         yield ":".join(str(dotted).rsplit(".", 1))
@@ -145,7 +143,7 @@ def target_of(exec_properties: dict[str, Any]) -> Iterator[str]:
 
 
 def _names_of_module(exec_properties: dict[str, Any]) -> Names:
-    """Returns the names that a Trainer's module defines."""
+    """Returns the names defined in a Trainer's module."""
     path = exec_properties.get(MODULE_FILE_KEY) or exec_properties.get(MODULE_PATH_KEY)
     try:
         with target_of(exec_properties) as local, open(local, "rb") as file:

@@ -1,7 +1,7 @@
-"""One training task, always a fresh process.
+"""The entry point of a training task.
 
-Fresh, because collectives and logical devices must be set up before any TensorFlow op runs, and a local TFX runner has
-long since run some.
+It is always a fresh process: collectives and logical devices must be set up before any TensorFlow op runs, and a local
+TFX runner has already run some.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tfx_estimator.pipeline.user_source.frames import unwrapped, user_lines, wit
 if TYPE_CHECKING:
     from tfx_estimator.components.trainer.job import TaskContext
 
-# What TensorFlow raises if another task has gone, or a port was taken.
+# Errors of TensorFlow if a peer has gone, or a port is in use.
 _PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "PeerLostError")
 _PEER_WORDS = (
     "Could not start gRPC server",
@@ -39,9 +39,9 @@ _PEER_WORDS = (
 )
 
 # Grace period for leftover threads; must stay below stall_timeout.
-# What a run_fn leaves may be its model on the way to a bucket: to that only the share applies.
+# A run_fn's threads may still upload its model: only the share applies to those.
 _EXIT_SECONDS, _EXIT_SHARE = 30.0, 0.5
-# Of these, until a task is killed that Python itself cannot end.
+# After this many grace periods the keeper kills a task that Python cannot end.
 _KEEPERS_SHARE = 1.75
 _INTRA_OP, _INTER_OP = "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"
 
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
     job_path, spec_path = argv
     task = TaskSpec.load(spec_path)
     files = TaskFiles(os.path.dirname(spec_path), task.name, task.attempt)
-    # From here on in a child, however the user's code ends, and whatever it leaves behind.
+    # The code below runs in a child of the keeper, which kills everything that it leaves behind.
     end_within = keep(task.supervisor_pid)
     _enter_network(task)
     beat(files.alive)
@@ -66,13 +66,13 @@ def main(argv: list[str]) -> int:
         os.environ["TF_CONFIG"] = task.tf_config
     keep_to_quota(task.threads, task.tf_config)
     try:
-        # Heavy, and only after the lines above: a supervisor that dies during the import leaves no orphan.
+        # The heavy imports come after `keep`: a supervisor that dies during them leaves no orphan.
         with uncollected():
             context, run = _load(job_path, task, files)
         code = _run(run, context)
         work_is_done()
         seconds = _seconds_to_exit(context)
-        leave_within(seconds, code, _teller(context))
+        leave_within(seconds, code, _notifier(context))
         end_within(code, _KEEPERS_SHARE * seconds)
     except BaseException as error:
         _fail(error, files)
@@ -80,7 +80,7 @@ def main(argv: list[str]) -> int:
 
 
 def _run(run: Callable[[TaskContext], None], context: TaskContext) -> int:
-    """Does the task's work; returns the exit code."""
+    """Runs the task's work; returns the exit code."""
     try:
         run(context)
     except StoppedByRequestError:
@@ -90,7 +90,7 @@ def _run(run: Callable[[TaskContext], None], context: TaskContext) -> int:
 
 
 def _seconds_to_exit(context: TaskContext) -> float:
-    """Grace period for leftover threads, in seconds."""
+    """Returns the grace period for leftover threads."""
     from tfx_estimator.components.trainer.settings import RUN_FN
 
     share = _EXIT_SHARE * context.settings.stall_timeout
@@ -98,8 +98,8 @@ def _seconds_to_exit(context: TaskContext) -> float:
     return share if is_run_fn else min(_EXIT_SECONDS, share)
 
 
-def _teller(context: TaskContext) -> Optional[Callable[[str], None]]:
-    """Returns what tells the user of it that something was cut off; None where nothing was to come of it."""
+def _notifier(context: TaskContext) -> Optional[Callable[[str], None]]:
+    """Returns a function that warns of leftover threads being cut off; None for a dry run, which saves nothing."""
     if context.task.type == DRY_RUN:
         return None
     done = f"the work of {context.task.name} is done"
@@ -107,22 +107,22 @@ def _teller(context: TaskContext) -> Optional[Callable[[str], None]]:
 
 
 def _fail(error: BaseException, files: TaskFiles) -> NoReturn:
-    """Says what went wrong, as far as that can be written, and ends this process."""
+    """Writes the error to the log and the error file, and ends this process."""
     code = 1
     try:
-        # On a full disk neither is possible.
+        # On a full disk both writes fail.
         with contextlib.suppress(OSError):
             traceback.print_exc()
         code = error.exit_code if isinstance(error, TfxEstimatorError) else code
         with contextlib.suppress(OSError):
             _write_error(files.error, error)
     finally:
-        # Not by the interpreter's own way out: TensorFlow's servers may wait there for tasks that have gone.
+        # Not sys.exit: TensorFlow's servers may wait in their destructors for tasks that have gone.
         os._exit(code)
 
 
 def _load(job_path: str, task: TaskSpec, files: TaskFiles) -> tuple[TaskContext, Callable[[TaskContext], None]]:
-    """Imports what the task needs; returns what it does, and the argument of that."""
+    """Imports the modules of the task; returns its context and its function."""
     from tfx_estimator.components.trainer.task import light_imports
 
     light_imports.apply()
@@ -130,7 +130,7 @@ def _load(job_path: str, task: TaskSpec, files: TaskFiles) -> tuple[TaskContext,
     from tfx_estimator.components.trainer.task import paths, runtime
     from tfx_estimator.pipeline.base.stack.estimator import bring_back_estimator
 
-    # Before the user's code, on each path: it may say `tf.estimator` in a run_fn as well.
+    # Before the user's code, on each path: a run_fn may use `tf.estimator`, too.
     bring_back_estimator()
     context = TaskContext(Job.load(job_path), task, ProgressWriter(files.progress))
     runtime.apply(context.settings.section, context.settings.spinning)
@@ -142,26 +142,24 @@ def _load(job_path: str, task: TaskSpec, files: TaskFiles) -> tuple[TaskContext,
 
 
 def keep_to_quota(threads: Optional[int], tf_config: str = "") -> None:
-    """Has TensorFlow make as many threads as a container may use CPUs; what is declared, or exported, goes first.
+    """Sizes TensorFlow's thread pools to the container's CPU quota, unless the declaration or environment sets them.
 
-    By itself it makes one for each CPU of the machine.
+    TensorFlow's default is one thread per CPU of the machine.
 
     Args:
-        threads: Inside one op, of a task that shares the container with others; None is one for each CPU that the
-            container may use.
-        tf_config: The task's cluster; with parameter servers tasks wait for each other for ever where they run fewer
-            ops at the same time than there are workers, and one.
+        threads: Intra-op threads of a task that shares the container with others; None for the whole quota.
+        tf_config: The task's cluster; with parameter servers, fewer inter-op threads than workers plus one deadlock.
     """
-    there, available = len(os.sched_getaffinity(0)), available_cpus()
-    if available == there:
+    machine, available = len(os.sched_getaffinity(0)), available_cpus()
+    if available == machine:
         return
-    # A task beside those that train has one thread inside an op, and many to serve.
+    # A task that does not train has one intra-op thread, but many inter-op threads to serve.
     ops = threads if threads and threads > 1 else available
     os.environ.setdefault(_INTRA_OP, str(threads or available))
     os.environ.setdefault(_INTER_OP, str(max(ops, _least_ops(tf_config))))
     sys.stdout.write(
-        f"runtime: threads inside one op: {os.environ[_INTRA_OP]}, ops at the same time: {os.environ[_INTER_OP]}; "
-        f"this container may use {cpu_quota():g} of {there} CPUs\n"
+        f"runtime: intra-op threads: {os.environ[_INTRA_OP]}, inter-op threads: {os.environ[_INTER_OP]}; "
+        f"this container may use {cpu_quota():g} of {machine} CPUs\n"
     )
 
 
@@ -171,7 +169,7 @@ def _least_ops(tf_config: str) -> int:
 
 
 def _enter_network(task: TaskSpec) -> None:
-    """Joins the cluster's private network, before any thread is there."""
+    """Joins the cluster's private network; must come before any thread starts."""
     if task.network:
         from tfx_estimator.components.trainer.cluster.private_network import enter
 
@@ -179,18 +177,18 @@ def _enter_network(task: TaskSpec) -> None:
 
 
 def _write_error(path: str, error: BaseException) -> None:
-    """Leaves the error for the supervisor, with the lines of the user's code if there are any."""
+    """Writes the error for the supervisor, with the user's lines of its traceback, if any."""
     ours = isinstance(error, TfxEstimatorError)
     name, text = type(error).__name__, str(error)
     peer = name in _PEER_ERRORS or (not ours and any(word in text for word in _PEER_WORDS))
     lines = [] if ours else user_lines(error)
     kind, inner = unwrapped(text) if not ours and not peer else ("", "")
     name, text = kind or name, without_stacks(inner or text)
-    foreign = {"type": name, "what": text, "expected": "", "todo": "mend the code above" if lines else ""}
-    said = {
+    foreign = {"type": name, "what": text, "expected": "", "todo": "fix the code above" if lines else ""}
+    record = {
         **(to_json(error) if isinstance(error, TfxEstimatorError) else foreign),
-        # Where it was all the same, if no code of the user's took part.
+        # The last lines of the whole traceback, if none are the user's.
         "where": "" if ours else "".join((lines or traceback.format_tb(error.__traceback__))[-3:]).rstrip(),
         "peer": peer,
     }
-    write_json(path, said)
+    write_json(path, record)

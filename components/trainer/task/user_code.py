@@ -1,4 +1,4 @@
-"""What a training takes of the user: functions, TFX's arguments for them, and the weights that it begins with."""
+"""The user's functions, TFX's arguments for them, and the initial weights."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def call_network(function: Callable, num_classes: int, params: Mapping[str, Any]
 def arguments_of_network(
     function: Callable, num_classes: int, params: Mapping[str, Any]
 ) -> tuple[list[int], dict[str, Any]]:
-    """Returns what a function that returns a Keras model is called with: by place, and by name."""
+    """Returns the positional and the keyword arguments for a function that returns a Keras model."""
     arguments = inspect.signature(function).parameters
     first = next(iter(arguments.values()), None)
     if first is None or first.kind is first.VAR_KEYWORD or first.name in params:
         return [], dict(params)
     if first.kind is first.KEYWORD_ONLY:
         return [], {**({"num_classes": num_classes} if "num_classes" in arguments else {}), **params}
-    # One with a default may be anything.
+    # A first argument with a default may be anything.
     takes = first.default is first.empty or "class" in first.name
     return [num_classes] if takes else [], dict(params)
 
@@ -76,8 +76,8 @@ def arguments_of_network(
 def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
     """Returns the user's `trainer_fn` or `run_fn`.
 
-    A module file was packed into a wheel by TFX, with all modules beside it; it is unpacked, not installed: the tasks
-    of a cluster start at once, and pip would take seconds of each, and look for a newer pip.
+    TFX packs a module file into a wheel, with all modules of its folder. It is unpacked, not installed: pip would
+    delay each task of a cluster by seconds, and look for a newer pip.
     """
     module, _, wheel = (exec_properties.get(MODULE_PATH_KEY) or "").partition("@")
     if wheel:
@@ -87,7 +87,7 @@ def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
     try:
         function = udf_utils.get_fn(exec_properties, name)
     except AttributeError as error:
-        if error.name != name:  # of the module's own code
+        if error.name != name:  # raised in the user's module
             raise
         raise UserCodeError(
             f"the user's module defines no {name}: {error}",
@@ -99,15 +99,15 @@ def function_of(exec_properties: dict[str, Any], name: str) -> Callable:
 
 
 def _parse_flags(instead: str) -> None:
-    """Has absl's flags be what their definitions say, as a script's main would: a task has no arguments for them."""
+    """Sets absl's flags to their defaults, as a script's main would without arguments."""
     if flags.FLAGS.is_parsed():
         return
     try:
         flags.FLAGS([sys.argv[0]])
     except flags.IllegalFlagValueError as error:
         raise UserCodeError(
-            f"your module defines flags of absl that cannot be what they are by default: {error}",
-            expected="flags with defaults that hold: a training task has no command line to set them by",
+            f"your module defines absl flags whose defaults are not valid: {error}",
+            expected="flags with valid defaults: a training task has no command line to set them",
             todo=f"give the flag a default, without mark_flag_as_required; or take the value from {instead}",
         ) from error
 
@@ -122,12 +122,12 @@ def _unpack(wheel: str) -> None:
 
 
 def is_model_fn(function: Callable) -> bool:
-    """Tells a whole Estimator model_fn, which takes features, labels and mode, from a network function."""
+    """Returns whether a function is an Estimator model_fn, with features, labels and mode, or a network function."""
     return functions.is_model_fn(inspect.signature(function).parameters)
 
 
 def make_fn_args(job: Job) -> fn_args_utils.FnArgs:
-    """Returns what TFX's own executor would give to the function, but for the folders."""
+    """Returns the FnArgs of TFX's executor, with folders in the training folder."""
     inputs = artifact_utils.parse_artifact_dict(job.inputs)
     outputs = artifact_utils.parse_artifact_dict(job.outputs)
     fn_args = tfx_executor.GenericExecutor()._GetFnArgs(inputs, outputs, job.exec_properties)
@@ -138,7 +138,7 @@ def make_fn_args(job: Job) -> fn_args_utils.FnArgs:
 
 
 def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
-    """Returns what is declared, or else TFX's `base_model`; a module file finds that in its `fn_args`."""
+    """Returns the declared warm start, or else TFX's `base_model`, which a module file finds in its `fn_args`."""
     section, task = context.settings.trainer, context.task
     if not (task.trains or task.type == DRY_RUN):
         return None
@@ -146,7 +146,7 @@ def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
     if begins is not None and not begins.prefix:
         raise UserCodeError(
             f"trainer.warm_start: no weights are in {begins.checkpoint or begins.model}",
-            expected="what was there when the pipeline was made, in a place that the training reaches",
+            expected="the weights that were there when the pipeline was made, in a place that the training can read",
             todo="copy it there again, or name another",
         )
     if begins is not None or section is None or section.module_file is not None or task.type == DRY_RUN:
@@ -154,7 +154,7 @@ def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
     base_model = make_fn_args(context.job).base_model
     if base_model and context.distribution.train.variable_partitioner is not None:
         raise UserCodeError(
-            "base_model: the weights of variables that are cut into parts are not read",
+            "base_model: the weights of partitioned variables are not read",
             expected="no trainer.distribution.train.variable_partitioner",
             todo="remove one of the two",
         )
@@ -162,7 +162,7 @@ def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
 
 
 def tell(context: TaskContext, matched: Matched) -> None:
-    """Reports what training begins with."""
+    """Reports the initial weights."""
     if context.task.type == CHIEF:
         context.progress.write(Event.WARMED, text=matched.said)
         if matched.left:

@@ -49,7 +49,7 @@ def test_workers_evaluate_while_they_train_and_only_the_evaluator_exports(fresh_
     assert tasks == {"chief-0", "worker-0", "evaluator-0"}
     for log in (folder / "logs").glob("*.log"):
         said = [line for line in log.read_text().splitlines() if line.startswith("runtime: ")]
-        assert said[:2] == ["runtime: ops at the same time: 3", "runtime: oneDNN: off"]
+        assert said[:2] == ["runtime: inter-op threads: 3", "runtime: oneDNN: off"]
         assert said[2].startswith("runtime: GPUs: ")
 
 
@@ -113,5 +113,5 @@ def test_data_that_end_early_end_the_training_of_each_task_and_nobody_trains_on(
     assert not list(Path(model_run.uri).rglob("tmp_worker_*"))
     for task in ("chief-0", "worker-0"):
         (log,) = (Path(model_run.uri) / "logs").glob(f"{task}.*.log")
-        assert "runtime: ops at the same time: 3\n" in log.read_text()
+        assert "runtime: inter-op threads: 3\n" in log.read_text()
         assert f"profile of {task}: 5 steps in " in (Path(model_run.uri) / "profile" / task / "summary.txt").read_text()

@@ -81,7 +81,7 @@ def test_servers_do_not_wait_for_each_other_whatever_the_environment_says_of_thr
     assert run.get_float_custom_property("last_step") == 60
     for task in ("chief-0", "worker-0", "ps-0"):
         (log,) = (Path(run.uri) / "logs").glob(f"{task}.*.log")
-        assert "runtime: ops at the same time: 3, " in log.read_text()
+        assert "runtime: inter-op threads: 3, " in log.read_text()
 
 
 COUNTED = """

@@ -11,7 +11,7 @@ from tfx_estimator.components.trainer.settings import Settings
 from tfx_estimator.pipeline.config.runtime import has_gpu
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-TOLD = """
+SETTINGS_IN_EFFECT = """
 import json, sys
 from tfx_estimator.components.trainer.task import runtime
 from tfx_estimator.pipeline.config.trainer import TrainerSection
@@ -40,7 +40,7 @@ def test_threads_spin_where_it_is_declared_or_where_something_else_may_wait_for_
     assert not TrainerSection(threads={"spinning": False}, distribution=replicas).spinning
     for others in ({"distribution": replicas}, {"model_parallel": layers}, {"model": None, "module_file": "own.py"}):
         assert TrainerSection(**others).spinning
-    # Somebody else's pipeline, whose code trains.
+    # Without a declaration the user's code trains.
     assert Settings().spinning
     assert not Settings(arguments={"threads": {"spinning": False}}).spinning
     monkeypatch.setattr("tfx_estimator.pipeline.config.runtime._GPUS", "/")
@@ -55,9 +55,9 @@ tf.config.threading.set_inter_op_parallelism_threads(DECLARED)
 allow_ops(3)
 print(os.environ["TF_NUM_INTEROP_THREADS"], tf.config.threading.get_inter_op_parallelism_threads())
 """
-SAID = (
-    "runtime: ops at the same time: 4, one more than there are workers, and not {}, as TF_NUM_INTEROP_THREADS said: "
-    "the servers would wait for each other for ever"
+MESSAGE = (
+    "runtime: inter-op threads: 4, one more than there are workers, instead of "
+    "TF_NUM_INTEROP_THREADS={}, with which parameter servers deadlock"
 )
 
 
@@ -66,16 +66,16 @@ SAID = (
 @pytest.mark.parametrize(
     ("exported", "declared", "lines"),
     [
-        ("1", 0, [SAID.format("1"), "4 0"]),
+        ("1", 0, [MESSAGE.format("1"), "4 0"]),
         ("16", 0, ["16 0"]),
-        # For fewer workers than a cluster of somebody else's has.
-        ("3", 3, [SAID.format("3"), "4 4"]),
+        # Declared for fewer workers than an external cluster has.
+        ("3", 3, [MESSAGE.format("3"), "4 4"]),
     ],
 )
 def test_parameter_servers_have_the_threads_that_they_need(codes, exported, declared, lines):
     code = ALLOWED.replace("DECLARED", str(declared))
     assert codes.call(code, [], [], {"TF_NUM_INTEROP_THREADS": exported}) == 0, codes.said
-    # TensorFlow 2.21 says of a machine without a GPU, in the midst of them, that it has none.
+    # TensorFlow 2.21 logs on a machine without a GPU, between these lines, that there is none.
     own = [line for line in codes.said.splitlines() if "cuInit" not in line]
     assert own[-len(lines) :] == lines
 
@@ -88,9 +88,9 @@ def test_parameter_servers_have_the_threads_that_they_need(codes, exported, decl
         (
             {"threads": {"intra_op": 1, "inter_op": 2, "spinning": False}},
             [
-                "runtime: threads that wait: asleep at once",
-                "runtime: threads inside one op: 1",
-                "runtime: ops at the same time: 2",
+                "runtime: thread spinning: off",
+                "runtime: intra-op threads: 1",
+                "runtime: inter-op threads: 2",
                 "1 2",
                 "True True",
             ],
@@ -100,5 +100,5 @@ def test_parameter_servers_have_the_threads_that_they_need(codes, exported, decl
     ids=["one device", "replicas"],
 )
 def test_tensorflow_has_what_is_declared(trainer, lines, tmp_path):
-    done = run_python("-c", TOLD, json.dumps(trainer), str(tmp_path))
+    done = run_python("-c", SETTINGS_IN_EFFECT, json.dumps(trainer), str(tmp_path))
     assert done.stdout.splitlines() == lines, done.stderr
