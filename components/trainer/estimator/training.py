@@ -158,7 +158,7 @@ class _Training:
         if self.keeper:
             self.keeper.check_metrics(functools.partial(evaluation.metric_names, self.estimator, eval_spec))
             if task.type != EVALUATOR and (checkpoint := self.estimator.latest_checkpoint()):
-                self.keeper.go_on_from(step_of(checkpoint))
+                self.keeper.resume_from(step_of(checkpoint))
                 self._evaluate(eval_spec, checkpoint)
         while not self.ended:
             try:

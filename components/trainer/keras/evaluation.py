@@ -165,7 +165,7 @@ class Evaluations:
         evaluation = self._evaluation
         if self.keeper:
             self.keeper.check_metrics(evaluation.names)
-            self.keeper.go_on_from(step)
+            self.keeper.resume_from(step)
             if not self.keeper.knows(step):
                 self._evaluate(self._latest)
 
