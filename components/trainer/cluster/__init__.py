@@ -1,1 +1,1 @@
-"""Clusters of training tasks: who they are, where they listen, how they live and die."""
+"""Clusters of training tasks: TF_CONFIG, ports, devices and network."""

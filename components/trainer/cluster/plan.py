@@ -1,4 +1,4 @@
-"""Which tasks train, where each listens, and what each may use of this machine."""
+"""The tasks of a cluster, with their ports, and their shares of this machine's cores and GPUs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,10 @@ from tfx_estimator.pipeline.config.distribution import Devices, Distribution
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.config.runtime import count_gpus
 
-# The variable says which GPUs a process sees, and in which order.
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 _GPU = re.compile(r"\d+|(GPU|MIG)-\S+", re.ASCII)
-# How many ports are remembered: more than a cluster with all its restarts uses before a task that was started binds its
-# port.
-_REMEMBERED = 1024
-_given: deque[int] = deque(maxlen=_REMEMBERED)
+# More ports than a cluster with all its restarts takes before a started task binds its port.
+_recent_ports: deque[int] = deque(maxlen=1024)
 _Gpus = Optional[tuple[int, ...]]
 
 _OPEN = (
@@ -40,18 +37,18 @@ logger = get_logger("trainer")
 
 
 def alone(kind: str) -> Callable[[int], list[TaskSpec]]:
-    """Makes the one task of an attempt that has no others beside it."""
+    """Returns a function that makes the only task of an attempt."""
     return lambda attempt: [TaskSpec(kind, 0, attempt)]
 
 
 def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
-    """The tasks of a cluster on this machine, on fresh ports."""
+    """Returns the tasks of a cluster on this machine, on fresh ports."""
     train = distribution.train
     counts = {CHIEF: 1, WORKER: train.worker_count - 1, PS: train.ps_count}
     ports = iter(free_ports(sum(counts.values())))
     cluster = Cluster({kind: tuple(f"localhost:{next(ports)}" for _ in range(n)) for kind, n in counts.items() if n})
     shares = _shares(train.worker_count)
-    gpus, of_evaluator = _local_gpus(distribution)
+    gpus, evaluator_gpus = _local_gpus(distribution)
     specs = []
     for task, text in tf_configs(cluster, evaluator=distribution.evaluator).items():
         position = task.index + (task.type == WORKER)
@@ -63,9 +60,9 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
                 attempt,
                 tf_config=text,
                 cpus=shares[position][0] if trains else (),
-                # A task beside those that train has one thread, so that it does not fight with them.
+                # A task that does not train has one thread, so as not to compete with those that do.
                 threads=shares[position][1] if trains else 1,
-                gpus=gpus[position] if trains else of_evaluator if task.type == EVALUATOR else (),
+                gpus=gpus[position] if trains else evaluator_gpus if task.type == EVALUATOR else (),
                 local=True,
             )
         )
@@ -73,21 +70,21 @@ def local_cluster(distribution: Distribution, attempt: int) -> list[TaskSpec]:
 
 
 def resolve_distribution(distribution: Distribution, place: Optional[TfConfig]) -> Distribution:
-    """Counts the tasks that train: of somebody else's cluster, else those that are declared, or the default."""
+    """Sets the numbers of workers and parameter servers: an external cluster's, else the declared or default ones."""
     if place is None:
         return distribution.resolved()
     train = distribution.train
-    there = {kind: len(place.cluster.addresses.get(kind, ())) for kind in (CHIEF, WORKER, PS)}
-    workers = there[CHIEF] + there[WORKER]
+    counts = {kind: len(place.cluster.addresses.get(kind, ())) for kind in (CHIEF, WORKER, PS)}
+    workers = counts[CHIEF] + counts[WORKER]
     wrong = []
     if not train.is_cluster:
         wrong.append(f"trainer.distribution.train.strategy is {train.strategy}")
-    elif bool(there[PS]) != train.takes("ps"):
-        wrong.append(f"the strategy is {train.strategy}, and the cluster has {there[PS]} parameter servers")
+    elif bool(counts[PS]) != train.takes("ps"):
+        wrong.append(f"the strategy is {train.strategy}, and the cluster has {counts[PS]} parameter servers")
     if train.workers and train.workers != workers:
         wrong.append(f"workers is {train.workers}, and the cluster trains with {workers}")
-    if train.ps and train.ps != there[PS]:
-        wrong.append(f"ps is {train.ps}, and the cluster has {there[PS]}")
+    if train.ps and train.ps != counts[PS]:
+        wrong.append(f"ps is {train.ps}, and the cluster has {counts[PS]}")
     if place.task.type == EVALUATOR and not distribution.evaluator:
         wrong.append("evaluator is false, and this task is one")
     if wrong:
@@ -96,11 +93,11 @@ def resolve_distribution(distribution: Distribution, place: Optional[TfConfig]) 
             expected="the same cluster in both",
             todo="correct trainer.distribution, leave workers and ps out, or unset TF_CONFIG to start a cluster here",
         )
-    return distribution.resolved(workers, there[PS])
+    return distribution.resolved(workers, counts[PS])
 
 
 def own_place(place: TfConfig, distribution: Distribution, attempt: int) -> list[TaskSpec]:
-    """This process's task in a cluster that somebody else started, and that TF_CONFIG describes."""
+    """Returns this process's task in the external cluster of TF_CONFIG."""
     devices = resolve_distribution(distribution, place).train.devices
     gpus: dict[str, _Gpus] = {CHIEF: _declared_gpus(devices), WORKER: _declared_gpus(devices), PS: ()}
     task = place.task
@@ -108,10 +105,9 @@ def own_place(place: TfConfig, distribution: Distribution, attempt: int) -> list
 
 
 def _local_gpus(distribution: Distribution) -> tuple[list[_Gpus], _Gpus]:
-    """Each process that trains, and the evaluator, gets GPUs of its own: a process takes all memory of those it sees.
+    """Returns the GPUs of each process that trains, and of the evaluator.
 
-    Returns:
-        The GPUs of each process that trains; those of the evaluator.
+    No two processes share a GPU, since TensorFlow takes all memory of the GPUs that it sees.
     """
     train, evaluate, workers = distribution.train, distribution.eval, distribution.train.worker_count
     for which, section, several in (("train", train, workers > 1), ("eval", evaluate, distribution.evaluator)):
@@ -119,20 +115,20 @@ def _local_gpus(distribution: Distribution) -> tuple[list[_Gpus], _Gpus]:
             raise DeclarationError(
                 f"trainer.distribution.{which}.devices.gpu lists the GPUs of one process, and several share this "
                 "machine",
-                expected=f"how many GPUs each process gets, gpu: {section.devices.count}",
-                todo="write the number; CUDA_VISIBLE_DEVICES says which GPUs there are to share out",
+                expected=f"the number of GPUs for each process, gpu: {section.devices.count}",
+                todo="write the number; CUDA_VISIBLE_DEVICES chooses the GPUs to share out",
             )
     own = evaluate.devices.count if distribution.evaluator and evaluate.devices.gpu else 0
     trainers: list[_Gpus]
-    declared, there = _declared_gpus(train.devices), gpu_count()
+    declared, total = _declared_gpus(train.devices), gpu_count()
     if declared is not None:
         trainers = [tuple(position * len(declared) + index for index in declared) for position in range(workers)]
-    elif there:
+    elif total:
         # 0 if the evaluator leaves too few.
-        each = max((there - own) // workers, 0)
+        each = max((total - own) // workers, 0)
         if not each:
             logger.warning(
-                f"{there} GPUs are too few for {workers} processes that train: they train on CPU; lower "
+                f"{total} GPUs are too few for {workers} processes that train: they train on CPU; lower "
                 "trainer.distribution.train.workers, or train with the strategy mirrored"
             )
         trainers = [tuple(range(position * each, (position + 1) * each)) for position in range(workers)]
@@ -142,29 +138,29 @@ def _local_gpus(distribution: Distribution) -> tuple[list[_Gpus], _Gpus]:
         first = 1 + max((index for share in trainers for index in share or ()), default=-1)
         return trainers, tuple(range(first, first + own))
     # The evaluator may use all GPUs if training was declared to be on CPU.
-    shared = train.devices.gpu or (there and not train.devices.cpu)
+    shared = train.devices.gpu or (total and not train.devices.cpu)
     return trainers, () if shared or evaluate.devices.cpu else None
 
 
 def _declared_gpus(devices: Devices) -> _Gpus:
-    """What the first process sees; None if no devices are declared."""
+    """Returns the GPUs of the first process; None if no devices are declared."""
     return () if devices.cpu else devices.indices or None
 
 
 def gpu_count() -> int:
-    """GPUs that there are to share out, without a library that would set them up."""
+    """Returns the number of visible GPUs, without a library that would initialise them."""
     allotted = allotted_gpus(os.environ)
     return count_gpus() if allotted is None else len(allotted)
 
 
 def _shares(tasks: int) -> list[tuple[tuple[int, ...], Optional[int]]]:
-    """Shares cores out evenly; nobody gets cores of his own if there are fewer than tasks.
+    """Divides the cores evenly among tasks.
 
-    Nor where a container may use the time of a few among many: on which cores is for the kernel to say, whose other
-    containers are there as well.
+    No task is pinned if there are fewer cores than tasks, or under a CPU quota: there the kernel chooses the cores,
+    which other containers use as well.
 
     Returns:
-        For each task its cores, none for all; and its threads, None for TensorFlow's own choice.
+        For each task its cores, empty for all, and its number of threads, None for TensorFlow's default.
     """
     cores = sorted(os.sched_getaffinity(0))
     each = (available := available_cpus()) // tasks
@@ -177,8 +173,8 @@ def _shares(tasks: int) -> list[tuple[tuple[int, ...], Optional[int]]]:
 
 @contextlib.contextmanager
 def cluster_network(job: Job, distribution: Distribution) -> Iterator[tuple[int, ...]]:
-    """Makes the network that the tasks of a cluster share."""
-    # A run looks here for its cluster before it says anything, and TFX brings TensorFlow.
+    """Makes the private network of a local cluster's tasks, where possible; yields its file descriptors."""
+    # Imported late: a run uses this module before its first output, and TFX imports TensorFlow.
     from tfx.types import artifact_utils
 
     if distribution.network == "host":
@@ -198,32 +194,30 @@ def cluster_network(job: Job, distribution: Distribution) -> Iterator[tuple[int,
 
 
 def free_ports(count: int) -> list[int]:
-    """Finds free ports, none of which was among the last that this process was given.
+    """Finds free ports, without those that were returned recently.
 
-    TensorFlow's server listens on all interfaces whatever its address says, so a port must be free on all of them.
-    Between this call and the task's start any other process may take a port: the task then ends at once, and the
-    supervisor starts the cluster again on fresh ports.
+    TensorFlow's server listens on all interfaces, whatever its address, so a port must be free on all of them. Another
+    process may take a port before the task starts: the task then ends at once, and the supervisor restarts the cluster
+    on fresh ports.
     """
     ports: list[int] = []
     dual = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual else socket.AF_INET
     with contextlib.ExitStack() as held:
         while len(ports) < count:
-            # All ports are held until the end, so that the system hands out a different one each time.
+            # All ports are held until the end, so that the kernel assigns a different one each time.
             server = socket.create_server(("", 0), family=family, dualstack_ipv6=dual)
             port = held.enter_context(server).getsockname()[1]
-            if port not in _given:
+            if port not in _recent_ports:
                 ports.append(port)
-                _given.append(port)
+                _recent_ports.append(port)
     return ports
 
 
 def allotted_gpus(environment: Mapping[str, str]) -> Optional[tuple[str, ...]]:
-    """The GPUs that a process was allotted by CUDA_VISIBLE_DEVICES.
+    """Returns the indices or UUIDs in CUDA_VISIBLE_DEVICES; None if it is not set, for all GPUs.
 
-    Returns:
-        Index, or UUID, of each, as CUDA reads them: up to the first that is none, such as -1. None if the variable
-        is not set: all that there are.
+    Like CUDA, it stops at the first invalid entry, such as -1.
     """
     text = environment.get(VISIBLE_GPUS)
     if text is None:
@@ -232,7 +226,7 @@ def allotted_gpus(environment: Mapping[str, str]) -> Optional[tuple[str, ...]]:
 
 
 def visible_gpus(gpus: Sequence[int], environment: Mapping[str, str]) -> str:
-    """Writes CUDA_VISIBLE_DEVICES for a task, within an allotment."""
+    """Returns a task's CUDA_VISIBLE_DEVICES: a selection of those in its environment."""
     allotted = allotted_gpus(environment)
     if allotted is None:
         return ",".join(map(str, gpus))

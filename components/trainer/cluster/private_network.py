@@ -1,10 +1,10 @@
-"""A network that only the tasks of one cluster on this machine are in.
+"""A private network for the tasks of one cluster on this machine.
 
 TensorFlow's servers listen on every address of a machine, without authentication, whatever address they are given. In a
-network namespace of Linux that has nothing but the loopback interface, only those who entered it can connect.
+Linux network namespace with only the loopback interface, only processes in the namespace can connect.
 
-This file needs the standard library alone: it is also run as a script, which makes the namespaces, and a task imports
-it before anything that starts threads.
+This file uses only the standard library: it also runs as a script, which makes the namespaces, and a task imports it
+before anything that starts threads.
 
 Source: network_namespaces(7), user_namespaces(7), capabilities(7).
 """
@@ -29,20 +29,20 @@ _DEADLINE_SECONDS = 10.0
 
 
 class NoPrivateNetworkError(Exception):
-    """This process cannot have a private network; says why, in a clause that may follow "because"."""
+    """This process cannot have a private network. The message is a clause that can follow "because"."""
 
 
 class PrivateNetwork:
-    """A network namespace with a loopback interface, for as long as the context lasts or a task is in it.
+    """A network namespace with a loopback interface; it lives while the context lasts, or a task is in it.
 
-    Root's needs nothing else. Other users, and a root without CAP_SYS_ADMIN, own it through a user namespace, in which
-    all ids are what they are outside, so that files keep their owners.
+    Users other than root, and a root without CAP_SYS_ADMIN, own it through a user namespace. That maps all ids to
+    themselves, so that files keep their owners.
 
         with PrivateNetwork() as network:
-            subprocess.Popen(command, pass_fds=network.fds)  # and command calls enter(fds) first of all
+            subprocess.Popen(command, pass_fds=network.fds)  # command must call enter(fds) first
 
     Attributes:
-        fds: Descriptors of the namespaces, in the order in which they are entered; none outside of the context.
+        fds: File descriptors of the namespaces, in the order of entry; empty outside the context.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class PrivateNetwork:
     def __enter__(self) -> PrivateNetwork:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            # In another process, because a process with threads cannot change its namespaces.
+            # In another process: one with threads cannot change its namespaces.
             command = [sys.executable, "-I", "-S", os.path.abspath(__file__), str(theirs.fileno())]
             try:
                 done = subprocess.run(
@@ -67,8 +67,8 @@ class PrivateNetwork:
             except (OSError, subprocess.TimeoutExpired) as error:
                 raise NoPrivateNetworkError(f"the process that makes a network namespace failed: {error}") from error
             if done.returncode:
-                said = done.stderr.splitlines()[-1:] or [f"the process that makes it ended with {done.returncode}"]
-                raise NoPrivateNetworkError(said[0])
+                reason = done.stderr.splitlines()[-1:] or [f"the process that makes it ended with {done.returncode}"]
+                raise NoPrivateNetworkError(reason[0])
             theirs.close()
             self.fds = tuple(socket.recv_fds(ours, 1, 2, socket.MSG_CMSG_CLOEXEC)[1])
         return self
@@ -80,9 +80,9 @@ class PrivateNetwork:
 
 
 def enter(fds: Sequence[int]) -> None:
-    """Moves this process into a private network, for good, and closes the descriptors; before it starts threads.
+    """Moves this process, which must have no threads yet, into a private network, and closes the descriptors.
 
-    Its user and its capabilities stay what they are. So does a parent-death signal that is already set.
+    The user, the capabilities and a parent-death signal stay unchanged.
     """
     if not fds:
         return
@@ -92,7 +92,7 @@ def enter(fds: Sequence[int]) -> None:
     for fd in fds:
         _call("setns", fd, 0)
         os.close(fd)
-    # Drops all capabilities: inside a user namespace the process has all of them, and could write the user's read-only
+    # Restores the capabilities: in a user namespace a process has all of them, and could write the user's read-only
     # files.
     _call("capset", header, capabilities)
 
@@ -107,16 +107,16 @@ def _make(channel: int) -> None:
             fds = _make_with_user_namespace()
         with socket.socket(fileno=channel) as parent:
             socket.send_fds(parent, [b"."], fds)
-        # Tries once to enter, as the tasks will.
+        # Tests entering, which the tasks must do.
         enter(fds)
     except OSError as error:
-        # unshare(2) reports a limit that is reached as ENOSPC.
+        # unshare(2) reports a reached limit as ENOSPC.
         what = "no more namespaces are allowed" if error.errno == errno.ENOSPC else error.strerror or error
         sys.exit(f"this process may not make a network namespace: {what}")
 
 
 def _make_with_user_namespace() -> list[int]:
-    """Makes them by a child, because a process cannot map all ids from within its own user namespace."""
+    """Makes the namespaces in a child: a process cannot map all ids from within its own user namespace."""
     ours, theirs = socket.socketpair()
     child = os.fork()
     if not child:
@@ -143,7 +143,7 @@ def _make_with_user_namespace() -> list[int]:
 
 
 def _map_ids(pid: int, kind: str, own: int) -> None:
-    """Maps all ids to themselves if that is permitted, else the own one."""
+    """Maps all ids to themselves if permitted, else only `own`."""
     path = f"/proc/{pid}/{kind}_map"
     with open(f"/proc/self/{kind}_map", encoding="ascii") as file:
         ranges = [line.split() for line in file]
@@ -164,7 +164,7 @@ def _unshare(flags: int) -> None:
 
 
 def _call(name: str, *arguments: object) -> None:
-    """Calls a function of the C library that returns 0 if it succeeds."""
+    """Calls a function of the C library that returns 0 on success."""
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")

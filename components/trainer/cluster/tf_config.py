@@ -1,7 +1,7 @@
-"""TF_CONFIG, the environment variable that tells a training task its cluster and its place in it: every dialect.
+"""TF_CONFIG, the environment variable with a task's cluster and its place in it, in every dialect.
 
-What is read here has one form afterwards, and what is written is what `tf.estimator` of TensorFlow 2.15 asks for: an
-explicit chief, and no evaluator in the cluster. Where TF_CONFIG is not set, SLURM's variables take its place.
+All dialects are normalised to the form that `tf.estimator` of TensorFlow 2.15 requires: an explicit chief, and no
+evaluator in the cluster. If TF_CONFIG is not set, SLURM's variables take its place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHIEF, WORKER, PS, EVALUATOR = "chief", "worker", "ps", "evaluator"
 
 _IN_CLUSTER = (CHIEF, WORKER, PS)
 _TYPES = (*_IN_CLUSTER, EVALUATOR)
-# TensorFlow 1's name of the chief.
+# TensorFlow 1's name for the chief.
 _MASTER = "master"
 # The first task on each node of SLURM listens on this port, the second on the next.
 _SLURM_PORT = 8888
@@ -49,11 +49,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The tasks that train together. An evaluator is none of them: it reads checkpoints and talks to nobody.
+    """The tasks that train together, without an evaluator, which only reads checkpoints.
 
     Args:
         addresses: Task type to the `host:port` of each task, in the order of their indices: exactly one chief, and any
-            number of worker and ps. Types without a task are left out; not to be changed afterwards.
+            number of worker and ps. Types without a task are left out.
     """
 
     addresses: Mapping[str, tuple[str, ...]]
@@ -74,7 +74,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class TfConfig:
-    """A cluster, and which of its tasks, or which evaluator beside it, this process is."""
+    """A cluster, and this process's task: one of the cluster's, or an evaluator."""
 
     cluster: Cluster
     task: Task
@@ -84,7 +84,7 @@ class TfConfig:
             raise _no_such_task(self.task, self.cluster.addresses)
 
     def to_json(self) -> str:
-        """Writes it as `tf.estimator` wants it: an explicit chief, no evaluator in the cluster, keys sorted."""
+        """Writes the form that `tf.estimator` requires, with sorted keys."""
         task = {"type": self.task.type, "index": self.task.index}
         return json.dumps({"cluster": dict(self.cluster.addresses), "task": task}, sort_keys=True)
 
@@ -96,7 +96,7 @@ def tf_configs(cluster: Cluster, evaluator: bool) -> dict[Task, str]:
 
 
 def resolve(environment: Mapping[str, str]) -> Optional[TfConfig]:
-    """Finds the cluster that this process is part of; None of a single process."""
+    """Returns the cluster that this process is part of; None for a single process."""
     if text := environment.get(VARIABLE, "").strip():
         return read(text)
     return from_slurm(environment)
@@ -105,14 +105,14 @@ def resolve(environment: Mapping[str, str]) -> Optional[TfConfig]:
 def read(text: str) -> Optional[TfConfig]:
     """Reads a TF_CONFIG in any dialect.
 
-    The chief may be called `chief` or `master`, or be worker 0 if there is neither; the other workers then count
-    from 0 again, as they do beside an explicit chief. Evaluators may be in the cluster. An index may be a string, and
-    the addresses of a type a list or, as `tf.train.ClusterSpec` allows, a mapping of index to address. Everything else
-    (`job`, `environment`, `task.trial`, `rpc_layer`, …) is passed over.
+    The chief is `chief` or `master`, or worker 0 if there is neither; the other workers are then renumbered from 0.
+    Evaluators may be in the cluster. An index may be a string, and the addresses of a type a list or, as
+    `tf.train.ClusterSpec` allows, a mapping of index to address. Other keys (`job`, `environment`, `task.trial`,
+    `rpc_layer`, …) are ignored.
 
     Returns:
-        The cluster. None for a single process: there is no cluster, or this is the only task in it. (A lone chief
-        cannot see an evaluator outside of its cluster, and is taken for a single process.)
+        The cluster; None for a single process, without a cluster or with only one task in it. (A lone chief does not
+        know of an evaluator outside its cluster, and counts as a single process.)
     """
     if not text.strip():
         return None
@@ -121,7 +121,7 @@ def read(text: str) -> Optional[TfConfig]:
         listed = {kind: _listed(kind, value) for kind, value in (whole.get("cluster") or {}).items()}
         jobs = {kind: addresses for kind, addresses in listed.items() if addresses}
         given = whole.get("task") or {}
-        # Without a cluster it is worker 0 unless it says otherwise.
+        # Without a cluster the default is worker 0.
         given = given if jobs else {"type": WORKER, "index": 0, **given}
         task = Task(CHIEF if given["type"] == _MASTER else given["type"], int(given["index"]))
     except (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, RecursionError) as error:
@@ -129,7 +129,7 @@ def read(text: str) -> Optional[TfConfig]:
         raise _wrong(what, _EXAMPLE) from None
     if not jobs:
         if task not in (Task(CHIEF, 0), Task(WORKER, 0)):
-            # A task that trained alone would overwrite what the others write.
+            # A task that trained alone would overwrite the files of the others.
             raise _wrong(f"the task is {task.name}, and there is no cluster", _EXAMPLE)
         return None
     if _MASTER in jobs:
@@ -139,8 +139,8 @@ def read(text: str) -> Optional[TfConfig]:
     if CHIEF not in jobs and WORKER not in jobs:
         raise _wrong(f"the cluster has neither chief nor worker: {_counts(jobs)}", _EXAMPLE)
     evaluators = len(jobs.get(EVALUATOR, ()))
-    is_beside = task.type == EVALUATOR and not evaluators
-    if not 0 <= task.index < len(jobs.get(task.type, ())) and not is_beside:
+    is_outside = task.type == EVALUATOR and not evaluators
+    if not 0 <= task.index < len(jobs.get(task.type, ())) and not is_outside:
         raise _no_such_task(task, jobs)
     jobs.pop(EVALUATOR, None)
     if CHIEF not in jobs:
@@ -154,8 +154,8 @@ def read(text: str) -> Optional[TfConfig]:
 def from_slurm(environment: Mapping[str, str]) -> Optional[TfConfig]:
     """Makes a cluster of the tasks of a SLURM step: rank 0 is the chief, the others are workers.
 
-    TensorFlow's own `SlurmClusterResolver` reads the variables in the same way, but needs a GPU, and sorts the nodes by
-    name, so that in `n[9-10]` each of the two would take itself for the other.
+    TensorFlow's `SlurmClusterResolver` reads the same variables, but needs a GPU, and sorts the nodes by name, so that
+    in `n[9-10]` each of the two nodes would take itself for the other.
     """
     if "SLURM_PROCID" not in environment or environment.get("SLURM_STEP_NUM_TASKS", "1") == "1":
         return None
@@ -188,11 +188,11 @@ def from_slurm(environment: Mapping[str, str]) -> Optional[TfConfig]:
 
 
 def _listed(kind: str, value: Any) -> tuple[str, ...]:
-    """The addresses of one type in the order of their indices."""
+    """Returns the addresses of one type in the order of their indices."""
     if kind not in (*_TYPES, _MASTER):
         raise _wrong(f"there is no task type {reprlib.repr(kind)}", f"one of {', '.join((*_TYPES, _MASTER))}")
     if isinstance(value, dict) and sorted(value) == sorted(map(str, range(len(value)))):
-        # A task that knows only some of the others cannot tell who is the chief, and how many train.
+        # A sparse mapping is refused: the chief and the number of workers would be unknown.
         value = [value[str(index)] for index in range(len(value))]
     if not isinstance(value, list) or not all(isinstance(address, str) for address in value):
         raise _wrong(f"cluster.{kind} is {reprlib.repr(value)}", 'a list of addresses, as in ["localhost:2222"]')
