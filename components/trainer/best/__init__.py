@@ -1,4 +1,1 @@
-"""What the evaluations while training decide: which checkpoint is exported, and when training is over.
-
-The same for every path, and without TensorFlow of its own.
-"""
+"""Best checkpoint and early stopping, from the evaluations during training; for every path, without TensorFlow."""

@@ -1,4 +1,4 @@
-"""The evaluations of a training, and what follows from them and nothing else: so it is the same after any restart."""
+"""The evaluations of a training, and the decisions that depend on them alone, so that restarts do not change them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE = "evaluations.json"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Of the checkpoint of a global step; a metric may be no finite number."""
+    """The evaluation of a step's checkpoint; a metric may be infinite or NaN."""
 
     step: int
     metrics: Mapping[str, float]
@@ -25,11 +25,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Record:
-    """The evaluations of a training, by rising step, in a file of its folder: what is decided survives any process.
-
-    Args:
-        evaluations: One for each step.
-    """
+    """The evaluations of a training, one for each step in ascending order, kept in a file of the training folder."""
 
     evaluations: tuple[Evaluation, ...] = ()
 
@@ -40,43 +36,44 @@ class Record:
         return len(self.evaluations)
 
     def has(self, step: int) -> bool:
-        """Was the checkpoint of a step evaluated."""
+        """True if the checkpoint of a step was evaluated."""
         return any(each.step == step for each in self)
 
     def add(self, step: int, metrics: Mapping[str, float]) -> Record:
-        """Returns a record with one more: a training that went back to a checkpoint takes back what followed it."""
+        """Returns a record with one more evaluation, without those of later steps, which a restore has undone."""
         return Record((*self.until(step - 1), Evaluation(step, dict(metrics))))
 
     def until(self, step: int) -> Record:
-        """Returns the record up to a step, itself included."""
+        """Returns the record up to and including a step."""
         return Record(tuple(each for each in self if each.step <= step))
 
     def save(self, training_dir: str) -> None:
-        """Writes it, whole or not at all; what is no finite number is null."""
-        told = [
+        """Writes the record atomically; infinite and NaN are null."""
+        evaluations = [
             {"step": each.step, "metrics": {k: v if math.isfinite(v) else None for k, v in each.metrics.items()}}
             for each in self
         ]
-        write_whole(os.path.join(training_dir, FILE), json.dumps({"evaluations": told}, indent=1))
+        write_whole(os.path.join(training_dir, FILE), json.dumps({"evaluations": evaluations}, indent=1))
 
     @classmethod
     def load(cls, training_dir: str) -> Record:
-        """Reads what `save` wrote; an empty one before that."""
-        told = (read_json(os.path.join(training_dir, FILE)) or {"evaluations": ()})["evaluations"]
+        """Reads the record; an empty one if there is no file."""
+        evaluations = (read_json(os.path.join(training_dir, FILE)) or {"evaluations": ()})["evaluations"]
         return cls(
             tuple(
                 Evaluation(each["step"], {k: math.nan if v is None else v for k, v in each["metrics"].items()})
-                for each in told
+                for each in evaluations
             )
         )
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What early stopping says.
+    """The verdict of early stopping.
 
     Args:
-        best: The last evaluation that was an improvement; None before the first.
+        best: The last evaluation that was an improvement, if any.
+        waited: Number of evaluations since then.
     """
 
     best: Optional[Evaluation]
@@ -85,12 +82,12 @@ class Verdict:
 
 
 def ranked(evaluations: Iterable[Evaluation], section: KeepBest) -> list[Evaluation]:
-    """Sorts those whose metric is finite, the best first; of equal ones that of the lower loss, then the earlier."""
+    """Sorts evaluations with a finite metric, the best first; ties by lower loss, then by earlier step."""
     sign = _sign(section.better)
     finite = [each for each in evaluations if math.isfinite(each.metrics.get(section.metric, math.nan))]
 
     def key(each: Evaluation) -> tuple[float, float, int]:
-        # A model_fn of the user's has the second alone.
+        # The user's model_fn has only `loss`.
         loss = each.metrics.get("average_loss", each.metrics.get("loss", math.inf))
         return -sign * each.metrics[section.metric], math.inf if math.isnan(loss) else loss, each.step
 
@@ -98,7 +95,7 @@ def ranked(evaluations: Iterable[Evaluation], section: KeepBest) -> list[Evaluat
 
 
 def judge(evaluations: Iterable[Evaluation], section: EarlyStopping) -> Verdict:
-    """Decides whether training is over, as Keras's EarlyStopping does; what was decided once stays so."""
+    """Decides whether training is over, as Keras's EarlyStopping does; later evaluations do not revoke it."""
     sign = _sign(section.better)
     best, bar, waited = None, -math.inf, 0
     for each in evaluations:

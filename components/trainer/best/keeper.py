@@ -1,4 +1,4 @@
-"""Takes each evaluation while training, and says which checkpoint is exported, and when training is over."""
+"""Records the evaluations during training, keeps the best checkpoint, and decides on export and early stopping."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tfx_estimator.pipeline.config.known import SHORT_NAMES
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 _FOLDER = "best"
-# Not the name of a checkpoint that training goes on from.
+# Different from the checkpoints that training resumes from.
 _NAME = "best.ckpt-"
 _INDEX, _DRAFT = ".index", ".tmp"
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The checkpoint to export, by its path without an ending."""
+    """The checkpoint to export, by its prefix."""
 
     checkpoint: str
     step: int
@@ -40,8 +40,7 @@ class Keeper(Observer):
 
     Args:
         section: With `keep_best`, `early_stopping` or both.
-        damage: Says why a checkpoint cannot be read; None if it can.
-        progress: Where to report.
+        damage: Returns why a checkpoint cannot be read; None if it can.
     """
 
     def __init__(
@@ -57,23 +56,23 @@ class Keeper(Observer):
         self._progress = progress
         self._copies = _Copies(training_dir)
         self._stops = says_stop(training_dir, section)
-        self._told: Optional[int] = None
+        self._evaluated: Optional[int] = None
 
     @property
     def stops(self) -> bool:
-        """Is training over before its last step."""
+        """True if early stopping ends training."""
         return self._stops
 
     def knows(self, step: int) -> bool:
-        """Was the checkpoint of a step evaluated; one of step 0 need not be."""
+        """True if the checkpoint of a step was evaluated, or is of step 0, which needs no evaluation."""
         return step <= 0 or Record.load(self._training_dir).has(step)
 
     def check_metrics(self, reported: Callable[[], Collection[str]]) -> None:
-        """Checks, before anything is trained, that the evaluations will report what is declared.
+        """Checks, before training, that the evaluations will report the declared metrics.
 
         Args:
-            reported: Asks the model for the names of its metrics; not called where they are known: of a built-in
-                network, or by an earlier evaluation.
+            reported: Returns the names of the model's metrics; not called for a built-in network, or after an earlier
+                evaluation.
         """
         if self._section.model in SHORT_NAMES["trainer.model"]:
             self._require(METRICS)
@@ -90,17 +89,17 @@ class Keeper(Observer):
                     todo="name one of them, or add it to the metrics of your model",
                 )
 
-    def go_on_from(self, step: int) -> None:
-        """Forgets what was evaluated after the checkpoint that training goes on from."""
+    def resume_from(self, step: int) -> None:
+        """Removes the evaluations after the checkpoint that training resumes from."""
         record = Record.load(self._training_dir)
         if (until := record.until(step)) != record:
             until.save(self._training_dir)
             self._stops = says_stop(self._training_dir, self._section)
 
     def evaluated(self, step: int, metrics: Mapping[str, float], checkpoint: str) -> None:
-        """Takes the evaluation of a checkpoint; the record is written last, so that one cut short is made again."""
+        """Records the evaluation of a checkpoint; the file is written last, so that a retry after a kill repeats it."""
         self._require(metrics)
-        self._told = step
+        self._evaluated = step
         if step <= 0:
             return
         record = Record.load(self._training_dir).add(step, metrics)
@@ -111,40 +110,40 @@ class Keeper(Observer):
             self._copies.keep_only(best)
 
     def choose(self, last: str, step: int) -> Chosen:
-        """Chooses what is exported, and reports it: the best checkpoint that can be read, if declared; or the last."""
+        """Chooses and reports the checkpoint to export: with `keep_best` the best readable one, else the last."""
         record = Record.load(self._training_dir)
-        self._tell_early(record, step)
+        self._report_early_stop(record, step)
         metrics = next((each.metrics for each in record if each.step == step), {})
-        if metrics and step != self._told:
-            # It was evaluated by a task that ended before it could export.
+        if metrics and step != self._evaluated:
+            # A task evaluated it that ended before it could export.
             self._progress.write(Event.EVALUATED, step=step, metrics=dict(metrics))
         chosen = Chosen(last, step, metrics)
         if self._section.keep_best:
             found = self._best(record, last)
             chosen = found or chosen
-            text = self._word(chosen, len(record), step, metrics) if found else f"step {step:,}, the last: none is best"
+            text = self._text(chosen, len(record), step, metrics) if found else f"step {step:,}, the last: none is best"
             _write_note(self._training_dir, "exported", text, chosen.step)
             self._progress.write(Event.CHOSEN, step=chosen.step, metrics=dict(chosen.metrics), text=text)
         return chosen
 
     def _keep(self, record: Record, step: int, checkpoint: str) -> Optional[int]:
-        """Copies the best of the checkpoints that are there, unless that was done before; returns its step."""
+        """Copies the best existing checkpoint, unless there is a copy already; returns its step."""
         assert self._section.keep_best is not None
         for each in ranked(record, self._section.keep_best):
-            if each.step != step and _is_there(self._copies.path(each.step)):
+            if each.step != step and _exists(self._copies.path(each.step)):
                 return each.step
-            if self._copies.keep(_beside(checkpoint, each.step), each.step):
+            if self._copies.keep(_with_step(checkpoint, each.step), each.step):
                 return each.step
         return None
 
     def _best(self, record: Record, last: str) -> Optional[Chosen]:
-        """The best checkpoint that can be read; says what was better and cannot."""
+        """Returns the best readable checkpoint; reports better ones that cannot be read."""
         assert self._section.keep_best is not None
         metric = self._section.keep_best.metric
         for each in ranked(record, self._section.keep_best):
             reason = "it is gone"
-            for path in (self._copies.path(each.step), _beside(last, each.step)):
-                if _is_there(path):
+            for path in (self._copies.path(each.step), _with_step(last, each.step)):
+                if _exists(path):
                     found = self._damage(path)
                     if found is None:
                         return Chosen(path, each.step, each.metrics)
@@ -156,7 +155,7 @@ class Keeper(Observer):
         self._notice(f"no evaluated checkpoint is best by {metric}: the last one is exported")
         return None
 
-    def _word(self, chosen: Chosen, evaluations: int, step: int, metrics: Mapping[str, float]) -> str:
+    def _text(self, chosen: Chosen, evaluations: int, step: int, metrics: Mapping[str, float]) -> str:
         assert self._section.keep_best is not None
         metric = self._section.keep_best.metric
         text = f"step {chosen.step:,}: the best {metric}, {chosen.metrics[metric]:.4f}, of {evaluations} evaluations"
@@ -164,7 +163,7 @@ class Keeper(Observer):
             text += f"; the last, of step {step:,}: {metrics.get(metric, math.nan):.4f}"
         return text
 
-    def _tell_early(self, record: Record, step: int) -> None:
+    def _report_early_stop(self, record: Record, step: int) -> None:
         section = self._section.early_stopping
         if section is None or not (verdict := judge(record, section)).stop:
             return
@@ -182,19 +181,19 @@ class Keeper(Observer):
 
 
 def says_stop(training_dir: str, section: Optional[TrainerSection]) -> bool:
-    """Tells whether early stopping says that a training is over; not so where it is not declared."""
+    """Returns whether early stopping, if declared, ends the training."""
     if section is None or section.early_stopping is None:
         return False
     return judge(Record.load(training_dir), section.early_stopping).stop
 
 
 def is_declared(section: Optional[TrainerSection]) -> bool:
-    """Tells whether evaluations while training decide anything."""
+    """Returns whether a best checkpoint or early stopping is declared."""
     return section is not None and bool(section.keep_best or section.early_stopping)
 
 
-def _beside(checkpoint: str, step: int) -> str:
-    """Path of another step's checkpoint of the same folder."""
+def _with_step(checkpoint: str, step: int) -> str:
+    """Returns the prefix of another step's checkpoint in the same folder."""
     return f"{checkpoint.rpartition('-')[0]}-{step}"
 
 
@@ -205,17 +204,17 @@ def _since(best: Optional[Evaluation], metric: str) -> str:
 
 
 class _Copies:
-    """The copy of the best checkpoint, in a folder of its own: `keep_checkpoint_max` removes the original."""
+    """The copy of the best checkpoint, in its own folder: `keep_checkpoint_max` removes the original."""
 
     def __init__(self, training_dir: str) -> None:
         self._folder = os.path.join(training_dir, _FOLDER)
 
     def path(self, step: int) -> str:
-        """Returns where the copy of a step's checkpoint is, or would be."""
+        """Returns the prefix of the copy of a step's checkpoint."""
         return os.path.join(self._folder, f"{_NAME}{step}")
 
     def keep(self, checkpoint: str, step: int) -> bool:
-        """Copies a checkpoint, its index last, which says that it is whole; tells whether it was still there."""
+        """Copies a checkpoint, its index last, as a mark that it is complete; returns whether it still existed."""
         fileio.makedirs(self._folder)
         try:
             others = [path for path in fileio.glob(f"{checkpoint}.*") if not path.endswith(_INDEX)]
@@ -228,21 +227,20 @@ class _Copies:
         return True
 
     def keep_only(self, step: Optional[int]) -> None:
-        """Removes the copies of other steps; all if there is none to keep."""
+        """Removes the copies of other steps; all for None."""
         own = "" if step is None else f"{self.path(step)}."
         for path in fileio.glob(os.path.join(self._folder, f"{_NAME}*")):
             if not (own and path.startswith(own)) or path.endswith(_DRAFT):
                 fileio.remove(path)
 
 
-def _is_there(checkpoint: str) -> bool:
-    """Tells whether there is a checkpoint."""
+def _exists(checkpoint: str) -> bool:
     return fileio.exists(f"{checkpoint}{_INDEX}")
 
 
 def _write_note(training_dir: str, title: str, text: str, step: int) -> None:
-    """Writes what was decided as a text in TensorBoard, beside the curves."""
-    # In the task that exports alone, which has long since imported what these do.
+    """Writes a decision as a text for TensorBoard."""
+    # Imported late: only the task that exports needs these.
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.plugins.text.summary_v2 import text_pb
     from tensorboard.summary.writer.event_file_writer import EventFileWriter

@@ -87,7 +87,7 @@ def test_a_task_that_is_started_again_goes_on_with_what_was_best_and_what_did_no
     fake.train(0.5, 0.2, 0.4)
     assert not fake.keeper.stops
     fake.start()
-    fake.keeper.go_on_from(30)
+    fake.keeper.resume_from(30)
     assert fake.keeper.knows(30)
     assert not fake.keeper.knows(40)
     fake.train(0.3, first=40)
@@ -112,7 +112,7 @@ def test_a_training_that_goes_back_forgets_what_it_does_again(tmp_path):
     for step in (40, 50):
         for path in tmp_path.glob(f"model.ckpt-{step}.*"):
             path.unlink()
-    fake.keeper.go_on_from(20)
+    fake.keeper.resume_from(20)
     assert not fake.keeper.stops
     # The same step again, with other weights.
     fake.save(30, "whole, again")
