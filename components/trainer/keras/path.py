@@ -185,7 +185,7 @@ class _Task:
                 reader = dataclasses.replace(reader, start_step=drivers.position(model, step))
             input_fn = meter.wrap(reader.input_fn) if meter else reader.input_fn
             with strategy.scope():
-                seeds.go_on(section, model, step, self._task.place)
+                seeds.resume(section, model, step, self._task.place)
             self._drive(model, strategy, averaging, input_fn, watch)
         if watch.stopped and not is_over(self._task.stop_file):
             raise StoppedByRequestError
