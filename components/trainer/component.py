@@ -33,7 +33,7 @@ from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, TRAINER
 
 
 class Driver(UnkeyedDriver):
-    """Keeps deadlines, restarts and logging out of the cache key, and looks back at earlier runs."""
+    """Keeps deadlines, restarts and logging out of the cache key, and finds unpublished trainings of earlier runs."""
 
     UNKEYED = (OPERATION_KEY,)
 
@@ -41,7 +41,7 @@ class Driver(UnkeyedDriver):
         """See BaseDriver."""
         model_run = artifact_utils.get_single_uri(execution_info.output_dict[standard_component_specs.MODEL_RUN_KEY])
         root = Settings.of(execution_info.exec_properties).training_root or training_folder.root_of(model_run)
-        published.look_back(root, self._metadata_handle)
+        published.mark_unpublished(root, self._metadata_handle)
         return super().run(execution_info)
 
 
@@ -49,10 +49,10 @@ class Trainer(tfx_trainer.Trainer):
     """A drop-in for `tfx.components.Trainer` that trains in a supervised, fresh process.
 
     It takes a module file with `trainer_fn` (the legacy Estimator contract) or `run_fn`, or the dotted path of such a
-    function, and adds: a process whose memory and devices are its own, a log file per task, deadlines, a training
-    folder that a retry resumes from, and a model that is either whole or not there. With `distribution`, the Estimator
-    of a trainer_fn trains under any declared strategy, unedited: each step's global batch is one batch of its input_fn,
-    and a loss that the strategy would scale to another update is refused before training.
+    function, and adds: a process with its own memory and devices, a log file per task, deadlines, a training folder
+    that a retry resumes from, and an atomically published model. With `distribution`, the Estimator of an unedited
+    trainer_fn trains under any declared strategy: each step's global batch is one batch of its input_fn, and a loss
+    that the strategy would scale to another update is refused before training.
 
         trainer = Trainer(
             module_file="taxi_utils.py",
@@ -64,7 +64,7 @@ class Trainer(tfx_trainer.Trainer):
             distribution={"train": {"strategy": "multi_worker_mirrored", "workers": 2}, "evaluator": True},
         )
 
-    Component `outputs`: `model`: the serving SavedModel, and the EvalSavedModel where there is one; `model_run`:
+    Component `outputs`: `model`: the serving SavedModel, and the EvalSavedModel if there is one; `model_run`:
     checkpoints, TensorBoard events, logs of the tasks, the declaration.
 
     Args:
@@ -74,32 +74,32 @@ class Trainer(tfx_trainer.Trainer):
         schema: Channel of `standard_artifacts.Schema`.
         base_model: Channel of the `standard_artifacts.Model` to start from.
         hyperparameters: Channel of `standard_artifacts.HyperParameters`.
-        module_file: Path of a TFX module file. This and the next five may be a RuntimeParameter, as of TFX's Trainer.
+        module_file: Path of a TFX module file. As in TFX's Trainer, this and the next five may be a RuntimeParameter.
         run_fn: Dotted path of a `run_fn(fn_args)`.
         trainer_fn: Dotted path of a `trainer_fn(fn_args, schema)`.
         train_args: Splits and steps of training.
         eval_args: Splits and steps of evaluation.
         custom_config: `fn_args.custom_config`.
-        custom_executor_spec: TFX's executor of a trainer_fn or of a run_fn: it says which of the two a module file is
-            for, and this Trainer's own takes its place. None is the run_fn, if there is one.
+        custom_executor_spec: TFX's executor of a trainer_fn or of a run_fn: it only chooses the function of a module
+            file, and is replaced by this Trainer's executor. None is the run_fn, if there is one.
         distribution: The section `trainer.distribution` of a declaration: strategies, evaluator, restarts. None trains
             on one device.
         warm_start: The section `trainer.warm_start`, for a trainer_fn: `{"checkpoint": "before/model.ckpt-9"}`. The
-            weights that are there when the pipeline is made are part of the cache key.
-        threads: The section `trainer.threads` of a declaration: `{"intra_op": 1}`. As the next three, no part of the
-            cache key.
+            weights at the time of the pipeline's definition are part of the cache key.
+        threads: The section `trainer.threads` of a declaration: `{"intra_op": 1}`. Like the next three, not part of
+            the cache key.
         gpu: The section `trainer.gpu`: `{"memory_growth": True}`.
-        onednn: As `trainer.onednn`: oneDNN's kernels on CPU.
+        onednn: The entry `trainer.onednn`: oneDNN's kernels on CPU.
         profile: The section `trainer.profile`, for a trainer_fn: `{"start_step": 100, "steps": 20}`.
-        training_root: Folder of this pipeline's training folders, such as `gs://bucket/trainings`, where each job of a
-            service has a folder of its own: the next job goes on from the last checkpoint of one that was killed. None
-            is beside the `model_run` artifacts. No part of the cache key.
-        settings: Deadlines: `Settings(stall_timeout=3600.0)`; `create_pipeline` fills in the declaration as well. None
-            takes the defaults.
+        training_root: Folder for this pipeline's training folders, such as `gs://bucket/trainings`, on a service that
+            gives each job its own folder: the next job resumes a killed one from its last checkpoint. None is next to
+            the `model_run` artifacts. Not part of the cache key.
+        settings: Deadlines: `Settings(stall_timeout=3600.0)`; `create_pipeline` adds the declaration. None is the
+            default.
 
     Raises:
-        DeclarationError: The distribution is wrong, there are two of it, or the function cannot be given it; likewise
-            for weights, threads, GPUs, kernels, profile, training root and settings; or the executor is another one.
+        DeclarationError: The distribution is invalid, given twice, or not for this function; likewise for weights,
+            threads, GPUs, kernels, profile, training root and settings; or the executor is not one of TFX's two.
 
     Source: https://www.tensorflow.org/tfx/guide/trainer.
     """
@@ -149,7 +149,7 @@ class Trainer(tfx_trainer.Trainer):
             base_model=base_model,
             hyperparameters=hyperparameters,
             module_file=module_file,
-            # TFX from 1.16 on knows no trainer_fn.
+            # TFX 1.16 and later has no trainer_fn.
             run_fn=run_fn or trainer_fn,
             train_args=train_args,
             eval_args=eval_args,

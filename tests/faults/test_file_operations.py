@@ -178,7 +178,7 @@ def test_a_second_run_is_refused_until_the_first_one_ends_or_is_killed(forks, tr
     try:
         forks.wait_for_stop(first)
         assert forks.call(*trained.arguments()) == 5
-        assert f"another run is at work in {trained.root}/training/" in forks.said
+        assert f"another run uses {trained.root}/training/" in forks.said
         assert f": process {first} on {socket.gethostname()}, since 20" in forks.said
         assert f"to do:    wait for it, or end it (kill {first}) and run this again" in forks.said
     finally:

@@ -34,7 +34,7 @@ def test_the_second_run_is_told_who_has_the_folder_until_that_is_killed(tmp_path
     folder = str(tmp_path / "training" / "abc")
     with start_python("-c", HOLDER, folder) as holder:
         left = int(holder.stdout.readline())
-        refused = pytest.raises(TrainingError, match=r"another run is at work in .*training/abc: process ")
+        refused = pytest.raises(TrainingError, match=r"another run uses .*training/abc: process ")
         with refused as told, only_job(folder, False):
             pass
         assert f"process {holder.pid} on {socket.gethostname()}, since 20" in told.value.what

@@ -224,19 +224,19 @@ def test_one_that_slept_and_was_taken_over_finds_that_whenever_its_sign_of_life_
     def take_over() -> None:
         other.take(0, PATIENCE)
         if ended:
-            other.give_back()
+            other.release()
 
-    now = slept.look()
+    now = slept.check()
     # On its way to the store while the other one takes it, and perhaps ends.
     meanwhile(bucket, "POST", take_over)
     slept._file.write(slept._mine, now)
     assert bucket.objects == {} if ended else said(bucket)["owner"] == other._mine["owner"]
     with pytest.raises(StoppedError, match=r"has taken over .*abc-600"):
-        slept.look()
-    slept.give_back()
+        slept.check()
+    slept.release()
     if not ended:
-        other.look()
-        other.give_back()
+        other.check()
+        other.release()
     assert bucket.objects == {}
 
 
@@ -244,8 +244,8 @@ def test_one_that_slept_and_was_taken_over_finds_that_whenever_its_sign_of_life_
 def test_what_was_taken_over_is_not_removed_by_who_had_it(bucket):
     slept, other = taken(), _Claim(FOLDER)
     meanwhile(bucket, "DELETE", lambda: other.take(0, PATIENCE))
-    slept.give_back()
-    other.look()
+    slept.release()
+    other.check()
     assert said(bucket)["owner"] == other._mine["owner"]
 
 
