@@ -1,6 +1,6 @@
-"""The arguments of a Trainer, or of a Tuner's trials, as the settings that they make.
+"""Converts the arguments of a Trainer, or of a Tuner's trials, to settings.
 
-A Trainer keeps one of TFX's two contracts: the generic one, a run_fn, or the Estimator's, a trainer_fn.
+A Trainer has one of TFX's two contracts: the generic one, a run_fn, or the Estimator's, a trainer_fn.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tfx_estimator.pipeline.config.warm_start import WarmStart
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 from tfx_estimator.pipeline.user_source.trainer_functions import TRAINER_FN, RunFn, functions_of, read_run_fn
 
-# Of an argument: an example of what it takes, and what to do about what is none.
+# For error messages about an argument: an example of its form, and what to do.
 _DISTRIBUTION = (
     'a dict such as {"train": {"strategy": "mirrored", "devices": {"gpu": 2}}, "evaluator": False}',
     f"name the strategy: {', '.join(TRAITS)}",
@@ -44,7 +44,7 @@ _WARM_START = (
 )
 _RUNTIME_FORM = 'threads={"intra_op": 2}, gpu={"memory_growth": True}, onednn=False, profile={"start_step": 100}'
 _EXECUTORS = "custom_executor_spec=ExecutorClassSpec(…) of tfx.components.trainer.executor"
-# What TFX's executors call.
+# TFX's executors, and the functions that they call.
 _CALLED: dict[type, str] = {tfx_executor.GenericExecutor: RUN_FN}
 if stacks.current().has_trainer_fn_executor:
     _CALLED[tfx_executor.Executor] = TRAINER_FN
@@ -52,12 +52,12 @@ if stacks.current().has_trainer_fn_executor:
 
 @dataclasses.dataclass(frozen=True)
 class Contract:
-    """What a Trainer was told to call.
+    """The user's function that a Trainer calls.
 
     Args:
         path: As `Settings.path`.
-        target: Where the user's code is, as `fingerprint_source` takes it; empty if that is not known yet.
-        has_both: Whether a module file has both functions, and nothing else says which is meant: TFX calls its run_fn.
+        target: Location of the user's code, for `fingerprint_source`; empty if not known yet.
+        has_both: True if a module file has both functions, and no argument chooses one: TFX then calls its run_fn.
     """
 
     path: str = ""
@@ -66,7 +66,7 @@ class Contract:
 
 
 def check_settings(settings: Optional[Settings], component: str = TRAINER) -> Settings:
-    """Checks the settings that a component is given, of which the user writes the deadlines."""
+    """Checks the deadlines, which the user writes, in a component's settings."""
     if settings is None:
         return Settings()
     deadlines = {}
@@ -78,28 +78,28 @@ def check_settings(settings: Optional[Settings], component: str = TRAINER) -> Se
 
 
 def check_lengths(train_args: Any, eval_args: Any, component: str = TRAINER) -> None:
-    """Refuses `train_args` and `eval_args` that TFX would take, and leave a part of out."""
+    """Refuses `train_args` and `eval_args` that TFX would accept and partly ignore."""
     for name, given, kind in (
         ("train_args", train_args, trainer_pb2.TrainArgs),
         ("eval_args", eval_args, trainer_pb2.EvalArgs),
     ):
         form = f"a trainer_pb2.{kind.__name__}, or a dict of its fields"
-        todo = f"say {name}=trainer_pb2.{kind.__name__}(num_steps=…)"
+        todo = f"write {name}=trainer_pb2.{kind.__name__}(num_steps=…)"
         read_message(given, kind, Argument((name,), component, form, todo))
 
 
 def read_arguments(
     contract: Contract, settings: Settings, given: Mapping[str, Any], component: str = TRAINER
 ) -> Settings:
-    """Types and checks what a component was given beyond TFX's own parameters.
+    """Parses and checks a component's arguments beyond TFX's own parameters.
 
     Args:
         given: `distribution`, `warm_start`, `threads`, `gpu`, `onednn`, `profile`: as in the section `trainer`, the
             first two perhaps typed; None is the default.
-        component: The one that was given it: TRAINER or TUNER.
+        component: TRAINER or TUNER.
 
     Returns:
-        The settings, with all of it, the path and the fingerprint of the source.
+        The settings with these arguments, the path and the fingerprint of the source.
     """
     given = {name: value for name, value in given.items() if value is not None}
     if given and (settings.declaration is not None or settings.arguments):
@@ -107,25 +107,25 @@ def read_arguments(
     read: dict[str, Any] = {}
     if "distribution" in given:
         section = read_distribution(given["distribution"], component)
-        # One that says nothing is none: the same training, and the same key.
+        # A default distribution is left out, so that it has the cache key of none.
         read |= {} if section == Distribution() else {"distribution": section.dict()}
     runtime = {name: value for name, value in given.items() if name not in ("distribution", "warm_start")}
     if runtime:
         read |= _read_runtime(runtime, read, component)
-    begins = ""
+    weights = ""
     if "warm_start" in given:
-        begun = _read_warm_start(given["warm_start"], read, component)
-        read["warm_start"], begins = begun.dict(), f"-{begun.fingerprint()}"
+        warm_start = _read_warm_start(given["warm_start"], read, component)
+        read["warm_start"], weights = warm_start.dict(), f"-{warm_start.fingerprint()}"
     settings = settings.with_trainer(**read) if read else settings
     if settings.declaration is None:
         check_function(settings, contract, component)
-    # Other weights in the same place make another model.
-    source = (settings.source or _fingerprint(contract, component)) + begins
+    # Other weights at the same path make another model.
+    source = (settings.source or _fingerprint(contract, component)) + weights
     return dataclasses.replace(settings, path=settings.path or contract.path, source=source)
 
 
 def read_distribution(given: Any, component: str = TRAINER) -> Distribution:
-    """Types and checks the argument `distribution`."""
+    """Parses and checks the argument `distribution`."""
     argument = Argument(("distribution",), component, *_DISTRIBUTION)
     section = read_section(given, Distribution, ("trainer", "distribution"), argument)
     if problems := list(broken((*STRATEGIES, *OWN_INPUT), Case.of_distribution(section))):
@@ -143,7 +143,7 @@ def _read_runtime(given: dict[str, Any], read: dict[str, Any], component: str) -
 
 
 def _read_warm_start(given: Any, read: dict[str, Any], component: str) -> WarmStart:
-    """Reads it, with absolute paths: it trains elsewhere than where the pipeline is made."""
+    """Parses it, with absolute paths: training has another working directory than the pipeline's definition."""
     argument = Argument(("warm_start",), component, *_WARM_START)
     section = read_section(given, WarmStart, ("trainer", "warm_start"), argument)
     paths = {key: path for key in ("checkpoint", "model") if (path := getattr(section, key))}
@@ -159,7 +159,7 @@ def _absolute(path: str) -> str:
 
 
 def check_function(settings: Settings, contract: Contract, component: str = TRAINER) -> None:
-    """Checks what the user's function, once it is known, makes of the arguments."""
+    """Checks that the user's function, once known, can use the arguments."""
     if contract.path != RUN_FN:
         return
     if settings.distribution.distributes:
@@ -167,20 +167,20 @@ def check_function(settings: Settings, contract: Contract, component: str = TRAI
     for problem in broken(TRAINS_ITSELF, Case.of_trainer(settings.section)):
         if settings.declaration is not None:
             raise DeclarationError(f"{problem.path}: {problem.what}", expected=problem.expected, todo=problem.todo)
-        # By the entry of the section `trainer` that it is of.
+        # The argument has the name of the entry of the section `trainer`.
         raise Argument((problem.path.split(".")[1],), component).refusal([problem])
 
 
 def _check_distributed(distribution: Distribution, contract: Contract, component: str) -> None:
     argument = Argument(("distribution",), component, *_DISTRIBUTION)
     run_fn = read_run_fn(contract.target) if contract.target else RunFn()
-    # Where a module file has both, it may import its trainer_fn.
+    # A module file with both functions may import its trainer_fn.
     name = run_fn.trainer_fn or (f"{pathlib.PurePath(contract.target).stem}.trainer_fn" if contract.has_both else "")
     named = f'name it: trainer_fn="{name}"' if name else ""
     if contract.has_both:
         raise DeclarationError(
             f"{argument.call}: {contract.target} has a run_fn, which TFX calls, and a trainer_fn",
-            expected="the one that is meant: the strategies of a distribution are for a trainer_fn",
+            expected="one named function: the strategies of a distribution are for a trainer_fn",
             todo=f"{named}, or {_EXECUTORS}.Executor; for the run_fn, .GenericExecutor",
         )
     case = Case.of_distribution(distribution)
@@ -190,15 +190,15 @@ def _check_distributed(distribution: Distribution, contract: Contract, component
 
 
 def _fingerprint(contract: Contract, component: str) -> str:
-    """Of the user's code, and of our own that decides the model."""
+    """Returns the fingerprint of the user's code and of this project's code that decides the model."""
     own = deciding_code(contract.path)
     if contract.target:
         try:
             return fingerprint_source([contract.target, *own])
         except DeclarationError as error:
-            # TFX needs the module when it trains, perhaps elsewhere. A module file it keys by its contents.
+            # The module may exist only where the pipeline runs. TFX keys a module file by its contents.
             if not contract.target.endswith(".py"):
-                logging.warning("The %s's cache key does not see its user code: %s.", component, error.what)
+                logging.warning("The %s's cache key does not include its user code: %s.", component, error.what)
     return fingerprint_source(own)
 
 
@@ -209,10 +209,10 @@ def find_contract(
     executor: Optional[executor_spec.ExecutorSpec] = None,
     component: str = TRAINER,
 ) -> Contract:
-    """Decides as TFX does: by the argument, by the executor; of a module file with both functions it is the run_fn.
+    """Finds the function as TFX does: by argument or executor; in a module file with both functions, the run_fn.
 
     Args:
-        module_file: Of the Trainer, as the next two; text, a RuntimeParameter or None.
+        module_file: The Trainer's argument, like the next two: text, a RuntimeParameter or None.
         executor: `custom_executor_spec`.
     """
     if run_fn and trainer_fn:
@@ -238,7 +238,7 @@ def find_contract(
 
 
 def _called_by(spec: Optional[executor_spec.ExecutorSpec]) -> str:
-    """The function that a named executor calls; empty if it may be either."""
+    """Returns the function that an executor calls; empty without an executor."""
     if spec is None:
         return ""
     named = getattr(spec, "executor_class", None)

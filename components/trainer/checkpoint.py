@@ -1,4 +1,4 @@
-"""Of which step a checkpoint is, and whether it can be read."""
+"""A checkpoint's step, and whether it can be read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import tensorflow as tf
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.base.text import first_line
 
-# A checkpoint that cannot be reached is not damaged.
-_OUT_OF_REACH = (
+# Errors of an unavailable checkpoint, which is not damaged.
+_UNAVAILABLE = (
     OSError,
     MemoryError,
     tf.errors.AbortedError,
@@ -24,58 +24,57 @@ _OUT_OF_REACH = (
     tf.errors.UnavailableError,
 )
 _CHUNK_BYTES = 16 << 20
-# Of what an error says.
-_TEXT = 200
+_MESSAGE_CHARACTERS = 200
 
 
 def step_of(path: Optional[str]) -> int:
-    """Returns the global step that a checkpoint's name tells; 0 for none, -1 where the name tells none."""
+    """Returns the global step in a checkpoint's name; 0 for no checkpoint, -1 for a name without a step."""
     step = path.rsplit("-", 1)[-1] if path else "0"
     return int(step) if step.isdigit() else -1
 
 
 def damage(path: str) -> Optional[str]:
-    """Says why a checkpoint cannot be read; None if it can. All of it is read: each tensor bears a checksum."""
+    """Returns why a checkpoint cannot be read; None if it can. Reads all of it: each tensor has a checksum."""
     try:
         return _damage(path)
     except TrainingError as error:
-        # Of a disk a part cannot be read; of a store that is away, nothing.
-        if _read_error(error) is None or not _another_is_whole(path):
+        # A failing disk reads other checkpoints; an unavailable store reads none.
+        if _disk_error(error) is None or not _another_is_readable(path):
             raise
     try:
         return _damage(path)
     except TrainingError as error:
-        if (cause := _read_error(error)) is None:
+        if (cause := _disk_error(error)) is None:
             raise
-        return first_line(cause)[:_TEXT]
+        return first_line(cause)[:_MESSAGE_CHARACTERS]
 
 
 def _damage(path: str) -> Optional[str]:
-    """As `damage`, which looks at the others of the folder as well."""
+    """Like `damage`, without reading other checkpoints."""
     if (error := _read(path)) is None:
         return None
-    # TensorFlow's reader keeps of most errors the text alone: the files themselves tell whether they can be reached.
-    # What they could not be for a moment is not seen a second time.
+    # TensorFlow's reader drops the class of most errors, so `_lacks_files` tests whether the files are available. The
+    # second read is for an error that was transient.
     if not _lacks_files(path) and (error := _read(path)) is None:
         return None
-    return first_line(error)[:_TEXT]
+    return first_line(error)[:_MESSAGE_CHARACTERS]
 
 
 def _read(path: str) -> Optional[Exception]:
-    """Reads all tensors; returns what TensorFlow raised."""
+    """Reads all tensors; returns the exception of TensorFlow, if any."""
     try:
         reader = tf.train.load_checkpoint(path)
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
-    except _OUT_OF_REACH as error:
-        raise _out_of_reach(path, error) from error
+    except _UNAVAILABLE as error:
+        raise _unavailable(path, error) from error
     except Exception as error:
         return error
     return None
 
 
 def _lacks_files(path: str) -> bool:
-    """Reads the files of a checkpoint; tells whether there is no index, or no data."""
+    """Reads the files of a checkpoint; returns whether its index or its data files are missing."""
     try:
         data = tf.io.gfile.glob(f"{path}.data-*")
         for name in (f"{path}.index", *data):
@@ -87,20 +86,19 @@ def _lacks_files(path: str) -> bool:
     except tf.errors.NotFoundError:
         return True
     except (OSError, tf.errors.OpError) as error:
-        raise _out_of_reach(path, error) from error
+        raise _unavailable(path, error) from error
     return not data
 
 
-def _read_error(found: TrainingError) -> Optional[Exception]:
-    """What a disk answered that cannot read; TensorFlow has no code for that."""
+def _disk_error(found: TrainingError) -> Optional[Exception]:
+    """Returns the cause if it is EIO, for which TensorFlow has no code."""
     cause = found.__cause__
     if isinstance(cause, tf.errors.UnknownError) or (isinstance(cause, OSError) and cause.errno == errno.EIO):
         return cause
     return None
 
 
-def _another_is_whole(path: str) -> bool:
-    """Can another checkpoint of the same folder be read."""
+def _another_is_readable(path: str) -> bool:
     try:
         found = tf.io.gfile.glob(os.path.join(os.path.dirname(path), "*.index"))
     except (OSError, tf.errors.OpError):
@@ -114,11 +112,11 @@ def _another_is_whole(path: str) -> bool:
     return False
 
 
-def _out_of_reach(path: str, error: Exception) -> TrainingError:
+def _unavailable(path: str, error: Exception) -> TrainingError:
     found = TrainingError(
-        f"checkpoint {path} cannot be read: {first_line(error)[:_TEXT]}",
+        f"checkpoint {path} cannot be read: {first_line(error)[:_MESSAGE_CHARACTERS]}",
         expected="a folder that this process can read",
-        todo="give it access, or run the same again once the folder can be reached",
+        todo="give it access, or run the same again once the folder is available",
     )
     found.retryable = True
     return found

@@ -1,4 +1,4 @@
-"""The examples of a declaration, as every built-in way of training reads them."""
+"""The input of a declaration, for every built-in path of training."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 @dataclass(frozen=True)
 class DeclaredInput:
-    """What the built-in input of a declaration consists of.
+    """The built-in input of a declaration.
 
     Args:
-        reader: Reads the examples of training and evaluation.
-        feature_spec: Of the raw features.
-        transformed_spec: Of what the preprocessing_fn returns.
-        transform_output: Of the Transform component.
+        feature_spec: The raw features' spec.
+        transformed_spec: The spec of the preprocessing_fn's outputs.
     """
 
     reader: ExampleReader
@@ -33,7 +31,7 @@ class DeclaredInput:
     transform_output: tft.TFTransformOutput
 
     def require(self, *names: str) -> None:
-        """Refuses a preprocessing_fn that does not return what is trained with."""
+        """Refuses a preprocessing_fn that lacks the label, or one of these features."""
         missing = {LABEL, *names} - set(self.transformed_spec)
         if missing:
             found = ", ".join(sorted(self.transformed_spec))

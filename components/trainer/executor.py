@@ -1,4 +1,4 @@
-"""The executor of Trainer: prepares the folder, supervises the training, publishes the model."""
+"""The Trainer's executor: prepares the folder, supervises the training, publishes the model."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ logger = get_logger("trainer")
 
 
 class Executor(base_executor.BaseExecutor):
-    """Trains in fresh processes and publishes a whole model, or raises."""
+    """Trains in fresh processes, and publishes a complete model or raises."""
 
     @reads_whole
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Trains.
 
         Args:
-            input_dict: `examples`, and where given `schema`, `transform_graph`, `base_model`, `hyperparameters`.
+            input_dict: `examples`, and optionally `schema`, `transform_graph`, `base_model`, `hyperparameters`.
             output_dict: `model` and `model_run`.
-            exec_properties: As of `tfx.components.Trainer`, and the settings: see `settings.py`.
+            exec_properties: Those of `tfx.components.Trainer`, and the settings: see `settings.py`.
 
         Raises:
-            TrainingError: A task failed or stalled, or there is no whole model at the end; or another job or run trains
-                here.
-            PipelineError: It cannot be read whether another job trains here.
-            UserCodeError: The user's code does not keep its contract.
-            DeclarationError: The epochs are no number of steps; there is no label to balance the classes by; tuned
-                values have no place in the declaration; or its run_fn cannot be given the distribution, and the
-                constructor could not know.
+            TrainingError: A task failed or stalled, the exported model is not complete, or another job or run trains
+                in this folder.
+            PipelineError: The claim of another job cannot be read.
+            UserCodeError: The user's code breaks its contract.
+            DeclarationError: The number of steps of the epochs is unknown; the examples have no label to balance the
+                classes by; tuned values do not fit the declaration; or its run_fn does not take the distribution, which
+                the constructor could not know.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         model = artifact_utils.get_single_instance(output_dict[standard_component_specs.MODEL_KEY])
@@ -82,7 +82,7 @@ class Executor(base_executor.BaseExecutor):
             with logs_folder(job.training_dir) as logs, _errors_without_declaration(settings):
                 outcome = _train(job, settings, logs)
             if not outcome.publishes:
-                # A worker in somebody else's cluster: the chief publishes.
+                # A worker of an external cluster: the chief publishes.
                 return
             check_claim()
             outputs = export.publish(job.exports_dir, model.uri)
@@ -98,7 +98,7 @@ class Executor(base_executor.BaseExecutor):
 
 
 def _train(job: Job, settings: Settings, logs: str) -> Outcome:
-    # A task of a cluster takes its place in that.
+    # A task of an external cluster launches no other.
     if (launcher := settings.deploy.launcher) and resolve(os.environ) is None:
         return launcher.train(job, settings, logs)
     _warn_of_idle_gpus(settings.distribution.train.devices)
@@ -106,28 +106,28 @@ def _train(job: Job, settings: Settings, logs: str) -> Outcome:
 
 
 def _warn_of_idle_gpus(devices: Devices) -> None:
-    """Warns of GPUs that are there, and paid for, and stay idle: the default image's TensorFlow is built for CPUs."""
-    if devices.cpu or not (there := gpu_count()):
+    """Warns of GPUs that stay idle, though paid for: the default image's TensorFlow is built for CPUs."""
+    if devices.cpu or not (count := gpu_count()):
         return
-    # The import is slow, so it is done only on machines with GPUs.
+    # A slow import, only on machines with GPUs.
     import tensorflow as tf
 
     if not tf.test.is_built_with_cuda():
         logger.warning(
-            f"this machine has {there} GPUs, and TensorFlow {tf.__version__} is installed without CUDA: training uses "
+            f"this machine has {count} GPUs, but TensorFlow {tf.__version__} is installed without CUDA: training uses "
             f"CPUs only; build the image with --build-arg LOCK={stacks.current().lock}, see docs/container.md, or "
             "remove the accelerators"
         )
 
 
 def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Job, settings: Settings) -> None:
-    """Makes the training folder, and says so if training goes on with one of another length, or cannot."""
+    """Makes the training folder, and logs whether training resumes an earlier one of another length."""
     place = resolve(os.environ)
     if place is not None and place.task.type != CHIEF:
-        # The tasks of somebody else's cluster come at once: what the chief goes on with is moved before they write.
+        # All tasks of an external cluster start at once: the chief must move an earlier folder before they write.
         training_folder.wait(folder, settings.start_timeout)
         return
-    # The checkpoints of a run_fn are its own affair.
+    # A run_fn manages its own checkpoints.
     takes_over = job.path != RUN_FN
     begin = functools.partial(_resume, folder.uri, settings.section.warm_start)
     earlier = training_folder.prepare(folder, model_run_uri, job.exports_dir, takes_over, begin)
@@ -136,37 +136,39 @@ def _prepare(folder: training_folder.TrainingFolder, model_run_uri: str, job: Jo
     if earlier is None:
         return
     if earlier.steps == folder.steps:
-        logger.info(f"this training had ended, and was not published: it goes on from {earlier.uri}")
+        logger.info(f"this training had ended, but was not published: it resumes from {earlier.uri}")
         return
     steps, step = folder.steps or "all", earlier.step
-    said = f"the same training, but of {earlier.steps or 'all'} steps, has come to step {step}"
+    found = f"the same training, but of {earlier.steps or 'all'} steps, is at step {step}"
     if not training_folder.is_taken(earlier, folder.steps):
-        logger.warning(f"{said}, which is beyond the {steps} that are wanted now: training starts at step 0")
+        logger.warning(f"{found}, which is beyond the declared {steps}: training starts at step 0")
         return
-    logger.info(f"{said}: training goes on from there, to {steps}")
+    logger.info(f"{found}: training resumes from there, to {steps}")
     section = settings.built_in
-    if section and not _brings_its_rate(section.model or ""):
+    if section and not _sets_learning_rate(section.model or ""):
         if section.optimizer.ends_with_training:
-            said = f"trainer.optimizer.schedule, {section.optimizer.schedule}, spans trainer.train_steps"
-            cut = "had come to its end" if step == earlier.steps else "is cut"
+            schedule = f"trainer.optimizer.schedule, {section.optimizer.schedule}, spans trainer.train_steps"
+            cut = "had ended" if step == earlier.steps else "is cut"
             logger.warning(
-                f"{said}: that of {earlier.steps} steps {cut} at step {step}, and from there the rate is that of "
+                f"{schedule}: that of {earlier.steps} steps {cut} at step {step}, and from there the rate is that of "
                 f"{steps}; to train from step 0 with it, change trainer.seed"
             )
     else:
         logger.warning(f"a learning rate that your code makes of the number of steps is cut at step {step}")
 
 
-def _resume(training_dir: str, begins: Optional[WarmStart]) -> None:
-    """Gives a training that has no checkpoint the one that it is to go on from."""
-    # Where that is missing, each task says so.
-    if begins is not None and begins.resume and begins.prefix and checkpoints.last_step(training_dir) is None:
-        checkpoints.adopt(begins.prefix, training_dir)
-        logger.info(f"training goes on from {begins.prefix}")
+def _resume(training_dir: str, warm_start: Optional[WarmStart]) -> None:
+    """Copies the checkpoint to resume from, if declared, into a training folder without one."""
+    # If it is missing, each task reports that.
+    if warm_start is None or not (warm_start.resume and warm_start.prefix):
+        return
+    if checkpoints.last_step(training_dir) is None:
+        checkpoints.adopt(warm_start.prefix, training_dir)
+        logger.info(f"training resumes from {warm_start.prefix}")
 
 
-def _brings_its_rate(target: str) -> bool:
-    """Tells a whole model_fn or a compiled Keras model, as far as the text tells, from a network."""
+def _sets_learning_rate(target: str) -> bool:
+    """Returns whether a target is a whole model_fn or a compiled Keras model, judging by its source."""
     own = expand("trainer.model", target)
     module = find_module(own.partition(":")[0])
     return may_be_model_fn(target) or (module is not None and not is_project(module) and may_compile(own))
@@ -174,7 +176,7 @@ def _brings_its_rate(target: str) -> bool:
 
 @contextlib.contextmanager
 def _errors_without_declaration(settings: Settings) -> Iterator[None]:
-    """Rewords errors in somebody else's pipeline, where there is no declaration to correct."""
+    """Rewords errors for a pipeline without a declaration to correct."""
     try:
         yield
     except TfxEstimatorError as error:

@@ -1,4 +1,4 @@
-"""What training exports: checked to be whole, and never half there."""
+"""Checks exported models for completeness, and copies them atomically."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tfx_estimator.components.files import copy_stored, write_whole
 from tfx_estimator.pipeline.base.errors import ExportError
 from tfx_estimator.pipeline.config.paths import is_address
 
-# How a copy is called until all of it is there.
+# Suffix of an incomplete copy.
 DRAFT = ".tmp"
 _DEFAULT = "serving_default"
-# An Estimator's head answers serialized examples alone by its default signature, and any other input by `predict`.
+# An Estimator's head has its default signature for serialized examples only, and `predict` for any other input.
 _ALTERNATIVES = (f":{_DEFAULT}", ":predict")
 
 
 def adopt(saved_model: str, target: str) -> None:
-    """Copies a SavedModel to where it belongs; the target is there whole or not at all."""
+    """Copies a SavedModel atomically."""
     if is_address(target):
-        # A model is there when its `saved_model.pb` is.
+        # `copy_stored` copies `saved_model.pb`, which marks a complete model, last.
         if fileio.exists(target):
             fileio.rmtree(target)
         copy_stored(saved_model, target)
@@ -38,22 +38,19 @@ def adopt(saved_model: str, target: str) -> None:
 
 
 def newest_version(*folders: str) -> Optional[str]:
-    """Finds the newest of the SavedModels of an Estimator's exporters, each in a folder of its time, or None."""
+    """Returns the newest SavedModel of an Estimator's exporters, each in a folder named by its time, if any."""
     versions = [path for folder in folders for path in paths_in(folder) if os.path.basename(path).isdigit()]
     return max(versions, key=lambda path: int(os.path.basename(path)), default=None)
 
 
 def paths_in(folder: str) -> list[str]:
-    """Lists what a folder holds; nothing if it is not there."""
+    """Lists the paths in a folder; empty if it does not exist."""
     names = fileio.listdir(folder) if fileio.exists(folder) else []
     return [os.path.join(folder, name.rstrip("/")) for name in names]
 
 
 def rename_signatures(saved_model: str) -> None:
-    """Gives the alternative inputs' signatures the plain names of their inputs.
-
-    An Estimator names them `images:serving_default`; a client asks for `images`.
-    """
+    """Renames the signatures of alternative inputs, such as an Estimator's `images:serving_default` to `images`."""
     path = os.path.join(saved_model, "saved_model.pb")
     proto = saved_model_pb2.SavedModel()
     with fileio.open(path, "rb") as file:
@@ -70,7 +67,7 @@ def rename_signatures(saved_model: str) -> None:
 
 
 def check(saved_model: str) -> list[str]:
-    """Checks that a SavedModel is there and whole.
+    """Checks that a SavedModel exists and is complete.
 
     Returns:
         Names of the outputs of `serving_default`, sorted.
@@ -95,10 +92,7 @@ def check(saved_model: str) -> list[str]:
 
 
 def publish(exports: str, model_uri: str) -> list[str]:
-    """Moves what a training exported into the model artifact.
-
-    Args:
-        exports: The job's `exports_dir`.
+    """Moves a training's exports, in the job's `exports_dir`, into the model artifact.
 
     Returns:
         Names of the outputs of `serving_default`, sorted.

@@ -1,4 +1,4 @@
-"""One training, as a JSON file that its supervisor writes and each of its tasks reads; and what a task works with."""
+"""The job of a training, a JSON file from the supervisor for its tasks, and the context of a task."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tfx_estimator.pipeline.config.distribution import Distribution
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One training, as every task of it sees it.
+    """A training, the same for each of its tasks.
 
     Args:
-        inputs: The execution's input artifacts, as TFX writes them in JSON.
-        outputs: The same for its outputs.
-        exec_properties: As of `tfx.components.Trainer`.
+        inputs: The execution's input artifacts, in TFX's JSON.
+        outputs: Likewise, its output artifacts.
+        exec_properties: Those of `tfx.components.Trainer`.
         training_dir: Folder of checkpoints, events and logs.
-        path: The way of training: see `task.paths`.
-        exports: Is a model wanted at its end. Of a trial only the evaluation is wanted.
+        path: As `Settings.path`; see `task.paths`.
+        exports: False for a tuner's trial, which is evaluated but exports no model.
     """
 
     inputs: str
@@ -37,21 +37,21 @@ class Job:
 
     @property
     def exports_dir(self) -> str:
-        """Where a task leaves what it exports, laid out as TFX's model artifact."""
+        """Folder for exports, with the layout of TFX's model artifact."""
         return os.path.join(self.training_dir, "exported")
 
     @property
     def evaluated_file(self) -> str:
-        """What a task makes last, in the place of a model, where none is wanted."""
+        """File that marks the end of a job that exports no model."""
         return os.path.join(self.training_dir, "evaluated")
 
     def save(self, path: str) -> None:
-        """Writes the job."""
+        """Writes the job as JSON."""
         write_json(path, dataclasses.asdict(self))
 
     @classmethod
     def load(cls, path: str) -> Job:
-        """Reads what `save` wrote."""
+        """Reads a job."""
         with open(path, encoding="utf-8") as file:
             values = json.load(file)
         return cls(**{**values, "settings": Settings.from_dict(values.get("settings", {}))})
@@ -59,12 +59,10 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class TaskContext:
-    """What one task works with.
+    """The context of one task.
 
     Args:
-        task: Which task of it this is.
-        progress: Where to report.
-        tried_for: The declared distribution, where a dry run tries code for it on one device.
+        tried_for: The declared distribution, if a dry run tries code for it on one device.
     """
 
     job: Job

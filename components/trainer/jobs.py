@@ -1,4 +1,4 @@
-"""What a training is made of: its job, its declaration beside it, its folder of logs; and its supervision."""
+"""Makes a training's job, declaration file and log folder, and supervises it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from tfx_estimator.pipeline.config.paths import is_address
 
 logger = get_logger("trainer")
 
-# In a folder of logs: what one process told its own tasks, which is no word to those of another one.
-_TOLD = ("stop*", "job*.json")
+# Files in a log folder that are for the tasks of one process, and not for those of the next.
+_OWN_FILES = ("stop*", "job*.json")
 
 
 def make_job(
@@ -47,7 +47,7 @@ def make_job(
     exports: bool = True,
 ) -> Job:
     """Makes the job of a training."""
-    # The settings were read from the two, and stand in the job themselves.
+    # The job has the settings themselves in place of these two.
     others = {key: value for key, value in exec_properties.items() if key not in (SETTINGS_KEY, OPERATION_KEY)}
     job = Job(
         inputs=artifact_utils.jsonify_artifact_dict(inputs),
@@ -59,7 +59,7 @@ def make_job(
         exports=exports,
     )
     if not settings.path:
-        # The constructor could not know it: a RuntimeParameter, an address, `from x import *`.
+        # Not checked by the constructor: the module was a RuntimeParameter, an address, or has `from x import *`.
         with target_of(exec_properties) as target:
             check_function(settings, Contract(job.path, target))
     return job
@@ -70,9 +70,9 @@ def supervise(job: Job, logs: str, enough: Optional[Callable[[], bool]] = None) 
 
     Args:
         logs: Local folder for the tasks' files.
-        enough: Says that training has gone on long enough: see Supervisor.
+        enough: See Supervisor.
     """
-    # Once, from the cluster that is there: whatever counts tasks below, here or in a task, is right.
+    # Once, so that supervisor and tasks agree on the numbers of workers and parameter servers.
     distribution = resolve_distribution(job.settings.distribution, resolve(os.environ))
     job = dataclasses.replace(job, settings=job.settings.with_trainer(distribution=distribution.dict()))
     logger.info(f"training begins; the logs of its tasks: {logs}")
@@ -81,14 +81,14 @@ def supervise(job: Job, logs: str, enough: Optional[Callable[[], bool]] = None) 
 
 
 def read_settings(context: Any, exec_properties: Mapping[str, Any]) -> Settings:
-    """Reads an execution's settings, those among them that its driver blanked."""
+    """Reads an execution's settings, including those that its driver blanked."""
     node = context.pipeline_node if context else None
     operation = unkeyed_property(node, exec_properties, OPERATION_KEY)
     return Settings.of({**exec_properties, OPERATION_KEY: operation})
 
 
 def write_declaration(training_dir: str, settings: Settings) -> None:
-    """Stores the declaration beside the checkpoints."""
+    """Writes the declaration next to the checkpoints."""
     if settings.declaration is not None:
         text = json.dumps(settings.declaration, indent=2, sort_keys=True) + "\n"
         write_whole(os.path.join(training_dir, DECLARATION), text)
@@ -96,7 +96,7 @@ def write_declaration(training_dir: str, settings: Settings) -> None:
 
 @contextlib.contextmanager
 def logs_folder(training_dir: str) -> Iterator[str]:
-    """A local folder for the logs of the tasks; copied into the training folder where that is not local."""
+    """Yields a local folder for the tasks' logs; copies it into a training folder that is not local."""
     in_training_dir = os.path.join(training_dir, "logs")
     if not is_address(training_dir):
         os.makedirs(in_training_dir, exist_ok=True)
@@ -105,23 +105,23 @@ def logs_folder(training_dir: str) -> Iterator[str]:
     was_there = fileio.exists(training_dir)
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as local:
         for name in map(os.path.basename, paths_in(in_training_dir)):
-            # Attempts are counted by these names.
-            if not _is_told(name):
+            # The supervisor counts attempts by these names.
+            if not _is_own(name):
                 Path(local, name).touch()
         try:
             yield local
         except TfxEstimatorError as error:
-            # The local ones go.
+            # The local folder will be removed.
             error.what, error.todo = (text.replace(local, in_training_dir) for text in (error.what, error.todo))
             raise
         finally:
-            # The chief of a cluster may have published the folder meanwhile, with the logs that there were.
+            # The chief of a cluster may have published the folder meanwhile.
             if fileio.exists(training_dir) or not was_there:
                 fileio.makedirs(in_training_dir)
                 for path in filter(os.path.getsize, paths_in(local)):
-                    if not _is_told(name := os.path.basename(path)):
+                    if not _is_own(name := os.path.basename(path)):
                         fileio.copy(path, os.path.join(in_training_dir, name), overwrite=True)
 
 
-def _is_told(name: str) -> bool:
-    return any(fnmatch.fnmatch(name, pattern) for pattern in _TOLD)
+def _is_own(name: str) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in _OWN_FILES)

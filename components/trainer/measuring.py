@@ -1,8 +1,8 @@
-"""What a task measures of a training between two of its steps, for `tfx-estimator bench`.
+"""Measures a training between two of its steps, for `tfx-estimator bench`.
 
-Asked for through the environment, which the tasks inherit from the supervisor. A task reads its own clocks between two
-of its steps; a parameter server, which has no steps, between the chief's. The warm-up begins once every task has done a
-step: parameter servers let each worker begin when it comes, and the steps until then are the first ones' alone.
+The environment, which the tasks inherit from the supervisor, requests it. A task reads its clocks between two of its
+steps; a parameter server, which has no steps, between the chief's. The warm-up begins once every task has done a step:
+with parameter servers, workers begin at different times, and the first one does the first steps alone.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tfx_estimator.components.trainer.protocol.events import kilobytes, read_usa
 from tfx_estimator.components.trainer.protocol.measurement import TaskMeasurement, Window
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
 
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
 class _Clock:
-    """A moment of this process.
+    """The clocks of this process at one moment.
 
     Args:
-        wall: Seconds, since whenever.
+        wall: Monotonic seconds.
         cpu: CPU seconds of this process.
-        busy: CPU seconds that the cores worked for anybody.
+        busy: CPU seconds of the cores, for any process.
     """
 
     step: int
@@ -47,14 +47,13 @@ class _Clock:
 
 
 class Meter(Observer):
-    """Reads the clocks at the two ends of the window: after the first steps that end at its edge or later.
+    """Reads the clocks at both edges of the window: after the first execution that ends at the edge or later.
 
-    No execution of several steps is cut for it: TensorFlow knows the messages of a cluster by their turn in the
-    execution's loop, so all tasks must have the same ones.
+    It does not split an execution of several steps: TensorFlow identifies a cluster's messages by their turn in the
+    execution's loop, so all tasks must have the same executions.
 
     Args:
-        task: Which task this is.
-        examples_per_step: That this task trains with, where all of its steps have as many.
+        examples_per_step: Examples in each of this task's steps, if it is constant.
     """
 
     def __init__(self, window: Window, task: TaskSpec, examples_per_step: float = 0.0) -> None:
@@ -68,12 +67,12 @@ class Meter(Observer):
         self._examples: Optional[float] = 0
         self._began = False
         self.ended = False
-        # Is the batch a constant one.
+        # True if the batch is constant.
         self.constant = False
 
     @classmethod
     def of_environment(cls, task: TaskSpec, examples_per_step: float = 0.0) -> Optional[Meter]:
-        """Returns what is asked for; None if nothing is, or this task does no steps."""
+        """Returns the requested meter; None without a request, or for a task that does no steps."""
         window = Window.of_environment()
         return cls(window, task, examples_per_step) if window is not None and task.trains else None
 
@@ -82,21 +81,21 @@ class Meter(Observer):
         self._step = step
 
     def after_step(self, step: int, values: Mapping[str, float]) -> None:
-        """See Observer; of steps that this task does all by itself or in step with the others."""
+        """See Observer; for steps that this task does alone, or synchronously with the others."""
         steps, self._step = step - self._step, step
         self.done(step, steps, steps * self._examples_per_step)
 
     def is_due(self, step: int) -> bool:
-        """Tells whether it must know exactly that so many steps are done."""
+        """True if `done` must be called at exactly this step."""
         return self._edge is None or step >= self._edge
 
     def done(self, step: int, own_steps: int, examples: Optional[float]) -> None:
-        """Measures where a step is the first or the last of the window.
+        """Measures at the first and the last step of the window.
 
         Args:
-            step: So many global steps are done.
-            own_steps: Those that this task has done since the last call.
-            examples: That it was fed in them; None where that cannot be told.
+            step: Global steps done.
+            own_steps: This task's steps since the last call.
+            examples: Examples in these steps; None if unknown.
         """
         if self.ended:
             return
@@ -115,22 +114,22 @@ class Meter(Observer):
         if self._begin is None:
             self._begin, self._edge = clock, step + self._window.steps
             self._own_steps = self._examples = 0
-            self._tell("begin")
+            self._mark("begin")
             return
         self.ended = True
-        self._tell("end")
-        fed = None if self._examples is None else round(self._examples)
-        own = {"own_steps": self._own_steps, "examples": fed, "constant_input": self.constant}
+        self._mark("end")
+        examples = None if self._examples is None else round(self._examples)
+        own = {"own_steps": self._own_steps, "examples": examples, "constant_input": self.constant}
         _save(self._window, self._task.name, self._begin, clock, **own)
 
-    def _tell(self, edge: str) -> None:
+    def _mark(self, edge: str) -> None:
         if self._task.type == CHIEF:
             self._window.mark_edge(edge)
 
     def wrap(self, input_fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the input_fn, or one that hands out its first batch over and over, where that is asked for.
+        """Returns the input_fn, or one that repeats its first batch if the window requests that.
 
-        The other one has the same arguments, as an Estimator goes by their names; what is no data set it leaves alone.
+        The latter has the same signature, which an Estimator inspects, and repeats only datasets.
         """
         if not self._window.constant_input:
             return input_fn
@@ -145,7 +144,7 @@ class Meter(Observer):
 
 
 def measure_server(task: str) -> None:
-    """Measures a process without steps, between the chief's first and last one, where the environment asks for it."""
+    """Measures a process without steps between the chief's edges, if the environment requests it."""
     if window := Window.of_environment():
         threading.Thread(target=_measure_between, args=(window, task), name="measure", daemon=True).start()
 
@@ -154,7 +153,7 @@ def _measure_between(window: Window, task: str) -> None:
     clocks = []
     for edge in ("begin", "end"):
         while not os.path.exists(window.edge(edge)):
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         clocks.append(_Clock.now(0, window.cores))
     _save(window, task, clocks[0], clocks[1])
 
@@ -173,7 +172,7 @@ def _save(window: Window, task: str, begin: _Clock, end: _Clock, **own: Any) -> 
 
 
 def _busy_seconds(cores: Sequence[int]) -> float:
-    """CPU seconds that cores worked since the machine started, those that its host took away included.
+    """Returns the busy CPU seconds of cores since the machine started, including those stolen by its host.
 
     Source: proc_stat(5).
     """

@@ -1,4 +1,4 @@
-"""What watches a training between its steps, the same on every path; `estimator.hooks` and `keras.watch` call it."""
+"""Observers of a training's steps, the same for every path; `estimator.hooks` and `keras.watch` call them."""
 
 from __future__ import annotations
 
@@ -8,62 +8,62 @@ from typing import Optional
 
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 
-# Steps that were done more than the global step says: of parameter servers alone. And those that float16 had skipped.
+# Steps beyond the global step, with parameter servers only; steps that float16 skipped.
 EXTRA_STEPS, SKIPPED_STEPS = "extra_steps", "skipped_steps"
 _EVERY_SECONDS = 0.5
 
 
 class Observer:
-    """Is called with the number of global steps that are done; on the Keras paths between executions of several.
+    """Called with the global steps done; on the Keras paths, between executions of several steps.
 
-    An Estimator's checkpoint is written before `after_step`, one of the Keras paths after it.
+    A checkpoint is written before `after_step` on the Estimator path, and after it on the Keras paths.
     """
 
     @property
     def stops(self) -> bool:
-        """Is training to end now."""
+        """True if training is to end now."""
         return False
 
     @property
     def wants_values(self) -> bool:
-        """Does it need the values of the next step: an Estimator fetches none else."""
+        """True if it needs the next step's values; otherwise an Estimator does not fetch them."""
         return False
 
     @property
     def edges(self) -> Sequence[int]:
-        """The global steps at which an execution of several is to end."""
+        """The global steps at which an execution of several steps must end."""
         return ()
 
     def begin(self, step: int) -> None:
-        """Training starts, or goes on, in a new session too."""
+        """Called when training starts or resumes, also in a new session."""
 
     def before_step(self, step: int) -> None:
-        """The next step begins."""
+        """Called before each step."""
 
     def after_step(self, step: int, values: Mapping[str, float]) -> None:
-        """A step is done.
+        """Called after each step.
 
         Args:
-            values: Of the step, such as `loss`; on the Estimator path those that were wanted, with the `step` as it was
-                read beside the update.
+            values: The step's values, such as `loss`; on the Estimator path only if wanted, with the `step` that was
+                fetched with the update.
         """
 
     def before_save(self, step: int) -> None:
-        """A checkpoint is about to be written."""
+        """Called before a checkpoint is written."""
 
     def end(self, step: int, values: Mapping[str, float]) -> None:
-        """Training has ended.
+        """Called after training.
 
         Args:
-            values: Those that there are without another step.
+            values: Those available without another step.
         """
 
 
 class Reporter(Observer):
-    """Shows the supervisor each step, and reports it at most twice a second, and at the end.
+    """Sets the current step for the supervisor, and reports a STEP event at most twice a second, and at the end.
 
     Args:
-        total: The last step; None where the input, or the user's own code, ends training.
+        total: The last step; None if the input, or the user's code, ends training.
     """
 
     def __init__(self, progress: ProgressWriter, total: Optional[int]) -> None:
@@ -90,7 +90,7 @@ class Reporter(Observer):
             self._report(step, values)
 
     def before_save(self, step: int) -> None:
-        """Shows the step: who is killed while its checkpoint is written has done it."""
+        """Sets the step: a task that is killed while its checkpoint is written has done it."""
         self._progress.at(step)
 
     def end(self, step: int, values: Mapping[str, float]) -> None:
@@ -100,8 +100,8 @@ class Reporter(Observer):
 
     def _report(self, step: int, values: Mapping[str, float]) -> None:
         self._last = time.monotonic()
-        # What was read beside the update may be of the step before: the end tells it again.
+        # A `step` fetched with the update may be the step before: `end` then reports again.
         self._reported = -1 if "step" in values else step
-        told = {name: int(values[name]) for name in (SKIPPED_STEPS, EXTRA_STEPS) if name in values}
+        counts = {name: int(values[name]) for name in (SKIPPED_STEPS, EXTRA_STEPS) if name in values}
         loss = {"loss": float(values["loss"])} if "loss" in values else {}
-        self._progress.write(Event.STEP, step=int(values.get("step", step)), **told, **loss)
+        self._progress.write(Event.STEP, step=int(values.get("step", step)), **counts, **loss)

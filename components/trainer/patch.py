@@ -1,4 +1,4 @@
-"""How a training task changes TensorFlow, in its own process alone: only by patches that say why, and until when."""
+"""Patches of TensorFlow in a training task's process, each with its reason and when it can go."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _TARGET = "_tfx_estimator_patch"
 
 @dataclasses.dataclass(frozen=True)
 class Patch:
-    """A function of TensorFlow's that is replaced.
+    """A replacement of a function in TensorFlow.
 
     Args:
         target: The function, `package.module:name` or `package.module:Class.name`.
-        replacement: What is called instead: with the original function, then its arguments.
-        reason: What goes wrong without it.
-        until: When it may go.
+        replacement: Called instead, with the original function before its arguments.
+        reason: What goes wrong without the patch.
+        until: When the patch can go.
     """
 
     target: str
@@ -44,7 +44,7 @@ class Patch:
             original = getattr(owner, name)
         except (ImportError, AttributeError):
             raise TrainingError(
-                f"TensorFlow {tf.__version__} is not the one that {self.target} is patched in",
+                f"{self.target} cannot be patched in TensorFlow {tf.__version__}",
                 expected=f"TensorFlow {stack.tensorflow}; without the patch: {self.reason}",
                 todo=f"install tensorflow=={stack.tensorflow}",
             ) from None

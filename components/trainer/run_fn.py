@@ -1,9 +1,9 @@
-"""The run_fn path: TFX's generic contract, whatever the function trains with; it evaluates and saves by itself.
+"""The run_fn path, TFX's generic contract: the function trains, evaluates and saves itself.
 
-It finds the declared strategy: as the current one, and where it makes one that names no devices. TFX's own module files
-make a `MirroredStrategy()`, which in a cluster TensorFlow refuses; TensorFlow's guide to several workers makes a
-`MultiWorkerMirroredStrategy()`, of which a process should have one; others ask for `tf.distribute.get_strategy()`, or
-know of no strategy at all.
+It gets the declared strategy as the current one, and in place of a new one without devices. TFX's module files make a
+`MirroredStrategy()`, which TensorFlow refuses in a cluster; TensorFlow's guide for several workers makes a
+`MultiWorkerMirroredStrategy()`, of which a process should have only one; others call `tf.distribute.get_strategy()`, or
+use no strategy.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ _UNTIL = "tf.distribute takes its strategy from outside of the code that trains"
 
 
 def run(context: TaskContext) -> None:
-    """Calls the function, which finds the declared strategy, or makes one of its own.
-
-    In a cluster TF_CONFIG tells it of the others.
+    """Calls the function under the declared strategy, with the cluster in TF_CONFIG.
 
     Source: https://www.tensorflow.org/tfx/guide/trainer#generic_trainer.
     """
@@ -42,12 +40,12 @@ def run(context: TaskContext) -> None:
         allow_ops(train.worker_count)
     seeds.apply(context.settings.trainer, task.place)
     configure_devices(train)
-    # Before any TensorFlow op. The strategy of TensorFlow 1's parameter servers is no use to a run_fn.
+    # Before any TensorFlow op. A run_fn cannot use the strategy of TensorFlow 1's parameter servers.
     strategy = None if train.asynchronous else make_strategy(train)
     fn_args = make_fn_args(job)
     leads = not task.in_cluster or task.type == CHIEF
     if not leads:
-        # As TensorFlow's guide has it: all tasks save, and only what the chief saves is kept.
+        # As in TensorFlow's guide: all tasks save, and only the chief's model is kept.
         own = os.path.join(job.training_dir, f"tmp_worker_{task.name}")
         fn_args.serving_model_dir = path_utils.serving_model_dir(own)
         fn_args.eval_model_dir = path_utils.eval_model_dir(own)
@@ -67,15 +65,14 @@ def run(context: TaskContext) -> None:
 
 @contextlib.contextmanager
 def declared(strategy: Optional[tf.distribute.Strategy], notice: Callable[[str], None]) -> Iterator[None]:
-    """Has the code inside train under a strategy. For a process of its own: it changes TensorFlow's classes for good.
+    """Runs the code inside under a strategy. It patches TensorFlow's classes for the rest of the process.
 
-    `MirroredStrategy()` and `MultiWorkerMirroredStrategy(…)` are then this strategy. A strategy that is made with
-    devices of its own, or of another class, is what it says: the declared one is the current one no longer, for
-    TensorFlow mixes no two.
+    `MirroredStrategy()` and `MultiWorkerMirroredStrategy(…)` then return this strategy. If the code makes a strategy
+    with devices, or of another class, the declared one is no longer current, since TensorFlow refuses to mix two.
 
     Args:
         strategy: The declared one; None changes nothing.
-        notice: Is told if the code makes a strategy of its own.
+        notice: Called with a warning if the code makes its own strategy.
     """
     if strategy is None:
         yield
@@ -84,13 +81,13 @@ def declared(strategy: Optional[tf.distribute.Strategy], notice: Callable[[str],
     scope.enter_context(strategy.scope())
 
     def give_way(made: Any) -> None:
-        # TensorFlow makes its default strategy by itself, and what stands in for a strategy in a graph.
+        # TensorFlow makes its default strategies itself.
         if type(made).__name__.startswith("_Default") or tf.distribute.get_strategy() is not strategy:
             return
         scope.close()
         notice(
-            f"the run_fn makes a strategy of its own, {type(made).__name__}, and trains by that: the declared one is "
-            "not used. tf.distribute.get_strategy(), or MirroredStrategy() without devices, would be the declared one"
+            f"the run_fn makes its own strategy, {type(made).__name__}, and trains with it: the declared one is not "
+            "used. tf.distribute.get_strategy(), or MirroredStrategy() without devices, would be the declared one"
         )
 
     for patch in _patches(strategy, give_way):
@@ -104,7 +101,7 @@ def _patches(declared: tf.distribute.Strategy, give_way: Callable[[Any], None]) 
         return original(cls) if _devices(cls, args, kwargs) else declared
 
     def set_up(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        # Python calls it for what `make` returned as well.
+        # Python also calls it for the object that `make` returned.
         if self is not declared:
             original(self, *args, **kwargs)
 
@@ -112,7 +109,7 @@ def _patches(declared: tf.distribute.Strategy, give_way: Callable[[Any], None]) 
         original(self, *args, **kwargs)
         give_way(self)
 
-    reason = "code that makes its own strategy cannot be given one: it trains by another one than was declared"
+    reason = "code that makes its own strategy trains with another one than the declared one"
     distribute = "tensorflow.python.distribute"
     for name in ("mirrored_strategy:MirroredStrategy", "collective_all_reduce_strategy:CollectiveAllReduceStrategy"):
         yield Patch(f"{distribute}.{name}.__new__", make, reason, _UNTIL)
@@ -120,8 +117,8 @@ def _patches(declared: tf.distribute.Strategy, give_way: Callable[[Any], None]) 
     yield Patch(
         f"{distribute}.input_ops:auto_shard_dataset",
         _by_examples,
-        reason="TensorFlow gives each worker files of its own, and fails if there are fewer than workers, as of TFX's "
-        "Transform; with enough files a step's examples are others than on one device",
+        reason="TensorFlow gives each worker its own files, and fails if there are fewer files than workers, as from "
+        "TFX's Transform; with enough files, a step's examples differ from those on one device",
         until=_UNTIL,
     )
     reason = "TensorFlow refuses to enter the scope of a strategy inside of that of another one"
@@ -129,7 +126,7 @@ def _patches(declared: tf.distribute.Strategy, give_way: Callable[[Any], None]) 
 
 
 def _by_examples(original: Any, dataset: Any, num_shards: int, index: int, *args: Any, **kwargs: Any) -> Any:
-    """Has each worker take its part of each batch, unless the dataset says otherwise."""
+    """Shards each batch among workers, unless the dataset sets another policy."""
     policy = tf.data.experimental.AutoShardPolicy
     if isinstance(dataset, tf.data.Dataset) and num_shards > 1:
         options = tf.data.Options()
@@ -140,17 +137,17 @@ def _by_examples(original: Any, dataset: Any, num_shards: int, index: int, *args
 
 
 def _devices(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a MirroredStrategy is told to train on; a MultiWorkerMirroredStrategy takes no devices."""
+    """Returns the devices argument of a MirroredStrategy; a MultiWorkerMirroredStrategy takes none."""
     return issubclass(cls, tf.distribute.MirroredStrategy) and (args[0] if args else kwargs.get("devices"))
 
 
 def _adopt_exports(fn_args: fn_args_utils.FnArgs, exports: str) -> None:
-    """Copies what the function saved to where the supervisor publishes it from.
+    """Copies the function's models to the job's exports.
 
-    An Estimator's model lies in `export/NAME/TIME` below `serving_model_dir`, its EvalSavedModel in
-    `eval_model_dir/TIME`: after a restart the newest counts. Everything else lies in these folders themselves.
+    An Estimator saves its model in `export/NAME/TIME` below `serving_model_dir`, and its EvalSavedModel in
+    `eval_model_dir/TIME`: after a restart the newest counts. Other models are in these folders themselves.
 
-    Source: `tfx.utils.path_utils`, which every other component of TFX reads a model by.
+    Source: `tfx.utils.path_utils`, which every other component of TFX uses to read a model.
     """
     exporters = export.paths_in(os.path.join(fn_args.serving_model_dir, "export"))
     serving = export.newest_version(*exporters) or fn_args.serving_model_dir
@@ -158,12 +155,12 @@ def _adopt_exports(fn_args: fn_args_utils.FnArgs, exports: str) -> None:
     evaluated = export.newest_version(fn_args.eval_model_dir) or fn_args.eval_model_dir
     if fileio.exists(os.path.join(evaluated, "saved_model.pb")):
         export.adopt(evaluated, path_utils.eval_model_dir(exports))
-    # Last: that it is there says that all is.
+    # Last, as a mark that the exports are complete.
     export.adopt(serving, path_utils.serving_model_dir(exports))
 
 
 def _run_local(original: Any, executor: Any) -> tuple[Any, Any]:
-    """Evaluates and exports the last checkpoint if there was nothing left to train."""
+    """Evaluates and exports the last checkpoint if no step was left to train."""
     metrics, exports = original(executor)
     if metrics is None and executor._estimator.latest_checkpoint():
         evaluator = executor._Evaluator(executor._estimator, executor._eval_spec, executor._train_spec.max_steps)
@@ -175,7 +172,7 @@ def _run_local(original: Any, executor: Any) -> tuple[Any, Any]:
 _EXPORT_AFTER_ALL = Patch(
     "tensorflow_estimator.python.estimator.training:_TrainingExecutor.run_local",
     _run_local,
-    reason="a train_and_evaluate that finds nothing left to train exports nothing. In TFX a retry starts in an empty "
-    "folder; here a run_fn that was killed in its last evaluation finds its checkpoints, and would export no model",
-    until="the training folder is an empty one for a run_fn",
+    reason="train_and_evaluate exports nothing if no step is left to train. In TFX a retry starts in an empty folder; "
+    "here a run_fn that was killed in its last evaluation finds its checkpoints, and would export no model",
+    until="a run_fn's training folder is empty on a retry",
 )

@@ -1,4 +1,4 @@
-"""What a Trainer is told beyond TFX's own parameters."""
+"""The settings of a Trainer beyond TFX's own parameters."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tfx_estimator.pipeline.config.deploy import DeploySection
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-# This function trains a declaration's own network or model_fn on the Estimator path.
+# This function trains a declaration's network or model_fn on the Estimator path.
 BUILT_IN_TRAINER_FN = "tfx_estimator.components.trainer.estimator.trainer_fn.trainer_fn"
-# The same on the Keras paths; TFX's Trainer must be given some function.
+# The same on the Keras paths; TFX's Trainer requires a function.
 BUILT_IN_RUN_FN = "tfx_estimator.components.trainer.keras.path.run"
-# Execution property: JSON of the settings that decide the model. In `custom_config`, all of them, for the built-in
-# trainer_fn alone.
+# Execution property: JSON of the settings that decide the model. In `custom_config` of the built-in trainer_fn, of all
+# settings.
 SETTINGS_KEY = "tfx_estimator"
-# JSON of the other settings. The driver blanks it, so that it is no part of TFX's key: see `components.execution`.
+# JSON of the other settings. The driver blanks it to keep it out of TFX's cache key: see `components.execution`.
 OPERATION_KEY = "tfx_estimator_operation"
-# The pipeline's folder, which whoever submits a compiled pipeline may choose: there the artifacts of each run lie in a
-# folder of its own, where no retry finds a training folder.
+# The pipeline's folder, chosen when a compiled pipeline is submitted. A service gives the artifacts of each run their
+# own folder, where no retry would find a training folder.
 HOME_KEY = "pipeline_home"
 # Values of `Settings.path`.
 ESTIMATOR, RUN_FN, KERAS, KERAS_LOOP = "estimator", "run_fn", "keras", "keras_custom_loop"
@@ -37,29 +37,28 @@ _OPERATIONAL = {"operational": True}
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Deadlines, and what is trained how: written as JSON once, into execution properties and a job, and typed once.
+    """Deadlines, the declaration and the arguments of a training, stored as JSON in execution properties and jobs.
 
-    Whoever writes `Trainer(settings=Settings(…))`, or that of a Tuner, sets `start_timeout` and `stall_timeout`. The
-    others are filled: `arguments` and `training_root` by the component, of its own arguments, and the rest by
-    `create_pipeline`, of a declaration.
+    `Trainer(settings=Settings(…))`, or a Tuner's, sets only `start_timeout` and `stall_timeout`. The component sets
+    `arguments` and `training_root` from its own arguments, and `create_pipeline` sets the rest from a declaration.
 
     Args:
-        start_timeout: Seconds until a task's first sign of progress.
-        stall_timeout: Seconds without any progress; of a run_fn, which reports none, without output or CPU time, or six
-            times that without output.
-        declaration: The declaration; None in a pipeline of somebody else's. Its section `trainer` decides the model.
-        arguments: Entries of the section `trainer` that a Trainer without a declaration was given: `distribution`,
-            `warm_start`, `threads`, `gpu`, `onednn`, `profile`.
-        training_root: Where training folders lie; empty is beside the `model_run` artifacts.
+        start_timeout: Seconds until a task's first progress.
+        stall_timeout: Seconds without progress; for a run_fn, which reports none, without output and CPU use, or six
+            times as long without output alone.
+        declaration: The declaration, whose section `trainer` decides the model; None in a pipeline without one.
+        arguments: Entries of the section `trainer` from the arguments of a Trainer without a declaration:
+            `distribution`, `warm_start`, `threads`, `gpu`, `onednn`, `profile`.
+        training_root: Folder of the training folders; empty is next to the `model_run` artifacts.
         image_shape: Height, width, channels of the examples' images.
         label_names: The classes, in the order of their labels.
-        source: Fingerprint of the source code that decides the model. TFX's own cache key sees only the name of a
-            dotted path.
-        encoded: Whether a model is served PNG and JPEG files as well, of the images' own size (`as_is`) or of any, as
-            they were `resized`; empty is neither.
-        declared: Dotted paths of what the user wrote down himself: he is told of what has no effect.
-        path: The way of training: `estimator`, `run_fn`, `keras`, `keras_custom_loop`; empty leaves it to the functions
-            that there are.
+        source: Fingerprint of the source code that decides the model. TFX's cache key has only a function's dotted
+            path.
+        encoded: The model also takes PNG and JPEG files: of the images' size (`as_is`), or of any size (`resized`);
+            empty if it does not.
+        declared: Dotted paths of the user's own entries, for notes on those without effect.
+        path: The path of training: `estimator`, `run_fn`, `keras`, `keras_custom_loop`; empty if the user's function
+            decides.
     """
 
     start_timeout: float = dataclasses.field(default=300.0, metadata=_OPERATIONAL)
@@ -76,9 +75,9 @@ class Settings:
 
     @functools.cached_property
     def section(self) -> TrainerSection:
-        """The declared section `trainer`, its class weights by label; else the component's own arguments, typed.
+        """The declared section `trainer`, with class weights by label; else the component's parsed arguments.
 
-        Balanced weights are a word until the examples are counted: see `settling.with_weights`.
+        Balanced weights stay `balanced` until the examples are counted: see `settling.with_weights`.
 
         Raises:
             DeclarationError: The class weights do not fit the classes.
@@ -93,20 +92,17 @@ class Settings:
 
     @property
     def deploy(self) -> DeploySection:
-        """The declaration's section; its defaults where there is none."""
+        """The declaration's section `deploy`, or its defaults."""
         return DeploySection.parse_obj((self.declaration or {}).get("deploy") or {})
 
     @property
     def trainer(self) -> Optional[TrainerSection]:
-        """The declared section; None in a pipeline of somebody else's."""
+        """The declared section `trainer`; None without a declaration."""
         return None if self.declaration is None else self.section
 
     @property
     def built_in(self) -> Optional[TrainerSection]:
-        """The declared section where its batches and steps are those of the training.
-
-        None of a module file, which has its own, and in a pipeline of somebody else's.
-        """
+        """The declared section `trainer`; None without one, or if a module file sets its own batches and steps."""
         return self.trainer if self.section.module_file is None else None
 
     @property
@@ -116,12 +112,12 @@ class Settings:
 
     @property
     def spinning(self) -> bool:
-        """See `TrainerSection.spinning`; in somebody else's pipeline, whose code trains, only what is given counts."""
+        """See `TrainerSection.spinning`; without a declaration, true unless the argument `threads` forbids it."""
         section = self.section
         return section.spinning if self.declaration is not None else section.threads.spinning is not False
 
     def with_trainer(self, **changes: Any) -> Settings:
-        """Returns the settings with other entries of the section `trainer`, as a declaration has them."""
+        """Returns the settings with changed entries of the section `trainer`."""
         if self.declaration is None:
             return dataclasses.replace(self, arguments={**(self.arguments or {}), **changes})
         trainer = {**self.declaration["trainer"], **changes}
@@ -129,12 +125,12 @@ class Settings:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Settings:
-        """Reads what `dataclasses.asdict` and JSON made of them."""
+        """Restores the settings from `dataclasses.asdict` and JSON."""
         restored: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**restored)
 
     def split(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns what decides the model, and the rest."""
+        """Returns the settings that decide the model, and the others."""
         deciding: dict[str, Any] = {}
         operational: dict[str, Any] = {}
         for field in dataclasses.fields(self):
@@ -142,26 +138,26 @@ class Settings:
             part[field.name] = getattr(self, field.name)
         decides, operates = self.section.split()
         if self.declaration is not None:
-            # The data and the preprocessing are not in it: the Trainer is keyed by the artifacts that they became.
+            # Without data and preprocessing: their artifacts are part of the Trainer's cache key.
             deciding["declaration"] = {"trainer": decides}
             operational["declaration"] = {**self.declaration, "trainer": operates}
         elif self.arguments:
             given = ({name: part[name] for name in part if name in self.arguments} for part in (decides, operates))
-            # Threads alone are no part of the key: it is that of a Trainer without any.
+            # None, not {}, so that a Trainer with only `threads` has the cache key of one without arguments.
             deciding["arguments"], operational["arguments"] = (part or None for part in given)
         return deciding, operational
 
     def to_properties(self) -> dict[str, str]:
-        """Returns the execution properties that carry the settings."""
+        """Returns the settings as execution properties."""
         parts = zip((SETTINGS_KEY, OPERATION_KEY), self.split())
         return {name: json.dumps(part, sort_keys=True) for name, part in parts}
 
     @classmethod
     def of(cls, exec_properties: Mapping[str, Any]) -> Settings:
-        """Reads what `to_properties` wrote; the defaults, if nothing is there.
+        """Reads the settings from execution properties; the defaults if there are none.
 
         Raises:
-            PipelineError: One of the two is missing, or they are those of another release.
+            PipelineError: One of the two properties is missing, or they are from another release.
         """
         todo = "compile the pipeline with the tfx-estimator that runs it"
         if exec_properties.get(SETTINGS_KEY) and not exec_properties.get(OPERATION_KEY):
@@ -182,7 +178,7 @@ class Settings:
 
 
 def built_in_function(section: TrainerSection) -> dict[str, str]:
-    """Returns what TFX's Trainer is told to call for a declaration: the user's module file, or what is built in."""
+    """Returns TFX's Trainer argument for a declaration: the user's module file, or the built-in function."""
     if section.module_file:
         return {"module_file": section.module_file}
     return {"trainer_fn": BUILT_IN_TRAINER_FN} if section.path == ESTIMATOR else {"run_fn": BUILT_IN_RUN_FN}
@@ -192,13 +188,13 @@ def path_of(functions: Optional[Sequence[str]]) -> str:
     """Returns the path of the function that TFX would call.
 
     Args:
-        functions: Of a module, the run_fn first; none if its text cannot tell.
+        functions: A module's functions, the run_fn first; None or empty if its source does not show them.
     """
     return _PATHS[functions[0]] if functions else ""
 
 
 def _merge(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Puts the two parts of nested sections together again."""
+    """Merges the two parts of nested sections."""
     merged = {**one, **{key: value for key, value in other.items() if value is not None or key not in one}}
     for key in one.keys() & other.keys():
         if isinstance(one[key], dict) and isinstance(other[key], dict):

@@ -1,4 +1,4 @@
-"""What is put into a declaration once it is known: tuned values, and what follows from the number of examples."""
+"""Completes a declaration before training: tuned values, and values that depend on the number of examples."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune_checks import problems_with
 from tfx_estimator.pipeline.config.yaml_text import inline
 
-# As TFX's Tuner calls it.
+# The same name as with TFX's Tuner.
 FILE = "best_hyperparameters.txt"
 _TRAIN = "train"
 _STEPS, _EPOCHS = "trainer.train_steps", "trainer.train_epochs"
 _SOME_DATA = {"dataset": "digits"}
-# Of which the log shows the weights.
-_SHOWN = 20
+_SHOWN_CLASSES = 20
 
 logger = get_logger("trainer")
 
@@ -40,7 +39,7 @@ logger = get_logger("trainer")
 def with_hyperparameters(
     settings: Settings, exec_properties: dict[str, Any], hyperparameters: Sequence[types.Artifact]
 ) -> tuple[Settings, dict[str, Any]]:
-    """Puts tuned values in the place of the declared ones; what else there is, is in `fn_args.hyperparameters`."""
+    """Replaces declared values by tuned ones; other hyperparameters are in `fn_args.hyperparameters`."""
     if not hyperparameters or settings.declaration is None:
         return settings, exec_properties
     values = of_declaration(read_values(artifact_utils.get_single_uri(list(hyperparameters))))
@@ -56,10 +55,10 @@ def with_counts(
     examples: Sequence[types.Artifact],
     count: Optional[Callable[[], Mapping[int, int]]] = None,
 ) -> tuple[Settings, dict[str, Any]]:
-    """Puts in what follows from the number of examples: steps of epochs, weights of balanced classes.
+    """Sets values that depend on the number of examples: steps from epochs, weights of balanced classes.
 
     Args:
-        count: Tells their labels, where they are counted already; None counts them.
+        count: Returns the number of examples by label; None counts them.
     """
     settings, exec_properties = with_steps(settings, exec_properties, examples)
     return with_weights(settings, count or (lambda: count_labels(examples))), exec_properties
@@ -68,39 +67,43 @@ def with_counts(
 def with_steps(
     settings: Settings, exec_properties: dict[str, Any], examples: Sequence[types.Artifact]
 ) -> tuple[Settings, dict[str, Any]]:
-    """Puts the number of steps in the place of `trainer.train_epochs`, where that is declared.
+    """Replaces `trainer.train_epochs`, if declared, by the number of steps.
 
-    Nothing that comes later knows of epochs: learning rate, intervals and `fn_args.train_steps` follow from the steps.
+    Everything else uses steps only: learning rate, intervals and `fn_args.train_steps`.
     """
     section = settings.trainer
     if section is None or section.train_epochs is None:
         return settings, exec_properties
     count = sum(each.get_int_custom_property(num_examples(_TRAIN)) for each in examples)
-    said = f"trainer.train_epochs: {section.train_epochs:g}"
+    message = f"trainer.train_epochs: {section.train_epochs:g}"
     if not count:
         raise DeclarationError(
-            f"{said}: the examples do not say how many there are to train on",
+            f"{message}: the number of training examples is unknown",
             expected=f"an Examples artifact with the property {num_examples(_TRAIN)}",
             todo="declare trainer.train_steps instead",
         )
     steps = section.steps_of(count)
-    said += f" of {count:,} examples, {section.global_batch_size:,} a step, are {steps:,} steps"
-    logger.info(said)
-    return _with_values(settings, exec_properties, {_STEPS: steps, _EPOCHS: None}, said)
+    message += f" of {count:,} examples, {section.global_batch_size:,} a step, are {steps:,} steps"
+    logger.info(message)
+    return _with_values(settings, exec_properties, {_STEPS: steps, _EPOCHS: None}, message)
 
 
 def _with_values(
-    settings: Settings, exec_properties: dict[str, Any], values: Mapping[str, Any], said: str
+    settings: Settings, exec_properties: dict[str, Any], values: Mapping[str, Any], message: str
 ) -> tuple[Settings, dict[str, Any]]:
-    """Puts values in the place of the declared ones, by their dotted paths, if they go together with the others."""
-    # On a service the Trainer is not told of the data, and no value of its own hangs on them.
+    """Replaces declared values, by their dotted paths, after checking the result.
+
+    Args:
+        message: Begins the error of a wrong result.
+    """
+    # On a service the Trainer's declaration has no section `data`, on which no tuned value depends.
     whole = Declaration.parse_obj({"data": _SOME_DATA, **(settings.declaration or {}), "tune": None})
     if problems := problems_with(Case(whole), values):
         first = problems[0]
         more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
-        raise DeclarationError(f"{said}, {first.path}: {first.what}{more}", expected=first.expected, todo=first.todo)
+        raise DeclarationError(f"{message}, {first.path}: {first.what}{more}", expected=first.expected, todo=first.todo)
     declaration, _ = put(settings.declaration or {}, values)
-    # Short forms written out, as everywhere behind the declaration.
+    # With short forms written out, as in all settings.
     trainer = TrainerSection.parse_obj(declaration["trainer"]).dict()
     if _STEPS in values:
         exec_properties = with_length(exec_properties, values[_STEPS])
@@ -108,14 +111,14 @@ def _with_values(
 
 
 def with_length(exec_properties: Mapping[str, Any], steps: int) -> dict[str, Any]:
-    """Returns an execution's properties with another number of steps."""
+    """Returns execution properties with another number of steps."""
     key = standard_component_specs.TRAIN_ARGS_KEY
     train_args = {**json.loads(exec_properties[key]), "num_steps": steps}
     return {**exec_properties, key: json.dumps(train_args)}
 
 
 def with_weights(settings: Settings, count: Callable[[], Mapping[int, int]]) -> Settings:
-    """Puts the weights of balanced classes in the place of the word, where that is declared."""
+    """Replaces `class_weights: balanced`, if declared, by the weights."""
     if settings.section.class_weights != BALANCED:
         return settings
     counts = count()
@@ -130,17 +133,17 @@ def with_weights(settings: Settings, count: Callable[[], Mapping[int, int]]) -> 
         )
     weights = balanced(counts, classes)
     named = zip(settings.label_names, weights)
-    told = [f"{name} {weight:.4g} (of {counts.get(label, 0):,})" for label, (name, weight) in enumerate(named)]
-    more = f" and {len(told) - _SHOWN} more classes" if len(told) > _SHOWN else ""
-    logger.info(f"trainer.class_weights: {BALANCED}: {', '.join(told[:_SHOWN])}{more}")
+    shown = [f"{name} {weight:.4g} (of {counts.get(label, 0):,})" for label, (name, weight) in enumerate(named)]
+    more = f" and {len(shown) - _SHOWN_CLASSES} more classes" if len(shown) > _SHOWN_CLASSES else ""
+    logger.info(f"trainer.class_weights: {BALANCED}: {', '.join(shown[:_SHOWN_CLASSES])}{more}")
     return settings.with_trainer(class_weights=list(weights))
 
 
 def balanced(counts: Mapping[int, int], classes: int) -> tuple[float, ...]:
-    """Returns the weight of each label, by which each class counts as much as another, and the examples as many.
+    """Returns a weight for each label that balances the classes, and keeps the total weight of the examples.
 
     Returns:
-        Examples / (classes that occur * examples of the class); 1 of a class that does not occur.
+        Examples / (occurring classes * examples of the class); 1 for a class that does not occur.
 
     Source: `class_weight="balanced"` of scikit-learn, after King and Zeng, Logistic Regression in Rare Events Data,
     2001.
@@ -150,8 +153,8 @@ def balanced(counts: Mapping[int, int], classes: int) -> tuple[float, ...]:
 
 
 def count_labels(examples: Sequence[types.Artifact]) -> dict[int, int]:
-    """Reads all examples of the training split once, and counts those of each label."""
-    # Not at the top: it is TensorFlow.
+    """Counts the examples of the training split by label."""
+    # Imported late: this module is used without TensorFlow.
     from tensorflow.core.example import example_pb2
 
     counts: collections.Counter[int] = collections.Counter()
@@ -168,7 +171,7 @@ def _records(path: str) -> Iterator[bytes]:
     from tensorflow.python.util import deprecation
 
     try:
-        # It checks the checksums. A tf.data pipeline would be no faster, and make this process take hold of all GPUs.
+        # It verifies checksums. A tf.data pipeline would be no faster, and would initialise all GPUs in this process.
         with deprecation.silence():
             records = tf_record_iterator(path)
         yield from records
@@ -181,8 +184,8 @@ def _records(path: str) -> Iterator[bytes]:
 
 
 def read_values(uri: str) -> dict[str, Any]:
-    """Reads the values out of a HyperParameters artifact."""
-    # Whatever its name: there is one, as TFX reads it.
+    """Reads the values of a HyperParameters artifact."""
+    # A single file with any name, as in TFX.
     (name,) = fileio.listdir(uri)
     with fileio.open(os.path.join(uri, name)) as file:
         return json.loads(file.read())["values"]

@@ -1,4 +1,4 @@
-"""The source code that decides what a Trainer trains and exports: its part of the cache key, and no other code."""
+"""The source code that decides a Trainer's model, which is part of its cache key."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from tfx_estimator.pipeline.user_source.trainer_functions import functions_of
 
 _HERE = "tfx_estimator.components.trainer"
 
-# Which checkpoint is exported, and when training is over.
 _BEST = ("best.decision", "best.keeper")
-# What puts into a declaration, before training begins, what is known only then.
 _SETTLING = ("settling",)
 _OF_ESTIMATOR = (
     *_BEST,
@@ -42,8 +40,8 @@ _OF_KERAS = (
     "task.user_code",
 )
 _OF_RUN_FN = ("export", "run_fn", "seeds", "task.user_code")
-# Of this folder, by path. Left out are the supervisor, the cluster, reports and hooks: how training is watched changes
-# no model. What these import from `model_fn` and `data` belongs to them.
+# Modules of this folder, by path, without those that do not change a model: supervisor, cluster, reports and hooks.
+# The fingerprint includes their imports from `model_fn` and `data`.
 _OWN: dict[str, tuple[str, ...]] = {
     ESTIMATOR: _OF_ESTIMATOR,
     KERAS: _OF_KERAS,
@@ -54,18 +52,18 @@ _BUILT_IN = ("estimator.first_call", "estimator.trainer_fn")
 
 
 def deciding_code(path: str, built_in: bool = False) -> list[str]:
-    """Returns this project's own modules that decide a model; `fingerprint_source` takes them beside the user's.
+    """Returns this project's modules that decide a model, for `fingerprint_source`.
 
     Args:
         path: As `Settings.path`; empty is any.
     """
-    # The Keras paths are those of a declaration, which always names its own.
+    # "Any" excludes the Keras paths, which a declaration always names.
     names: Sequence[str] = _OWN[path] if path else [*_OWN[ESTIMATOR], *_OWN[RUN_FN]]
     return _modules({*names, *(_BUILT_IN if built_in else ())})
 
 
 def declared_code(section: TrainerSection) -> list[str]:
-    """Returns all that decides the model of a declaration, as `fingerprint_source` takes it."""
+    """Returns the user's and this project's code that decides a declaration's model, for `fingerprint_source`."""
     if section.module_file is not None:
         trains = [section.module_file, *deciding_code(path_of(functions_of(section.module_file)))]
     else:

@@ -57,7 +57,7 @@ def test_a_training_made_longer_ends_with_the_bits_of_one_of_that_length(trainin
     (whole,) = trainings.run({**declared, "train_steps": STEPS})
     assert [longer.metric(name) for name in ("first_step", "last_step")] == [STEPS // 2, STEPS]
     assert whole.metric("first_step") == 0
-    assert f"but of {STEPS // 2} steps, has come to step {STEPS // 2}" in caplog.text
+    assert f"but of {STEPS // 2} steps, is at step {STEPS // 2}" in caplog.text
     assert "cosine" not in caplog.text
     # What was published is as it was.
     assert half.weights["global_step"] == read_weights(half.run.uri)["global_step"] == STEPS // 2

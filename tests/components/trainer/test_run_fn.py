@@ -194,7 +194,7 @@ def test_code_that_asks_or_makes_or_knows_of_none_finds_the_declared_one(codes):
     assert found["own"] == [1, "MirroredStrategy"]
     assert not found["after"]
     (notice,) = found["notices"]
-    assert notice.startswith("the run_fn makes a strategy of its own, MirroredStrategy")
+    assert notice.startswith("the run_fn makes its own strategy, MirroredStrategy")
 
 
 # TOLD stands for a file.

@@ -97,7 +97,7 @@ def test_at_step_0_layers_draw_as_ever_and_later_something_else_at_each_step():
         )
         model.build(images.shape)
         if again:
-            seeds.go_on(section, model, step, worker)
+            seeds.resume(section, model, step, worker)
         steps = tf.function(lambda: [layer(images, training=True) for layer in model.layers])
         return [[np.array(each).tobytes() for each in steps()] for _ in range(2)]
 

@@ -61,7 +61,7 @@ def test_declared_steps_stay(resolve):
 @pytest.mark.parametrize(
     ("count", "trainer", "text"),
     [
-        (0, {"train_epochs": 1}, "do not say how many"),
+        (0, {"train_epochs": 1}, "the number of training examples is unknown"),
         (128, {"train_epochs": 3, "optimizer": {"warmup_steps": 12}}, "the warm-up does not end"),
         (128, {"train_epochs": 3, "profile": {"start_step": 12}}, "training ends before"),
         (10**9, {"train_epochs": 10**6, "global_batch_size": 1}, "1,000,000,000,000,000 steps"),

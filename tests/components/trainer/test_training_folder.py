@@ -295,21 +295,21 @@ def test_a_checkpoint_that_was_not_adopted_wholly_is_none(tmp_path, monkeypatch,
         (
             4,
             {"optimizer": {"schedule": "constant"}},
-            ["of 10 steps, has come to step 4: training goes on from there, to 20"],
+            ["of 10 steps, is at step 4: training resumes from there, to 20"],
         ),
-        (4, {}, ["training goes on from there", "that of 10 steps is cut at step 4, and from there the rate is"]),
-        (10, {}, ["training goes on from there", "10 steps had come to its end at step 10, and from there"]),
+        (4, {}, ["training resumes from there", "that of 10 steps is cut at step 4, and from there the rate is"]),
+        (10, {}, ["training resumes from there", "10 steps had ended at step 10, and from there"]),
         (
             4,
             {"model": None, "module_file": "user.py"},
-            ["training goes on from there", "that your code makes of the number of steps is cut at step 4"],
+            ["training resumes from there", "that your code makes of the number of steps is cut at step 4"],
         ),
         (
             4,
             {"model": "compiled_models:functional", "path": "keras"},
-            ["training goes on from there", "that your code makes of the number of steps is cut at step 4"],
+            ["training resumes from there", "that your code makes of the number of steps is cut at step 4"],
         ),
-        (24, {}, ["has come to step 24, which is beyond the 20 that are wanted now: training starts at step 0"]),
+        (24, {}, ["is at step 24, which is beyond the declared 20: training starts at step 0"]),
     ],
 )
 def test_it_is_said_what_training_goes_on_with(tmp_path, monkeypatch, caplog, step, trainer, told):

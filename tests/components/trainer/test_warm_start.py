@@ -129,7 +129,7 @@ def test_a_training_that_goes_on_begins_with_nothing(warm, path, caplog):
     assert caplog.text.count("training begins with") == 1
     warm.train(**start, optimizer={"schedule": "constant"}, train_steps=4)
     assert caplog.text.count("training begins with") == 1
-    assert "goes on from there, to 4" in caplog.text
+    assert "resumes from there, to 4" in caplog.text
 
 
 @pytest.mark.long

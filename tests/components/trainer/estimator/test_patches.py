@@ -80,7 +80,7 @@ def test_another_tensorflow_is_not_patched(
     monkeypatch.setattr(tf, "__version__", installed or tf.__version__)
     with pytest.raises(TrainingError) as raised:
         Patch(target, print, "something hangs", "never").apply()
-    assert f"is not the one that {target} is patched in" in raised.value.what
+    assert f"{target} cannot be patched in TensorFlow " in raised.value.what
     assert raised.value.todo == f"install tensorflow=={stacks.current().tensorflow}"
 
 
