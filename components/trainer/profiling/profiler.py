@@ -63,7 +63,7 @@ class Profiler(Observer):
 
     @classmethod
     def of(cls, section: TrainerSection, folder: str, task: TaskSpec, progress: ProgressWriter) -> Optional[Profiler]:
-        """Returns the profiler that is declared, or a pipeline's; None without either, or if this task runs no steps."""
+        """Returns the declared profiler, or a pipeline's; None without either, or if this task runs no steps."""
         # A profile would distort the measurement of `bench`.
         profiles_pipeline = section.pipeline_parallel and not Window.of_environment()
         declared = section.profile or (_OF_A_PIPELINE if profiles_pipeline else None)
