@@ -46,7 +46,7 @@ def test_whoever_reads_examples_reads_all_of_them_or_none(examples, name):
     file_of(examples).unlink()
     with pytest.raises(DamagedDataError, match="Split-train/b: it is gone") as raised:
         executor().Do({"examples": [examples]}, {}, {})
-    assert raised.value.todo == f"remove {examples.uri}, and run it again: it is made anew"
+    assert raised.value.todo == f"remove {examples.uri}, and run it again: that recreates it"
 
 
 @pytest.mark.parametrize(

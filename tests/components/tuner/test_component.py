@@ -63,7 +63,7 @@ TWICE = Settings(arguments={"onednn": False})
         ({"tune": {"ranges": {"trainer.seed": [1, 2]}}}, "Tuner(tune=…) varies trainer.seed", "no declaration"),
         ({"trainer_fn": "own.trainer_fn"}, "Tuner is given", "none, or several, of module_file, run_fn and trainer_fn"),
         ({"threads": {"intra": 2}}, "Tuner(threads=…) has 1 problem", "did you mean `intra_op`?"),
-        ({"onednn": True, "settings": TWICE}, "Tuner(onednn=…) is given settings", "them in one place"),
+        ({"onednn": True, "settings": TWICE}, "Tuner(onednn=…): the settings hold", "values in one place"),
     ],
 )
 def test_what_is_wrong_is_refused_in_python_and_its_own_name(module, values, begin, said):
