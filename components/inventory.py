@@ -67,7 +67,7 @@ def _size(path: str) -> Optional[int]:
 
 
 @contextlib.contextmanager
-def whole(inputs: Artifacts) -> Iterator[None]:
+def checked_inputs(inputs: Artifacts) -> Iterator[None]:
     """Raises an error that names a damaged file of the inputs: before they are read, and if reading them fails."""
     artifacts = [artifact for channel in inputs.values() for artifact in channel]
     for artifact in artifacts:
@@ -85,12 +85,12 @@ def whole(inputs: Artifacts) -> Iterator[None]:
         raise
 
 
-def reads_whole(do: Callable[..., Any]) -> Callable[..., Any]:
+def checks_inputs(do: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps an executor's `Do` in `checked_inputs`."""
 
     @functools.wraps(do)
     def call(self: Any, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> Any:
-        with whole(input_dict):
+        with checked_inputs(input_dict):
             return do(self, input_dict, output_dict, exec_properties)
 
     return call

@@ -17,7 +17,7 @@ from tfx_estimator.components.baseline_resolver import DROPPED, ITSELF, why_no_b
 from tfx_estimator.components.evaluator.completion import Extras, complete, extracting, reads_probabilities
 from tfx_estimator.components.evaluator.extractors import FUNCTION, check_features
 from tfx_estimator.components.execution import Artifacts
-from tfx_estimator.components.inventory import reads_whole
+from tfx_estimator.components.inventory import checks_inputs
 from tfx_estimator.components.served_outputs import Scores, choose_scores, read_outputs
 from tfx_estimator.pipeline.base.log import get_logger
 
@@ -35,7 +35,7 @@ _EXTRACTORS = "custom_extractors"
 class Executor(tfx_executor.Executor):
     """Completes the `eval_config` from the models' outputs."""
 
-    @reads_whole
+    @checks_inputs
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Evaluates, as `tfx.components.Evaluator` does."""
         input_dict, dropped = _without_unfit_baseline(input_dict)

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 from tfx.components.transform import executor, labels
 
-from tfx_estimator.components.inventory import reads_whole
+from tfx_estimator.components.inventory import checks_inputs
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.user_source import loader
 
@@ -21,7 +21,7 @@ _TRIES = 4
 class Executor(executor.Executor):
     """TFX's executor, which checks the preprocessing_fn's result, and retries renames of folders in a store."""
 
-    @reads_whole
+    @checks_inputs
     def Do(self, *args: Any, **kwargs: Any) -> None:
         """See `executor.Executor.Do`."""
         with retrying_renames():
