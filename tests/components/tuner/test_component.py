@@ -81,7 +81,7 @@ def test_names_of_a_modules_own_may_have_values_of_several_kinds(module):
 def test_a_run_fn_is_refused(tmp_path):
     file = tmp_path / "own.py"
     file.write_text("def run_fn(fn_args):\n    return fn_args.hyperparameters\n")
-    with pytest.raises(DeclarationError, match="a run_fn, which evaluates by itself"):
+    with pytest.raises(DeclarationError, match="a run_fn, which runs its own evaluation"):
         tuner(module_file=str(file))
 
 
