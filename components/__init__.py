@@ -1,4 +1,4 @@
-"""One package per TFX component. Each step of this project's own imports it first, whoever starts it."""
+"""One package per TFX component. Every step of this project imports it first, under any runner."""
 
 from tfx_estimator.pipeline.base.environment import check_release
 

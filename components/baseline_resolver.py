@@ -1,4 +1,4 @@
-"""The latest blessed model that the candidate can be compared with: it answers the same question of the same data."""
+"""Resolves the latest blessed model that is comparable with the candidate: same data set, same outputs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["DROPPED", "ITSELF", "BaselineStrategy", "why_no_baseline", "write_co
 
 CANDIDATE = "candidate"
 _PROPERTY = "comparable"
-# Property of an evaluation: why a model that was found is not compared with.
+# Property of an evaluation: why it has no baseline although a model was found.
 DROPPED = "baseline_dropped"
 _LATEST = "the latest blessed model"
 ITSELF = f"{_LATEST} is the candidate itself"
 
 
 class BaselineStrategy(LatestBlessedModelStrategy):
-    """TFX's LatestBlessedModelStrategy, among the other models that answer the same question.
+    """TFX's LatestBlessedModelStrategy, among the other models that are comparable with the candidate.
 
-    TFX's own strategy finds, when nothing has changed, the candidate that was blessed last time: it is compared with
-    itself, and the Evaluator and the Pusher, having a new input, miss the cache. And it finds models of another data
-    set, image size or output, on which the Evaluator fails, and models whose files are gone.
+    If nothing has changed, TFX's own strategy finds the candidate itself, blessed last time: the Evaluator and the
+    Pusher then have a new input, and miss the cache. It also finds models of another data set, image size or output,
+    on which the Evaluator fails, and models whose files are gone.
 
         Resolver(
             strategy_class=BaselineStrategy,
@@ -41,7 +41,7 @@ class BaselineStrategy(LatestBlessedModelStrategy):
     """
 
     def resolve_artifacts(self, store: Any, input_dict: Artifacts) -> Optional[Artifacts]:
-        """Resolves the latest blessed other model and its blessing, empty lists where there is none."""
+        """Resolves the latest blessed other model and its blessing; empty lists if there is none."""
         candidates = input_dict[CANDIDATE]
         ids = {artifact.id for artifact in candidates}
         others = {key: value for key, value in input_dict.items() if key != CANDIDATE}
@@ -52,44 +52,44 @@ class BaselineStrategy(LatestBlessedModelStrategy):
         ]
         while True:
             resolved = super().resolve_artifacts(store, others) or {}
-            cut = {model.id for model in resolved.get("model", ()) if any(damage(model))}
-            if not cut:
+            damaged = {model.id for model in resolved.get("model", ()) if any(damage(model))}
+            if not damaged:
                 return {**resolved, CANDIDATE: candidates}
-            others["model"] = [model for model in others["model"] if model.id not in cut]
+            others["model"] = [model for model in others["model"] if model.id not in damaged]
 
 
 def write_comparable(model: types.Artifact, examples: Sequence[types.Artifact], outputs: Sequence[str]) -> None:
-    """Writes down, on a trained model, what it can be compared with: its examples, and its signature's outputs."""
+    """Sets the property of a trained model by which models are comparable: its data set, and its served outputs."""
     data = [
         {name: artifact.get_string_custom_property(name) for name in (DATASET, IMAGE_SHAPE, LABEL_NAMES)}
         for artifact in examples
     ]
     for values, artifact in zip(data, examples):
         if test := artifact.get_string_custom_property(TEST):
-            # A model that was trained when there was no such split, or another, may have seen these examples.
+            # A model of another test split, or none, may have been trained on these examples.
             values[TEST] = test
     model.set_string_custom_property(_PROPERTY, json.dumps({"data": data, "outputs": list(outputs)}, sort_keys=True))
 
 
 def why_no_baseline(model: types.Artifact, candidate: types.Artifact) -> str:
-    """Tells why a candidate cannot be compared with a model that some resolver found; empty if it can."""
-    # What was cached is found again under the address, not the id, that it had.
+    """Returns why a candidate cannot be compared with a resolver's model; empty if it can."""
+    # A cached artifact has a new id, but the same URI.
     if model.uri == candidate.uri or (model.id and model.id == candidate.id):
         return ITSELF
     if comparable(model, candidate):
         return ""
-    there, here = _comparable_of(model), _comparable_of(candidate)
-    if there == here:
+    latest, own = _comparable_of(model), _comparable_of(candidate)
+    if latest == own:
         return f"the files of {_LATEST} are gone from {model.uri}"
-    if not there:
-        return f"{_LATEST} does not say what it was trained on"
-    if not here:
-        return "the candidate does not say what it was trained on"
-    return f"{_LATEST} differs in {', '.join(_differences(there, here))}"
+    if not latest:
+        return f"{_LATEST} has no record of its training data"
+    if not own:
+        return "the candidate has no record of its training data"
+    return f"{_LATEST} differs in {', '.join(_differences(latest, own))}"
 
 
 def comparable(model: types.Artifact, candidate: types.Artifact) -> bool:
-    """Tells whether a model is still there and was trained on the candidate's data set, to the same outputs."""
+    """Returns True if a model still exists, and has the candidate's data set and outputs."""
     same = model.get_string_custom_property(_PROPERTY) == candidate.get_string_custom_property(_PROPERTY)
     return same and fileio.exists(path_utils.serving_model_dir(model.uri))
 
@@ -98,12 +98,12 @@ def _comparable_of(model: types.Artifact) -> dict[str, Any]:
     return json.loads(model.get_string_custom_property(_PROPERTY) or "{}")
 
 
-def _differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    """Names what is not the same of a model and the candidate."""
+def _differences(latest: dict[str, Any], own: dict[str, Any]) -> list[str]:
+    """Names the differences between a model and the candidate."""
     titles = {DATASET: "data set", IMAGE_SHAPE: "image shape", LABEL_NAMES: "class names", TEST: "test split"}
     found = [
         title
         for key, title in titles.items()
-        if [each.get(key) for each in there["data"]] != [each.get(key) for each in here["data"]]
+        if [each.get(key) for each in latest["data"]] != [each.get(key) for each in own["data"]]
     ]
-    return [*found, *(["outputs"] if there["outputs"] != here["outputs"] else [])]
+    return [*found, *(["outputs"] if latest["outputs"] != own["outputs"] else [])]

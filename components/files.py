@@ -1,7 +1,6 @@
-"""Files and folders where the artifacts lie, on this machine or elsewhere, that are there whole or not at all.
+"""Atomic writes and moves of files and folders with artifacts, on this machine or in an object store.
 
-An object store writes a file whole; but a folder is there no more than a prefix of names, and cannot be moved in one
-step.
+An object store writes files atomically; but a folder is only a prefix of names, and cannot be moved in one step.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from tfx_estimator.pipeline.base.errors import TfxEstimatorError, from_json, to_
 from tfx_estimator.pipeline.base.log import get_logger
 from tfx_estimator.pipeline.config.paths import is_address
 
-# Notes which training a folder is of.
+# The record of the training that a folder belongs to.
 TRAINING = "training.json"
-# The declaration of a training, beside its checkpoints.
+# The declaration of a training, next to its checkpoints.
 DECLARATION = "declaration.json"
-# Between tries to read a file in a store. TensorFlow's client of a bucket believes in the old size for 5 s.
+# Delays between attempts to read a file in a store: TensorFlow's client caches a file's size for 5 s.
 RETRY_SECONDS = (0.25, 0.5, 1.0, 2.0, 4.0)
-# Between two looks at what others write to a store: each is a request, and is paid for.
+# Between two polls of a store: each is a request that costs money.
 STORE_POLL_SECONDS = 2.0
-# Without which nothing loads the model, or goes on with the training, around them: they come last.
+# Copied last: no model is loaded, and no training resumed, without them.
 LAST = ("fingerprint.pb", "saved_model.pbtxt", "saved_model.pb", TRAINING)
 
 _ERROR = ".error"
@@ -36,12 +35,7 @@ logger = get_logger("files")
 
 
 def write_whole(path: str, content: Union[str, bytes]) -> None:
-    """Writes a file, or leaves what was there, however this process ends.
-
-    Args:
-        path: The file, as TFX's file systems know it; a file that is there is replaced.
-        content: Text becomes UTF-8.
-    """
+    """Writes or replaces a file atomically, even if this process is killed; `path` may be a remote address."""
     if not is_address(path):
         files.write_whole(path, content)
         return
@@ -50,15 +44,12 @@ def write_whole(path: str, content: Union[str, bytes]) -> None:
 
 
 def read_json(path: str, waits: tuple[float, ...] = ()) -> Any:
-    """Reads a file that others may be overwriting.
+    """Reads a JSON file that another process may be overwriting; None if there is no file.
 
-    In a bucket no more of it may come at first than the old one had.
+    From a bucket, a read may be truncated at first to the size of the file's previous version.
 
     Args:
-        waits: Between tries to read one of this machine, in seconds.
-
-    Returns:
-        What it holds; None if there is none.
+        waits: Delays between attempts to read a file on this machine, in seconds.
     """
     for seconds in (*(RETRY_SECONDS if is_address(path) else waits), None):
         try:
@@ -66,7 +57,7 @@ def read_json(path: str, waits: tuple[float, ...] = ()) -> Any:
                 return None
             with fileio.open(path) as file:
                 return json.loads(file.read())
-        except Exception:  # which is the store's
+        except Exception:  # stores raise any type
             if seconds is None:
                 raise
             time.sleep(seconds)
@@ -74,12 +65,12 @@ def read_json(path: str, waits: tuple[float, ...] = ()) -> Any:
 
 
 def write_error(folder: str, error: TfxEstimatorError) -> None:
-    """Leaves an error of a worker of Beam's: most of its runners hand one back as text only."""
+    """Writes an error of a Beam worker to a file: most runners return errors only as text."""
     write_whole(os.path.join(folder, f"{uuid.uuid4().hex}{_ERROR}"), json.dumps(to_json(error)))
 
 
 def first_error(folder: str) -> Optional[TfxEstimatorError]:
-    """Makes an error that a worker has left; None if there is none."""
+    """Reads the first error that a worker has written; None if there is none."""
     for path in sorted(fileio.glob(os.path.join(folder, f"*{_ERROR}"))):
         with fileio.open(path) as file:
             return from_json(json.load(file))
@@ -87,17 +78,18 @@ def first_error(folder: str) -> Optional[TfxEstimatorError]:
 
 
 def poll_seconds(path: str, here: float) -> float:
-    """Returns how long to wait between two looks at what another process writes."""
+    """Returns the delay between two polls of another process's file."""
     return STORE_POLL_SECONDS if is_address(path) else here
 
 
 def move_folder(source: str, target: str) -> None:
-    """Moves a folder in one step; in an object store, or to another file system, nothing goes before all is there.
+    """Moves a folder atomically; in an object store, or to another file system, copies it before removing it.
 
-    Nor is it taken for whole from then on. What of it cannot be removed stays: it has been moved all the same.
+    The source's LAST files are removed first, so that it does not count as complete. A source that cannot be removed is
+    not an error.
 
     Args:
-        target: What it becomes; it must not be there, or be what an earlier move that was killed has left.
+        target: Must not exist, except as the remains of an earlier move that was killed.
     """
     if not is_address(source) and not is_address(target) and _device(source) == _device(os.path.dirname(target)):
         fileio.rename(source, target)
@@ -109,17 +101,13 @@ def move_folder(source: str, target: str) -> None:
                 fileio.remove(path)
         if fileio.exists(source):
             fileio.rmtree(source)
-    except Exception as error:  # which is the store's
-        # Whoever fails has TFX remove what was published, which may be all that is whole now.
-        logger.warning(f"{source} has become {target}, and what is left of it cannot be removed: {error}")
+    except Exception as error:  # stores raise any type
+        # Not raised: TFX removes the outputs of a failed execution, and the copy may be the only complete one.
+        logger.warning(f"{source} was moved to {target}, but the rest of it cannot be removed: {error}")
 
 
 def copy_stored(source: str, target: str) -> None:
-    """Copies the files of a folder; last those without which nobody takes it for whole.
-
-    Args:
-        target: What it becomes; files that are there are replaced.
-    """
+    """Copies the files of a folder, replacing existing ones; the LAST files come last."""
     names = [
         os.path.relpath(os.path.join(top, name), source) for top, _, found in fileio.walk(source) for name in found
     ]
@@ -129,13 +117,13 @@ def copy_stored(source: str, target: str) -> None:
 
 
 def _device(folder: str) -> int:
-    """The file system that a folder of this machine is on, or will be."""
+    """Returns the file system that a local folder is on, or will be."""
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)
     return os.stat(folder or ".").st_dev
 
 
 def comes_last(path: str) -> tuple[int, str]:
-    """Returns a key that sorts the files of a folder as they are to be copied."""
+    """Returns the key that sorts a folder's files in the order of copying."""
     name = os.path.basename(path)
     return (LAST.index(name) + 1 if name in LAST else 0, path)

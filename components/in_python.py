@@ -1,4 +1,4 @@
-"""What a YAML file calls a thing, in the words of a pipeline that is written in Python: arguments, and errors."""
+"""Sections of a declaration as arguments of components in Python, with errors in Python's terms."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tfx_estimator.pipeline.config.explain import explain
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.section import Section, ValuesError
 
-# Neither table decides a model: they are in no key. The first is for what an argument holds, when a component is made:
-# the error names the component and the argument, so that a path begins within it. The second is for an error of a
-# training that goes on, where nothing else says which argument is meant: it gives the whole call.
+# Patterns in messages, and their replacements; they are in no cache key. The first table is for the content of an
+# argument, when a component is made: the error names the component and the argument, so a path starts inside it. The
+# second is for an error of a running training: it names the whole call.
 _IN_AN_ARGUMENT = (
     (r"\btrainer\.distribution\.?", ""),
     (r"\btrainer\.(?=(threads|gpu|onednn|profile|warm_start|start_timeout|stall_timeout)\b)", ""),
@@ -53,14 +53,14 @@ TRAINER, TUNER = "Trainer", "Tuner"
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """What a component is given, for the errors that tell of it.
+    """An argument of a component, for errors about it.
 
     Args:
-        names: Its name, or several.
-        component: Its class, as the user calls it.
-        form: An example of what it takes.
-        todo: About what is none.
-        inside: What holds it, where it is a part of an argument: `settings=Settings`.
+        names: Its name, or several names.
+        component: The component's class name.
+        form: An example of a valid value.
+        todo: How to correct an invalid value.
+        inside: The argument that it is a part of: `settings=Settings`.
     """
 
     names: tuple[str, ...]
@@ -71,20 +71,20 @@ class Argument:
 
     @property
     def call(self) -> str:
-        """The component with it, in Python."""
+        """The component's call with this argument, in Python."""
         given = ", ".join(f"{name}=…" for name in self.names)
         return f"{self.component}({f'{self.inside}({given})' if self.inside else given})"
 
     def not_plain(self, value: Any, path: str = "") -> DeclarationError:
-        """Returns the error of a value that no YAML file could hold."""
+        """Returns the error of a value that YAML cannot represent."""
         what = f"{self.call}{f': {path}' if path else ''} is {name_kind(value)}"
         return DeclarationError(what, expected=self.form, todo=self.todo)
 
     def twice(self) -> DeclarationError:
-        """Returns the error of what the settings hold as well."""
+        """Returns the error of values that the settings hold as well."""
         return DeclarationError(
-            f"{self.call} is given settings that hold such values as well",
-            expected="them in one place",
+            f"{self.call}: the settings hold such values as well",
+            expected="the values in one place",
             todo="remove one of the two",
         )
 
@@ -96,11 +96,7 @@ class Argument:
 
 
 def plain(value: Any, argument: Argument, path: str = "") -> Any:
-    """Returns what was given as YAML would have it.
-
-    Args:
-        value: Of the caller; sections of this project and NumPy's numbers too.
-    """
+    """Converts a value to YAML's types: sections of this project, mappings, sequences, and NumPy's numbers."""
     if isinstance(value, Section):
         return value.dict()
     if isinstance(value, Mapping):
@@ -121,7 +117,7 @@ def read_section(
     argument: Argument,
     longer: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> Typed:
-    """Types a section that was given as an argument."""
+    """Parses a section that was given as an argument."""
     if isinstance(given, kind):
         return given
     if not isinstance(given, Mapping):
@@ -130,7 +126,7 @@ def read_section(
 
 
 def parse(values: dict[str, Any], kind: type[Typed], path: Sequence[str], argument: Argument) -> Typed:
-    """Types the values of a section."""
+    """Parses the values of a section."""
     try:
         return kind.parse_obj(values)
     except ValuesError as error:
@@ -142,12 +138,12 @@ def parse(values: dict[str, Any], kind: type[Typed], path: Sequence[str], argume
 
 
 def read_message(given: Any, kind: type[Kind], argument: Argument) -> Optional[Kind]:
-    """Reads a parameter of TFX's that is a protocol buffer: a message, a dict of its fields, or JSON.
+    """Reads a TFX parameter that is a protocol buffer: a message, a dict of its fields, or JSON.
 
-    TFX takes a dict with a field that it does not know, and leaves that out; of other text it tells a line of JSON.
+    TFX ignores unknown fields of a dict, and reports other text as a JSON error.
 
     Returns:
-        The message; None where nothing is given, or a value is known at run time only.
+        The message; None if none is given, or if a value is known only at run time.
     """
     if given is None or _is_late(given):
         return None
@@ -171,8 +167,8 @@ def _of_json(text: str) -> Any:
 
 
 def _is_late(given: Any) -> bool:
-    """Tells whether a value in it is known at run time only."""
-    # Who trains reads this module, and needs no TFX.
+    """Returns True if a value in it is known only at run time."""
+    # Imported here: training tasks import this module without TFX.
     from tfx.dsl.placeholder.placeholder import Placeholder
     from tfx.orchestration.data_types import RuntimeParameter
 
@@ -184,13 +180,13 @@ def _is_late(given: Any) -> bool:
 
 
 def name_kind(value: Any) -> str:
-    """Says what was given in place of a section."""
+    """Describes a value that was given in place of a section."""
     kind = type(value)
     return repr(value) if isinstance(value, str) else f"an object, {kind.__module__}.{kind.__name__}"
 
 
 def reword(error: TfxEstimatorError, component: str = TRAINER) -> None:
-    """Tells a caller of `Trainer(…)`, or of `Tuner(…)`, which of its arguments an error of a training is about."""
+    """Rewrites a training's error in terms of the arguments of `Trainer(…)` or `Tuner(…)`."""
     for pattern, call in _AS_A_CALL:
         words = call.replace("{component}", component)
         error.what, error.expected, error.todo = (

@@ -1,4 +1,4 @@
-"""What an artifact held when it was published, noted with it: whoever takes it from a cache, or reads it, compares."""
+"""Records the files of a published artifact, and checks them when it is read or taken from the cache."""
 
 from __future__ import annotations
 
@@ -22,39 +22,36 @@ from tfx_estimator.data.sources.files import damaged
 from tfx_estimator.pipeline.base.errors import DamagedDataError
 from tfx_estimator.pipeline.user_source.frames import causes
 
-# JSON of the bytes of each file, by its path in the artifact.
+# A custom property: JSON of the bytes of each file, by its path in the artifact.
 FILES = "files"
-# Logs and checkpoints, which no component reads: whoever needs the room may remove them.
+# Logs and checkpoints, which no component reads, may be removed to free space.
 _UNREAD = "ModelRun"
 _PUSHED, _DESTINATION = "PushedModel", "pushed_destination"
 _AT_ONCE = 32
-# What TensorFlow and Beam say of bytes that have another checksum.
+# Errors of TensorFlow and Beam about a wrong checksum.
 _LOST = ("DataLossError", "corrupted record", "Not a valid TFRecord")
 
 
 def note(artifact: metadata_store_pb2.Artifact, type_name: str) -> None:
-    """Notes the files of an artifact that was made."""
+    """Records the files of a new artifact."""
     if type_name != _UNREAD:
         sizes = StoredTree(artifact.uri).sizes()
         artifact.custom_properties[FILES].string_value = json.dumps(sizes, sort_keys=True)
 
 
 def damage(artifact: types.Artifact) -> tuple[str, str]:
-    """Finds a file that is not what it was when the artifact was published.
-
-    Args:
-        artifact: Of which nothing is said if nothing was noted; of a pushed model its destination is looked at, too.
+    """Finds a file that has changed since the artifact was published, for a pushed model in its destination, too.
 
     Returns:
-        The file and what is wrong with it; both are empty if all are there.
+        The file and its damage; both are empty if all files are intact, or none were recorded.
     """
-    noted = json.loads(artifact.get_string_custom_property(FILES) or "{}")
+    recorded = json.loads(artifact.get_string_custom_property(FILES) or "{}")
     pushed = artifact.get_string_custom_property(_DESTINATION) if artifact.type_name == _PUSHED else ""
     for folder in filter(None, (artifact.uri, pushed)):
-        paths = [os.path.join(folder, name) for name in noted]
-        # Of a store, each is a request.
+        paths = [os.path.join(folder, name) for name in recorded]
+        # In a store, each is a request.
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for path, size, found in zip(paths, noted.values(), pool.map(_size, paths)):
+            for path, size, found in zip(paths, recorded.values(), pool.map(_size, paths)):
                 if found is None:
                     return path, "it is gone"
                 if found != size:
@@ -70,8 +67,8 @@ def _size(path: str) -> Optional[int]:
 
 
 @contextlib.contextmanager
-def whole(inputs: Artifacts) -> Iterator[None]:
-    """Names the file of the inputs that is damaged: before they are read, and where reading them failed."""
+def checked_inputs(inputs: Artifacts) -> Iterator[None]:
+    """Raises an error that names a damaged file of the inputs: before they are read, and if reading them fails."""
     artifacts = [artifact for channel in inputs.values() for artifact in channel]
     for artifact in artifacts:
         path, what = damage(artifact)
@@ -80,27 +77,27 @@ def whole(inputs: Artifacts) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        said = "\n".join(f"{type(each).__name__}: {each}" for each in causes(error))
-        if any(each in said for each in _LOST):
+        messages = "\n".join(f"{type(each).__name__}: {each}" for each in causes(error))
+        if any(each in messages for each in _LOST):
             for artifact in artifacts:
                 if path := _unreadable(artifact):
-                    raise _error(artifact, path, "its bytes do not have the checksum that is in it") from error
+                    raise _error(artifact, path, "its bytes do not match its checksum") from error
         raise
 
 
-def reads_whole(do: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes an executor's `Do` name the file of its inputs that is damaged."""
+def checks_inputs(do: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps an executor's `Do` in `checked_inputs`."""
 
     @functools.wraps(do)
     def call(self: Any, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> Any:
-        with whole(input_dict):
+        with checked_inputs(input_dict):
             return do(self, input_dict, output_dict, exec_properties)
 
     return call
 
 
 def _unreadable(artifact: types.Artifact) -> str:
-    """The file of examples of ours that cannot be read to its end; every record bears a checksum."""
+    """Returns the file of our examples that cannot be read to its end, if there is one; records have checksums."""
     if not artifact.get_string_custom_property(DATASET):
         return ""
     for path in sorted(fileio.glob(os.path.join(artifact.uri, "Split-*", "*"))):
@@ -113,5 +110,5 @@ def _unreadable(artifact: types.Artifact) -> str:
 
 
 def _error(artifact: types.Artifact, path: str, what: str) -> DamagedDataError:
-    todo = f"remove {artifact.uri}, and run it again: it is made anew"
+    todo = f"remove {artifact.uri}, and run it again: that recreates it"
     return damaged(path, what, "the file as it was published", todo)

@@ -1,4 +1,4 @@
-"""What a SavedModel puts out, and which of it are the scores of the classes; the model is not loaded for it."""
+"""Reads the outputs of a SavedModel without loading it, and finds the one with the scores of the classes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from tfx.dsl.io import fileio
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 _KEY = "evaluator.prediction_key"
-# How Estimators, their heads and TensorFlow's examples call scores; the first that is there is meant.
+# Names of scores in Estimators, their heads and TensorFlow's examples, in order of precedence.
 _NAMES = ("probabilities", "scores", "predictions", "logistic", "logits")
-# Served beside them: the name of the class with the highest one.
+# A further output: the name of the class with the highest score.
 _CLASSES = "classes"
 _FLOATS = (types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16)
-# What computes scores that no softmax or sigmoid has seen.
+# Operations whose result is logits: neither softmax nor sigmoid follows.
 LINEAR = ("BiasAdd", "MatMul", "BatchMatMulV2", "Einsum", "Conv2D")
-# They change no value, but may round it; of those that put several together, the first.
+# They change no value, or only round it; of several inputs the first is followed.
 _PASSING = {"Identity", "IdentityN", "StopGradient", "EnsureShape", "CheckNumerics", "Cast"}
 _PASSING |= {"Reshape", "Squeeze", "ExpandDims", "Transpose", "Pack", "ConcatV2"}
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _ADDITIONS = ("Add", "AddV2")
 _PRODUCTS = ("MatMul", "BatchMatMulV2", "Einsum")
-# A graph that came from elsewhere may have a circle.
-_FAR = 200
+# Limit of operations to follow: a foreign graph may have a cycle.
+_MOST_STEPS = 200
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Output:
 
     Args:
         dtype: A value of TensorFlow's DataType.
-        shape: Of a batch; None where a dimension is not known, or all of it.
-        operation: The kind of TensorFlow operation that computes it, see `Operations`; empty if that is not known.
+        shape: The shape of a batch; None for an unknown dimension, or an unknown rank.
+        operation: The kind of TensorFlow operation that computes it, see `Operations`; empty if unknown.
     """
 
     name: str
@@ -53,8 +53,8 @@ class Scores:
     """The output that holds the scores of the classes.
 
     Args:
-        from_logits: Are they logits, not probabilities.
-        of_two: Is it one score an example, that of the second of two classes.
+        from_logits: True for logits, False for probabilities.
+        of_two: True for a single score per example, that of the second of two classes.
     """
 
     key: str
@@ -71,19 +71,19 @@ def read_outputs(saved_model: str, signature: str = "serving_default") -> list[O
         operations = Operations(graph.graph_def)
         found = sorted(graph.signature_def[signature].outputs.items())
         return [Output(name, info.dtype, _shape(info.tensor_shape), operations.of(info.name)) for name, info in found]
-    there = sorted({name for graph in graphs for name in graph.signature_def if not name.startswith("__")})
+    known = sorted({name for graph in graphs for name in graph.signature_def if not name.startswith("__")})
     raise UserCodeError(
-        f"the served model has no signature `{signature}`, only {', '.join(there) or 'none at all'}",
+        f"the served model has no signature `{signature}`, only {', '.join(known) or 'none at all'}",
         expected=f"`{signature}`, which the Evaluator and clients call",
-        todo="name it among the EstimatorSpec's export_outputs, in mode PREDICT",
+        todo="add it to the EstimatorSpec's export_outputs, in mode PREDICT",
     )
 
 
 def read_labels(saved_model: str, signature: str) -> list[str]:
-    """Reads the names of the classes, in the order of their scores, from what a signature serves as `classes`.
+    """Reads the class names, in the order of the scores, from the table of a signature's output `classes`.
 
     Returns:
-        None where it does not look them up in a list that the model holds.
+        An empty list if the output does not look them up in a constant table.
     """
     for graph in read_graphs(saved_model):
         outputs = graph.signature_def[signature].outputs if signature in graph.signature_def else {}
@@ -104,32 +104,32 @@ def choose_scores(outputs: Sequence[Output], declared: Optional[str], num_classe
     """Finds the scores among a signature's outputs.
 
     Args:
-        declared: The output that the declaration names; None leaves it open.
-        num_classes: Of the data; None if it is not known.
+        declared: The declared output, if any.
+        num_classes: The number of classes in the data; None if unknown.
 
     Returns:
-        The scores: of the declared output; else of the one whose name says so; else of the only one that may be it.
+        The declared output; else one with a usual name; else the only one of a suitable type and shape.
     """
     by_name = {output.name: output for output in outputs}
     if declared is not None:
         if declared not in by_name:
-            raise _refusal(f"{_told(outputs)}: there is no `{declared}`", outputs, "correct")
+            raise _refusal(f"{_listed(outputs)}: there is no `{declared}`", outputs, "correct")
         if by_name[declared].dtype not in _FLOATS:
             kind = types_pb2.DataType.Name(by_name[declared].dtype).removeprefix("DT_").lower()
-            raise _refusal(f"{_told(outputs)}: `{declared}` is {kind}, no scores", outputs, "correct")
+            raise _refusal(f"{_listed(outputs)}: `{declared}` is {kind}, not scores", outputs, "correct")
         return _scores(by_name[declared], num_classes)
     fitting = [output for output in outputs if _fits(output, num_classes)]
     named = [output for name in _NAMES for output in fitting if output.name == name]
     if not named and len(fitting) != 1:
         which = f"each of {', '.join(o.name for o in fitting)} may be the scores" if fitting else "none of them fits"
-        raise _refusal(f"{_told(outputs)}: {which}", outputs, "set")
+        raise _refusal(f"{_listed(outputs)}: {which}", outputs, "set")
     return _scores((named or fitting)[0], num_classes)
 
 
 def choose_of_any(outputs: Sequence[Output], declared: Optional[str]) -> Scores:
-    """Finds the scores where nobody tells how many classes there are.
+    """Finds the scores if the number of classes is unknown.
 
-    An output of one number an example is the score of the second of two classes, if no other may be the scores.
+    An output with one number per example is the score of the second of two classes, if no other output fits.
     """
     if declared is not None:
         return choose_scores(outputs, declared, 2)
@@ -142,7 +142,7 @@ def choose_of_any(outputs: Sequence[Output], declared: Optional[str]) -> Scores:
 
 
 def _fits(output: Output, num_classes: Optional[int]) -> bool:
-    """May it be scores: a number for each class, or for the second of two."""
+    """Returns True if an output may be scores: a number for each class, or for the second of two."""
     if output.dtype not in _FLOATS:
         return False
     if output.shape is None:
@@ -164,7 +164,7 @@ def _shape(proto: object) -> Optional[tuple[Optional[int], ...]]:
     return tuple(None if dim.size < 0 else int(dim.size) for dim in proto.dim)  # type: ignore[attr-defined]
 
 
-def _told(outputs: Sequence[Output]) -> str:
+def _listed(outputs: Sequence[Output]) -> str:
     return f"the served outputs are {', '.join(output.name for output in outputs)}"
 
 
@@ -177,59 +177,59 @@ def _refusal(what: str, outputs: Sequence[Output], verb: str) -> UserCodeError:
 
 
 class Operations:
-    """The operations of a graph, with those of the functions that it calls.
+    """The operations of a graph, and of the functions that it calls.
 
-    A model that TensorFlow 2 saved has but a call at its signature: what computes is in its library.
+    In a SavedModel of TensorFlow 2 the signature is only a call: the computation is in the function library.
     """
 
     def __init__(self, graph: graph_pb2.GraphDef) -> None:
-        self._whole = _Body(graph.node)
+        self._graph = _Body(graph.node)
         self._functions = {each.signature.name: each for each in graph.library.function}
 
     def of(self, tensor: str) -> str:
-        """Returns the kind of operation that computes a tensor; empty if it is not known.
+        """Returns the kind of operation that computes a tensor; empty if unknown.
 
-        Of a sum of a linear operation and something else it is the linear one: a layer that adds its bias by itself.
+        For the sum of a linear operation and another it is the linear one: a layer may add its bias separately.
 
         Args:
-            tensor: As a signature names it, `name:output`.
+            tensor: Its name in a signature, `name:output`.
         """
-        return self._find(self._whole, tensor, [], _FAR)
+        return self._find(self._graph, tensor, [], _MOST_STEPS)
 
     def table_of(self, tensor: str) -> list[str]:
-        """Returns the constant texts that a tensor is looked up in; none if it is not."""
-        reached = self._reach(self._whole, tensor, [], _FAR)
+        """Returns the constant strings that a tensor is looked up in; empty if it is not."""
+        reached = self._reach(self._graph, tensor, [], _MOST_STEPS)
         if reached is None or reached[1].op != "GatherV2":
             return []
-        body, node, callers, far = reached
-        reached = self._reach(body, node.input[0], callers, far)
+        body, node, callers, steps_left = reached
+        reached = self._reach(body, node.input[0], callers, steps_left)
         if reached is None or reached[1].op != "Const":
             return []
         return [text.decode() for text in tensor_util.MakeNdarray(reached[1].attr["value"].tensor).reshape(-1)]
 
-    def _find(self, body: _Body, tensor: str, callers: _Callers, far: int) -> str:
-        reached = self._reach(body, tensor, callers, far)
+    def _find(self, body: _Body, tensor: str, callers: _Callers, steps_left: int) -> str:
+        reached = self._reach(body, tensor, callers, steps_left)
         if reached is None:
             return ""
-        body, node, callers, far = reached
+        body, node, callers, steps_left = reached
         if node.op in _PRODUCTS:
-            found = [self._find(body, each, callers, far // 2) for each in node.input[:2]]
-            # Experts' probabilities by their gates', or by a table of confusions, are probabilities.
+            found = [self._find(body, each, callers, steps_left // 2) for each in node.input[:2]]
+            # Products of probabilities with those of gates, or with a confusion matrix, are probabilities.
             if "Softmax" in found or set(found) == {"Sigmoid"}:
                 return ""
         if node.op in _ADDITIONS:
-            found = [self._find(body, each, callers, far // 2) for each in node.input[:2]]
+            found = [self._find(body, each, callers, steps_left // 2) for each in node.input[:2]]
             return next((each for each in found if each in LINEAR), node.op)
         return node.op
 
     def _reach(
-        self, body: _Body, tensor: str, callers: _Callers, far: int
+        self, body: _Body, tensor: str, callers: _Callers, steps_left: int
     ) -> Optional[tuple[_Body, node_def_pb2.NodeDef, _Callers, int]]:
-        """Goes back to what computes a tensor, through calls and what changes no value; None if it is not known."""
-        while far > 0:
+        """Follows a tensor back to its operation, through calls and operations in _PASSING; None if unknown."""
+        while steps_left > 0:
             name, _, output = tensor.partition(":")
             node = body.nodes.get(name)
-            # In a function an output is named as well: `output:0`.
+            # In a function the output has a name as well: `output:0`.
             number = int(output.rpartition(":")[2] or 0)
             if node is None:
                 # An argument of a function.
@@ -244,8 +244,8 @@ class Operations:
             elif node.op in _PASSING:
                 tensor = node.input[number if node.op == "IdentityN" else 0]
             else:
-                return body, node, callers, far
-            far -= 1
+                return body, node, callers, steps_left
+            steps_left -= 1
         return None
 
 
@@ -257,5 +257,5 @@ class _Body:
         self.arguments = arguments
 
 
-# The functions that are being looked into, each by the body that calls it and the node there.
+# The stack of function calls: for each the calling body, and its node.
 _Callers = list[tuple[_Body, node_def_pb2.NodeDef]]

@@ -1,1 +1,1 @@
-"""How examples are had, read and preprocessed."""
+"""Data sets: their sources, their reading, and their preprocessing."""

@@ -1,9 +1,9 @@
-"""PNG and JPEG bytes as pixels inside a graph, for a served model: those that `image_decoding.read_image` reads.
+"""Decodes PNG and JPEG in a served model's graph, to the same pixels as `image_decoding.read_image`.
 
-An Estimator's graph is one of TensorFlow 1, where `==` of tensors is no operation.
+An Estimator's graph is one of TensorFlow 1, where `==` of tensors is not an operation.
 
-Sizes are changed by the one function that ingestion has as well. TensorFlow decodes as Pillow does, bit for bit; what
-it passes over, orientation and transparency, is done here.
+Images are resized by the same function as in ingestion. TensorFlow decodes as Pillow does, bit for bit; orientation and
+transparency, which it ignores, are applied here.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import tensorflow as tf
 from tfx_estimator.data.resizing import resize_uint8
 
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
-# Of a PNG: where its header says the bits of a sample, and then what samples are: grey without and with alpha.
+# Offset of a PNG's bit depth, before its colour type; the colour types of grey without and with alpha.
 _DEPTH, _GREY_TYPES = 24, (0, 4)
 _EXIF, _START_OF_SCAN, _ORIENTATION = b"Exif\0\0", 0xDA, 0x0112
-# EXIF lies before the pixels, in one segment.
+# EXIF precedes the pixels, in one segment.
 _HEADER_BYTES = 1 << 17
 _CMYK, _DAMAGED = 4, -1
 
@@ -28,18 +28,18 @@ def decode_encoded(encoded: tf.Tensor, image_shape: tuple[int, int, int], resize
 
     Args:
         encoded: The bytes of each file.
-        image_shape: Height, width and channels, 1 or 3, of what ingestion made.
-        resized: Were the data resized to it; else an image must be of this size.
+        image_shape: Height, width and channels, 1 or 3, of the ingested images.
+        resized: True if ingestion resized the images; otherwise an image must have this size.
 
     Raises:
-        InvalidArgumentError: An image cannot be read, or is of another shape, but for grey that may become colour; says
-            which of the batch.
+        InvalidArgumentError: An image cannot be read, or has another shape, except that grey may become colour; the
+            message has its index in the batch.
     """
 
     def decode(index: tf.Tensor, data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         image, channels = _decode(data, image_shape[2])
         found = tf.stack([*tf.unstack(tf.shape(image)[:2]), channels])
-        # Grey becomes colour without loss, and not the other way round.
+        # Grey becomes colour without loss, but not vice versa.
         fits = tf.equal(channels, image_shape[2]) | tf.equal(channels, 1)
         if not resized:
             fits &= tf.reduce_all(tf.equal(found[:2], image_shape[:2]))
@@ -51,43 +51,43 @@ def decode_encoded(encoded: tf.Tensor, image_shape: tuple[int, int, int], resize
         return index, tf.ensure_shape(pixels, image_shape), tf.where(fits, 0, found)
 
     count = tf.size(encoded)
-    # A data set can leave out what raises an error, and no other operation can: so it is known which image did.
+    # Only a data set can skip elements that raise errors: so the damaged image is known.
     files = tf.data.Dataset.from_tensor_slices((tf.range(count), tf.reshape(encoded, [-1])))
     read = files.map(decode, num_parallel_calls=tf.data.AUTOTUNE).ignore_errors()
-    # What is missing in the batch is damaged.
-    whole = read.batch(tf.maximum(tf.size(encoded, out_type=tf.int64), 1))
-    nothing = tf.data.Dataset.from_tensors(
+    # Images missing in the batch are damaged.
+    decoded = read.batch(tf.maximum(tf.size(encoded, out_type=tf.int64), 1))
+    empty = tf.data.Dataset.from_tensors(
         (tf.zeros([0], tf.int32), tf.zeros([0, *image_shape], tf.uint8), tf.zeros([0, 3], tf.int32))
     )
-    indices, images, found = whole.concatenate(nothing).take(1).get_single_element()
+    indices, images, found = decoded.concatenate(empty).take(1).get_single_element()
     faults = tf.tensor_scatter_nd_update(tf.fill([count, 3], _DAMAGED), indices[:, tf.newaxis], found)
     with tf.control_dependencies([_refuse(faults, image_shape, resized)]):
         return tf.reshape(tf.identity(images), [-1, *image_shape])
 
 
 def _refuse(faults: tf.Tensor, image_shape: tuple[int, int, int], resized: bool) -> tf.Operation:
-    """Refuses the first image with a fault: the shape that it has, or that it is damaged."""
+    """Raises an error for the first image that is damaged, or has a wrong shape."""
     height, width, channels = image_shape
     expected = f"{height} x {width} pixels with {channels} channel{'s' if channels > 1 else ''}"
     if resized:
         expected = f"any size with {channels} channel{'s' if channels > 1 else ''}"
-    # One more, as the first of none there is not.
+    # An additional row: argmax needs at least one.
     faults = tf.concat([faults, tf.zeros([1, 3], tf.int32)], 0)
     at = tf.argmax(tf.cast(tf.reduce_any(tf.not_equal(faults, 0), axis=1), tf.int32), output_type=tf.int32)
     fault = faults[at]
-    said = tf.case(
+    reason = tf.case(
         [
-            (tf.equal(fault[0], _DAMAGED), lambda: tf.constant("is no whole PNG or JPEG file")),
+            (tf.equal(fault[0], _DAMAGED), lambda: tf.constant("is not a complete PNG or JPEG file")),
             (tf.equal(fault[2], _CMYK), lambda: tf.constant("is CMYK")),
         ],
         lambda: tf.strings.format("is of height, width, channels {}", fault),
     )
     text = tf.strings.join(["image ", tf.strings.as_string(at), f" of the batch {{}}, expected {expected}"])
-    return tf.debugging.Assert(tf.reduce_all(tf.equal(faults, 0)), [tf.strings.regex_replace(text, r"\{\}", said)])
+    return tf.debugging.Assert(tf.reduce_all(tf.equal(faults, 0)), [tf.strings.regex_replace(text, r"\{\}", reason)])
 
 
 def _decode(data: tf.Tensor, channels: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the pixels of one file, as it lies, and the channels that it has."""
+    """Returns the pixels of one file, in its orientation, and its number of channels."""
 
     def png() -> tuple[tf.Tensor, tf.Tensor]:
         image = tf.io.decode_png(data, channels=4)
@@ -96,7 +96,7 @@ def _decode(data: tf.Tensor, channels: int) -> tuple[tf.Tensor, tf.Tensor]:
         return _over_white(image, tf.cast(depth, tf.int32))[..., :channels], tf.where(is_grey, 1, 3)
 
     def jpeg() -> tuple[tf.Tensor, tf.Tensor]:
-        # As Pillow's decoder does it; TensorFlow's default is the system's.
+        # As in Pillow's decoder; TensorFlow's default depends on the system.
         image = tf.io.decode_jpeg(data, channels=channels, dct_method="INTEGER_ACCURATE")
         return _turned(image, _orientation(data)), tf.io.extract_jpeg_shape(data)[2]
 
@@ -112,17 +112,17 @@ def _decode(data: tf.Tensor, channels: int) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _over_white(image: tf.Tensor, depth: tf.Tensor) -> tf.Tensor:
-    """Lays RGBA over white, in the whole numbers of Pillow's `alpha_composite`."""
+    """Blends RGBA over white, in the integer arithmetic of Pillow's `alpha_composite`."""
     colours, alpha = tf.cast(image[..., :3], tf.int32), tf.cast(image[..., 3:], tf.int32)
-    # Where a PNG of less than eight bits is not transparent, TensorFlow's decoder puts the highest of so many bits.
+    # In an opaque PNG of less than eight bits, TensorFlow's decoder sets alpha to the highest value of so many bits.
     alpha = tf.where(tf.reduce_all(tf.equal(alpha, 2**depth - 1)), 255, alpha)
     blended = (colours * alpha + 255 * (255 - alpha) + 128) * 128
     return tf.cast((blended // 256 + blended) // 256 // 128, tf.uint8)
 
 
 def _orientation(data: tf.Tensor) -> tf.Tensor:
-    """Finds how a JPEG lies, as its EXIF says: 1 to 8."""
-    # Zeros behind it, so that no damaged length leads beyond.
+    """Returns the EXIF orientation of a JPEG, 1 to 8."""
+    # Padded with zeros, so that a damaged length does not lead beyond the end.
     values = tf.cast(tf.io.decode_raw(tf.strings.substr(data, 0, _HEADER_BYTES), tf.uint8), tf.int32)
     values = tf.concat([values, tf.zeros([16], tf.int32)], 0)
     last = tf.size(values) - 8
@@ -159,7 +159,7 @@ def _orientation(data: tf.Tensor) -> tf.Tensor:
 
 
 def _turned(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
-    """Turns an image as EXIF's number says."""
+    """Applies an EXIF orientation to an image."""
 
     def if_one_of(numbers: tuple[int, ...], image: tf.Tensor, change: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
         return tf.cond(tf.reduce_any(tf.equal(orientation, numbers)), lambda: change(image), lambda: image)

@@ -1,8 +1,8 @@
-"""The features of a tf.Example, by name, and what a served model is asked with: these, or pixels, or files."""
+"""Names of a tf.Example's features, and of a served model's inputs: examples, pixels, or encoded files."""
 
 from __future__ import annotations
 
-# Raw uint8 bytes of one image, row by row: height * width * channels of them.
+# Raw uint8 bytes of one image, row by row: height * width * channels.
 IMAGE = "image"
 # int64, 0 <= label < number of classes.
 LABEL = "label"

@@ -25,16 +25,16 @@ from tfx_estimator.data.sharding import (
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.augment import Operation
 
-# Files that are evaluated at once: more of them cost more CPU than they save time.
+# Files read at once in evaluation: more of them cost more CPU than they save time.
 _PARALLEL_READS = 2
-# Records that are read in a row are at least so many; more if so many blocks still make up a window of the shuffle.
+# Least records of a block, which is read in a row; larger if a shuffle window still consists of _BLOCKS_IN_WINDOW.
 _BLOCK = 64
 _BLOCKS_IN_WINDOW = 32
 
 Features = dict[str, tf.Tensor]
 Transform = Callable[[Features], Features]
 
-# Examples that are parsed and transformed in one call.
+# Examples parsed and transformed in one call.
 _CHUNK = 512
 
 
@@ -45,35 +45,34 @@ class ExampleReader:
     Images stay raw bytes through shuffling and batching; hundreds are parsed and transformed at once, which costs a
     tenth of parsing one example at a time.
 
-    Training is in an order that is a function of seed and position alone (see `order`), so that it starts at any step
-    as fast as at the first.
+    The order of training depends only on seed and position (see `order`), so that it starts at any step as fast as at
+    the first.
 
     Several input pipelines share the training examples in one of two ways; either is disjoint, and complete in each
     epoch:
 
     - `element`, exact: every pipeline reads all files in the same order, shuffles with the same seed, and takes every
-      n-th example. Where the replicas train in step, the batches of a step hold together the examples that one device
-      would train that step with: from step 0, after a resume, in every epoch, and with any number of pipelines.
-    - `file`, fast: every pipeline reads files of its own. The batches are not those of one device, a pipeline's epoch
-      is as long as its own files, and the position after a resume is approximate: each pipeline skips an equal share
-      of the examples trained with so far, whatever part it really had in them.
+      n-th example. With synchronous replicas, the batches of a step together hold the examples that one device would
+      train that step with: from step 0, after a resume, in every epoch, and with any number of pipelines.
+    - `file`, fast: every pipeline reads files of its own. The batches differ from those of one device, a pipeline's
+      epoch is as long as its own files, and the position after a resume is approximate: each pipeline skips an equal
+      share of the examples trained with so far, regardless of its actual share.
 
-    Evaluation always shares by element, and its last batches are smaller where its data do not divide evenly.
+    Evaluation always shares by element, and its last batches are smaller if its data do not divide evenly.
 
     Args:
         transform: Applies the Transform graph to a batch of parsed features.
         train_batch_size: Global batch size, in examples.
-        shuffle_buffer: In examples; for training files that are not kept in memory. Half of it is shuffled and handed
-            out while the other half is read, in blocks from all over the files. 1 keeps the order within a block.
-        resident_bytes: Training files of up to this size together are kept in memory, and shuffled as a whole.
-        start_step: Returns the global step that training starts from, so that a resumed run goes on in the data where
-            it stopped: a checkpoint does not hold the input's position. An int64 scalar of a graph where that is run
-            again to go on.
+        shuffle_buffer: In examples; for training files that are not kept in memory. Half of it is shuffled and yielded
+            while the other half is read, in random blocks of the files. 1 keeps the order within a block.
+        resident_bytes: Training files of up to this total size are kept in memory, and shuffled as a whole.
+        start_step: Returns the global step that training starts from, so that a resumed run continues in the data where
+            it stopped: a checkpoint does not hold the input's position. An int64 tensor if a restarted worker runs the
+            same graph again.
         sharding: `element` or `file`.
-        index_folder: Keeps where the records of the training files lie; None finds out at each start.
-        augment: How the images of training are varied, after `transform`: by chance that depends on the seed and the
-            example's position alone, so that it is the same in every sharing by element, batch size and resume.
-            Evaluation's are not.
+        index_folder: Stores the offsets of the training files' records; None computes them at each start.
+        augment: Operations on training images, after `transform`: their random numbers depend only on the seed and
+            the example's position, so they do not depend on sharding by element, batch size and resume.
     """
 
     train_files: Sequence[str]
@@ -94,15 +93,15 @@ class ExampleReader:
     def input_fn(self, mode: str, input_context: Optional[tf.distribute.InputContext] = None) -> tf.data.Dataset:
         """Builds the data set of one input pipeline; `tf.estimator` calls it with both arguments by name.
 
-        Training shuffles and repeats for ever. Evaluation reads every example exactly once.
+        Training shuffles and repeats forever. Evaluation reads every example exactly once.
 
         Args:
             mode: One of `tf.estimator.ModeKeys`.
-            input_context: Which of how many input pipelines this is; None is the only one.
+            input_context: None is a single input pipeline.
 
         Returns:
-            Batches of (features, label): transformed features, and int64 [batch]. The batch is the per-replica one,
-            since an Estimator does not rebatch.
+            Batches of (features, label): transformed features, and int64 [batch]. Batches are per replica, since an
+            Estimator does not rebatch.
         """
         if mode == ModeKeys.TRAIN:
             return self._train(input_context)
@@ -113,13 +112,13 @@ class ExampleReader:
         files, start = sorted(self.train_files), self.start_step() * self.train_batch_size
         augmenter = None
         if self.augment:
-            # Pipelines with files of their own count them by themselves.
+            # Pipelines with files of their own count their own positions.
             stream = context.input_pipeline_id if context and self.sharding == FILE else 0
             augmenter = Augmenter(self.augment, self.seed, stream)
         resident = sum(tf.io.gfile.stat(path).length for path in files) <= self.resident_bytes
         if self.sharding == FILE:
             files, start, context = own_files(files, context), start // pipeline_count(context), None
-        # One window is handed out while the next one is read.
+        # One window is yielded while the next one is read.
         window = self.shuffle_buffer // 2
         index = index_records(files, max(window // _BLOCKS_IN_WINDOW, _BLOCK), self.index_folder)
         if resident:
@@ -144,27 +143,27 @@ class ExampleReader:
         drop_remainder: bool,
         augmenter: Optional[Augmenter] = None,
     ) -> tf.data.Dataset:
-        # AutoGraph would make another error of the augmenter's.
+        # AutoGraph would replace the augmenter's error by its own.
         @tf.autograph.experimental.do_not_convert
         def parse(serialized: tf.Tensor, positions: Optional[tf.Tensor] = None) -> tuple[Features, tf.Tensor]:
             features = self.transform(tf.io.parse_example(serialized, self.feature_spec))
             label = features.pop(self.label)
             return (augmenter(features, positions) if augmenter else features), label
 
-        # In the thread that prefetches: a second one would take CPU from training and gain nothing.
+        # In the prefetching thread: a second one would take CPU from training without a gain.
         parsed = chunks.map(parse)
         options = tf.data.Options()
-        options.autotune.enabled = False  # there is nothing to tune, and the tuner's own cost shows
+        options.autotune.enabled = False  # there is nothing to tune, and tuning has a measurable cost
         return parsed.rebatch(batch_size, drop_remainder=drop_remainder).prefetch(2).with_options(options)
 
 
 def _chunk(batch_size: int) -> int:
-    """Whole batches, parsed and transformed at once: a call costs much for a small one."""
+    """Returns the examples of whole batches to parse in one call: a call for a single small batch is expensive."""
     return max(_CHUNK // batch_size, 1) * batch_size
 
 
 def _records(files: tf.data.Dataset) -> tf.data.Dataset:
-    """Reads several files at a time; the order is the same each time."""
+    """Reads several files at a time, in a deterministic order."""
     return files.interleave(
         tf.data.TFRecordDataset,
         cycle_length=_PARALLEL_READS,

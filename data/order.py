@@ -1,8 +1,8 @@
-"""The order of training examples: a function of seed and position alone, so that training can begin anywhere at once.
+"""The order of training examples: a function of seed and position only, so that training resumes anywhere at once.
 
-An epoch is every record once. Blocks of consecutive records come in an order of the epoch's own, and their records one
-after another are cut into windows, each of which is shuffled as a whole. Where all records are in memory, the epoch is
-a single window.
+An epoch is every record once. Each epoch has an order of its own of blocks of consecutive records; the sequence of
+their records is cut into windows, each of which is shuffled as a whole. If all records are in memory, the epoch is a
+single window.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfx_estimator.data.record_index import FRAME, RecordIndex
 
-# At once: more of them cost more CPU than they save time.
+# Blocks read at once: more of them cost more CPU than they save time.
 _PARALLEL_READS = 2
 _READ_BUFFER = 1 << 20
 _PHILOX = 1
@@ -23,11 +23,11 @@ def resident_windows(index: RecordIndex, start: int | tf.Tensor) -> tf.data.Data
     """Reads all records once; each window is an epoch.
 
     Args:
-        start: Position of the first example that is wanted: so many come before it, over all epochs.
+        start: Position of the first example to yield, counted over all epochs.
 
     Returns:
-        Position of the window's first example, an int64 scalar, and its serialized examples, string [records]; for
-        ever, from the window on that holds `start`.
+        Position of the window's first example, an int64 scalar, and its serialized examples, string [records]; an
+        infinite data set that starts with the window of `start`.
     """
 
     def epochs(records: tf.Tensor) -> tf.data.Dataset:
@@ -39,16 +39,16 @@ def resident_windows(index: RecordIndex, start: int | tf.Tensor) -> tf.data.Data
 
 
 def streamed_windows(index: RecordIndex, start: int | tf.Tensor, seed: int, window: int) -> tf.data.Dataset:
-    """Reads the blocks over and over, in another order each time; begins with the block that is needed first.
+    """Reads the blocks repeatedly, in a new order for each epoch; starts with the first block that is needed.
 
     Args:
-        window: Records that are shuffled together; as many are read ahead.
+        window: Records to shuffle together; as many are read ahead.
     """
     counts = tf.constant([count for *_, count in index.blocks], tf.int64)
 
     def epoch_windows(epoch: tf.Tensor) -> tf.data.Dataset:
         first = epoch * index.records
-        # Other numbers than those of positions, which seed the windows.
+        # Negative numbers, to differ from the positions that seed the windows.
         order = _shuffled(len(index.blocks), seed, -1 - epoch)
         begun = tf.maximum(start - first, 0) // window
         ends = tf.cumsum(tf.gather(counts, order))
@@ -73,15 +73,15 @@ def hand_out(
 ) -> tf.data.Dataset:
     """Shuffles each window, and takes this input pipeline's examples: every n-th, counted over all epochs.
 
-    So the pipelines' next examples are together those that a single pipeline would take next.
+    So the pipelines' next examples together are those that a single pipeline would take next.
 
     Args:
-        windows: What `resident_windows` or `streamed_windows` returned, the same in every pipeline.
-        seed: Of the order within the windows; None leaves it as it is.
-        numbered: Tell the position of each example too.
+        windows: The result of `resident_windows` or `streamed_windows`, the same in every pipeline.
+        seed: Seeds the order within the windows; None keeps the stored order.
+        numbered: True to yield positions too.
 
     Returns:
-        Serialized examples, string [chunk]; with their positions, int64 [chunk], if these are asked for.
+        Serialized examples, string [chunk]; with their positions, int64 [chunk], if `numbered`.
     """
     pipelines, pipeline = (context.num_input_pipelines, context.input_pipeline_id) if context else (1, 0)
 
@@ -102,7 +102,7 @@ def hand_out(
 
 
 def _read(index: RecordIndex, wanted: tf.data.Dataset) -> tf.data.Dataset:
-    """Reads blocks, whose numbers come with the number of records to leave out at their beginning."""
+    """Reads blocks, given by their number and the number of records to skip at their start."""
     files, blocks = tf.constant(list(index.files)), tf.constant(index.blocks, tf.int64)
 
     def read(block: tf.Tensor, skipped: tf.Tensor) -> tf.Tensor:
@@ -117,21 +117,22 @@ def _read(index: RecordIndex, wanted: tf.data.Dataset) -> tf.data.Dataset:
             )
             return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
 
-        # In a flat_map, as tf.data.TFRecordDataset has it: others crash on what TensorFlow thinks is the raw op's type.
+        # In a flat_map, as in tf.data.TFRecordDataset: other functions crash on the type that TensorFlow infers.
         dataset = tf.data.Dataset.from_tensors(offset).flat_map(records_from)
         records = dataset.batch(count).take(1).get_single_element()
         read_bytes = tf.reduce_sum(tf.cast(tf.strings.length(records), tf.int64) + FRAME)
-        # A file that was changed meanwhile: each task of a cluster would go on with an order of its own.
-        said = ["damaged file", files[file], "changed while it was read: expected", count, "records from byte", offset]
-        whole = tf.logical_and(tf.equal(tf.size(records, out_type=tf.int64), count), tf.equal(read_bytes, length))
-        with tf.control_dependencies([check for check in [tf.debugging.Assert(whole, said)] if check is not None]):
+        # If a file has changed, each task of a cluster would continue with an order of its own.
+        text = ["damaged file", files[file], "changed while it was read: expected", count, "records from byte", offset]
+        intact = tf.logical_and(tf.equal(tf.size(records, out_type=tf.int64), count), tf.equal(read_bytes, length))
+        check = tf.debugging.Assert(intact, text)
+        with tf.control_dependencies([] if check is None else [check]):
             return records[skipped:]
 
     return wanted.map(read, num_parallel_calls=_PARALLEL_READS, deterministic=True)
 
 
 def _shuffled(size: int | tf.Tensor, seed: int, number: tf.Tensor) -> tf.Tensor:
-    """A permutation, int64 [size]; equal seed and number give the same one in every process."""
+    """Returns a permutation, int64 [size], the same in every process for equal seed and number."""
     # As tf.random.experimental.stateless_shuffle does, in a few ops instead of dozens.
     key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=tf.stack([tf.cast(seed, tf.int64), number]))
     numbers = tf.range(tf.cast(size, tf.int64))

@@ -1,4 +1,4 @@
-"""The preprocessing_fn that Transform runs where the declaration names no other, and images as raw bytes."""
+"""The default preprocessing_fn of Transform, and conversions between images and raw bytes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _MIN_VARIANCE = 1e-6
 
 
 def decode_images(image_bytes: tf.Tensor, image_shape: tuple[int, int, int]) -> tf.Tensor:
-    """Reads raw bytes, string [batch] or [batch, 1], as images, uint8 [batch, height, width, channels]."""
+    """Converts raw bytes, string [batch] or [batch, 1], to images, uint8 [batch, height, width, channels]."""
     flat = tf.reshape(image_bytes, [-1])
     decoded = tf.io.decode_raw(flat, tf.uint8)
-    # Not -1: bytes of two images are an error, and not one more of the batch.
+    # Not -1: the bytes of two images must be an error, not a further image of the batch.
     return tf.reshape(decoded, [tf.shape(decoded)[0], *image_shape])
 
 
 def encode_images(images: tf.Tensor) -> tf.Tensor:
-    """Writes images, uint8 [batch, height, width, channels], as raw bytes, string [batch]."""
+    """Converts images, uint8 [batch, height, width, channels], to raw bytes, string [batch]."""
     size = images.shape[1:].num_elements()
     # TensorFlow has no `encode_raw`; a serialized uint8 tensor ends with its raw bytes.
     serialized = tf.map_fn(tf.io.serialize_tensor, images, fn_output_signature=tf.string)
@@ -48,8 +48,8 @@ def preprocessing_fn(inputs: dict[str, tf.Tensor], custom_config: dict[str, Any]
     mean = tft.mean(tf.reduce_mean(scaled, axis=[1, 2]), reduce_instance_dims=False)
     second_moment = tft.mean(tf.reduce_mean(tf.square(scaled), axis=[1, 2]), reduce_instance_dims=False)
     factor = tf.math.rsqrt(tf.maximum(second_moment - tf.square(mean), _MIN_VARIANCE))
-    # (scaled - mean) * factor, in two passes over the pixels instead of three; row by row, since a number for each of
-    # three channels is broadcast an element at a time, which costs CIFAR-10 four times as much.
+    # (scaled - mean) * factor, in two passes over the pixels instead of three; row by row, since a broadcast over the
+    # channels works an element at a time, which costs CIFAR-10 four times as much.
     rows = tf.reshape(images, [-1, height, width * channels])
     standardised = rows * tf.tile(factor / 255.0, [width]) - tf.tile(mean * factor, [width])
     return {IMAGE: tf.reshape(standardised, [-1, height, width, channels]), LABEL: tf.reshape(inputs[LABEL], [-1])}

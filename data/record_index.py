@@ -1,4 +1,4 @@
-"""Where the records of TFRecord files lie, so that reading can begin anywhere."""
+"""The offsets of records in TFRecord files, so that reading can start anywhere."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ import tensorflow as tf
 
 from tfx_estimator.pipeline.base.errors import DamagedDataError, DataError
 
-# A record is its length in 8 bytes, a checksum of that in 4, the data, and a checksum of those in 4.
+# A record is its length in 8 bytes, a checksum of that in 4, the data, and their checksum in 4.
 _LENGTH = struct.Struct("<Q")
 _HEADER, FRAME = 12, 16
-# Bytes that are looked at together; of a longer record only its header is read.
-_LOOK = 1 << 16
+# Bytes read at once; of a longer record only the header is read.
+_READ_BYTES = 1 << 16
 _THREADS = 8
-# The blocks are part of the graph: of more records than this many blocks hold, the blocks are larger.
+# The blocks are part of the graph: they become larger if there would be more.
 _MAX_BLOCKS = 1 << 17
 
 
 @dataclass(frozen=True)
 class RecordIndex:
-    """The records of some files, in blocks that are read in one go.
+    """The records of some files, in blocks that are read in one request.
 
     Args:
-        blocks: Of each block: the number of its file, its first byte there, its length in bytes, its records.
+        blocks: For each block the index of its file, its offset and length in bytes, and its number of records.
     """
 
     files: Sequence[str]
@@ -40,21 +40,21 @@ class RecordIndex:
 
     @functools.cached_property
     def records(self) -> int:
-        """In all files."""
+        """The number of records in all files."""
         return sum(count for *_, count in self.blocks)
 
 
 def index_records(files: Sequence[str], block: int, folder: Optional[str] = None) -> RecordIndex:
-    """Finds the records of files: reads every record's length, once.
+    """Indexes the records of files, by reading every record's length once.
 
     Args:
-        block: Records in a block; a file's last block has fewer. There are more in a block where a data set is huge.
-        folder: Keeps what was found, for the next start and for the other tasks of a cluster; None keeps nothing.
+        block: Records in a block; a file's last block has fewer. A huge data set has larger blocks.
+        folder: Stores the offsets, for the next start and for the other tasks of a cluster; None stores nothing.
 
     Returns:
-        The index; the same for the same files and block.
+        The index, deterministic for the same files and block.
     """
-    found = _kept(files, block, folder) if folder else _scan_all(files, block)
+    found = _stored(files, block, folder) if folder else _scan_all(files, block)
     blocks = []
     for number, (size, count, offsets) in enumerate(found["files"]):
         starts = range(0, count, found["block"])
@@ -64,13 +64,13 @@ def index_records(files: Sequence[str], block: int, folder: Optional[str] = None
         raise DataError(
             f"there is no training example in {', '.join(map(os.path.basename, files)) or 'no file'}",
             expected="at least one",
-            todo="see what the ExampleGen wrote",
+            todo="check the output of the ExampleGen",
         )
     return RecordIndex(files, blocks)
 
 
-def _kept(files: Sequence[str], block: int, folder: str) -> dict[str, Any]:
-    """What was found before, if it was; else it is found, and kept."""
+def _stored(files: Sequence[str], block: int, folder: str) -> dict[str, Any]:
+    """Loads the stored offsets; if there are none, scans the files and stores the result."""
     key = hashlib.sha256(json.dumps([list(files), block]).encode()).hexdigest()[:16]
     path = os.path.join(folder, f"record-index-{key}.json")
     found = _load(path)
@@ -83,7 +83,7 @@ def _kept(files: Sequence[str], block: int, folder: str) -> dict[str, Any]:
 
 
 def _scan_all(files: Sequence[str], block: int) -> dict[str, Any]:
-    """Of each file: its bytes, its records, and the first byte of each block."""
+    """Returns for each file its size, its number of records, and the offset of each block."""
     with ThreadPoolExecutor(_THREADS) as pool:
         scanned = list(pool.map(functools.partial(_scan, block=block), files))
     while sum(len(offsets) for _, _, offsets in scanned) > _MAX_BLOCKS and any(len(each[2]) > 1 for each in scanned):
@@ -95,22 +95,22 @@ def _scan_all(files: Sequence[str], block: int) -> dict[str, Any]:
 def _scan(path: str, block: int) -> tuple[int, int, list[int]]:
     size = tf.io.gfile.stat(path).length
     offsets: list[int] = []
-    count, position, seen, looked = 0, 0, b"", 0
+    count, position, buffer, buffer_start = 0, 0, b"", 0
     with tf.io.gfile.GFile(path, "rb") as file:
         while position < size:
-            inside = position - looked
-            if inside + _HEADER > len(seen):
+            inside = position - buffer_start
+            if inside + _HEADER > len(buffer):
                 file.seek(position)
-                looked, inside, seen = position, 0, file.read(_LOOK)
+                buffer_start, inside, buffer = position, 0, file.read(_READ_BYTES)
             if count % block == 0:
                 offsets.append(position)
-            length = _LENGTH.unpack_from(seen, inside)[0] if len(seen) >= _HEADER else size
+            length = _LENGTH.unpack_from(buffer, inside)[0] if len(buffer) >= _HEADER else size
             position += FRAME + length
             count += 1
     if position > size:
         raise DamagedDataError(
             f"damaged file {path}: it ends within its record {count:,}, after {size:,} bytes",
-            expected="a whole TFRecord file, not compressed",
+            expected="a complete TFRecord file, not compressed",
             todo="prepare the data set again",
         )
     return size, count, offsets
@@ -122,8 +122,8 @@ def _check_sizes(files: Sequence[str], found: dict[str, Any]) -> None:
         if length != size:
             raise DamagedDataError(
                 f"damaged file {path}: it has {length:,} bytes",
-                expected=f"{size:,} bytes, {count:,} records, as when this training began",
-                todo="bring the file back; or prepare the data set again, and train anew",
+                expected=f"{size:,} bytes, {count:,} records, as when this training started",
+                todo="restore the file; or prepare the data set again, and restart the training",
             )
 
 
@@ -136,7 +136,7 @@ def _load(path: str) -> Optional[dict[str, Any]]:
 
 
 def _save(path: str, found: dict[str, Any]) -> None:
-    """All tasks of a cluster may do so at once, and write the same."""
+    """Writes the offsets atomically; the tasks of a cluster may do so concurrently, with the same content."""
     tf.io.gfile.makedirs(os.path.dirname(path))
     draft = f"{path}.{uuid.uuid4().hex}.tmp"
     with tf.io.gfile.GFile(draft, "w") as file:

@@ -1,6 +1,6 @@
-"""How images get another size: the one function of ingestion, and of what a model is served.
+"""Resizes images, with the same function in ingestion and in a served model.
 
-TensorFlow's own, since it can be in a graph: pixels that a client sends are resized as those that were trained on.
+It is TensorFlow's, which also runs in a graph, so that served images are resized like the training images.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @functools.lru_cache(maxsize=8)
 def resizer(size: tuple[int, int], channels: int) -> Any:
-    """Returns a traced `resize_uint8`, which costs a small image half of what one operation after the other does."""
+    """Returns a traced `resize_uint8`, which takes half the time of eager operations for a small image."""
     import tensorflow as tf
 
     spec = tf.TensorSpec([None, None, channels], tf.uint8)

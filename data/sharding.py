@@ -1,6 +1,6 @@
-"""How several input pipelines share the examples of a data set: disjoint, and complete.
+"""Shards the examples of a data set among input pipelines, disjointly and completely.
 
-A context says which of how many input pipelines one is; None is that of the only one, which feeds one replica.
+An input context of None is a single input pipeline, which feeds one replica.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def replicas_of_pipeline(context: Optional[tf.distribute.InputContext]) -> int:
 
 
 def batch_sizes(dataset: tf.data.Dataset, batch_size: int, replicas: int) -> Union[int, tf.Tensor]:
-    """Sizes of batches such that the data end with a batch for every replica.
+    """Computes batch sizes such that the data end with a batch for every replica.
 
-    Where they end in the middle of a step, the replicas without a batch end the step, and whether the others have
-    counted theirs by then is a race in TensorFlow: an evaluation loses examples. So the last step's examples are shared
-    out evenly, and the last two steps' where there would be fewer of them than replicas.
+    If they end in the middle of a step, the replicas without a batch end the step, and it is a race in TensorFlow
+    whether the others have counted theirs by then: an evaluation may lose examples. So the last step's examples are
+    divided evenly, and the last two steps' if it has fewer examples than replicas.
 
     Args:
-        dataset: What is batched; it is read once more, to count it, where there are several replicas.
+        dataset: The examples; with several replicas they are read once more, to count them.
 
     Returns:
         The size of all batches; or int64 [batches], the size of each.
@@ -64,18 +64,18 @@ def batch_sizes(dataset: tf.data.Dataset, batch_size: int, replicas: int) -> Uni
     rest = count - whole_steps * step
     rest_batches = -(-rest // step) * replicas
     edges = tf.range(rest_batches + 1) * rest // tf.maximum(rest_batches, 1)
-    # Not 0: fewer elements than replicas cannot be shared out.
+    # At least 1, also with fewer elements than replicas.
     rest_sizes = tf.maximum(edges[1:] - edges[:-1], 1)
     whole = tf.fill([whole_steps * replicas], tf.constant(batch_size, tf.int64))
     return tf.concat([whole, rest_sizes], axis=0)
 
 
 def own_elements(dataset: tf.data.Dataset, context: Optional[tf.distribute.InputContext]) -> tf.data.Dataset:
-    """Takes every n-th element of an order that all n input pipelines have in common.
+    """Takes every n-th element of the order that all n input pipelines share.
 
-    Before batching, so that the pipelines' next elements are together those that a single pipeline would take next.
+    Before batching, so that the pipelines' next elements together are those that a single pipeline would take next.
     """
-    # A shard of 1 would take all elements too, but not for nothing.
+    # One shard would take all elements too, but at a cost.
     if context is None or context.num_input_pipelines == 1:
         return dataset
     return dataset.shard(context.num_input_pipelines, context.input_pipeline_id)
@@ -93,13 +93,13 @@ def own_files(files: Sequence[str], context: Optional[tf.distribute.InputContext
             expected=f"at least {pipelines} files, one for each input pipeline",
             todo=f"raise data.shards to {pipelines} or more, or set trainer.distribution.sharding: {ELEMENT}",
         )
-    # Each pipeline finds out of all, so that none waits for another.
+    # Each pipeline checks all shares, so that all fail, and none waits for another.
     shares = [sorted(files)[index::pipelines] for index in range(pipelines)]
     for index, share in enumerate(shares):
         if not any(tf.io.gfile.stat(path).length for path in share):
             names = ", ".join(os.path.basename(path) for path in share)
             raise DataError(
-                f"input pipeline {index} of {pipelines} would have no example to read: {names} "
+                f"input pipeline {index} of {pipelines} would have no examples: {names} "
                 f"{'is' if len(share) == 1 else 'are'} empty",
                 expected="examples in the files of each input pipeline",
                 todo=f"lower data.shards, or set trainer.distribution.sharding: {ELEMENT}",

@@ -1,4 +1,4 @@
-"""BaselineFinder: what a resolver finds, for services that have none."""
+"""BaselineFinder: finds a baseline model, for services without resolvers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["BaselineFinder"]
 
 
 class BaselineFinderSpec(component_spec.ComponentSpec):
-    """The candidate, and what was found; the pipeline's folder is a parameter that the compiler adds."""
+    """Inputs and outputs of BaselineFinder; the compiler adds the pipeline's folder as a parameter."""
 
     PARAMETERS: dict[str, component_spec.ExecutionParameter] = {}
     INPUTS = {executor.MODEL_KEY: component_spec.ChannelParameter(type=standard_artifacts.Model)}
@@ -22,13 +22,13 @@ class BaselineFinderSpec(component_spec.ComponentSpec):
 class BaselineFinder(base_component.BaseComponent):
     """Finds what `BaselineStrategy` resolves: the latest other blessed model of the candidate's data.
 
-    It is a step of its own, so that Kubeflow Pipelines 2 runs it. What it finds is a text, not an artifact: a model
-    that is found again is the same text, with which the Evaluator is taken from the cache.
+    It is a separate step, so that Kubeflow Pipelines 2 runs it. Its output is a string, not an artifact: if the same
+    model is found again, the string is equal, and the Evaluator is cached.
 
         finder = BaselineFinder(model=trainer.outputs["model"])
         evaluator = Evaluator(..., found_baseline=finder.outputs["found"].future()[0].value)
 
-    Inputs: `model`. Outputs: `found`, which is empty where there is no such model.
+    Inputs: `model`. Outputs: `found`, empty if there is no such model.
 
     Args:
         model: Channel of the `standard_artifacts.Model` that is to be evaluated.

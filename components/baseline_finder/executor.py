@@ -23,7 +23,7 @@ class Executor(base_executor.BaseExecutor):
     """Finds a model among the records of the pipeline's folder."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        """Writes the record of the model that is found, or nothing."""
+        """Writes the record of the model, or an empty string."""
         self._log_startup(input_dict, output_dict, exec_properties)
         home, candidate = exec_properties[HOME_KEY], artifact_utils.get_single_instance(input_dict[MODEL_KEY])
         found = latest(home, candidate)

@@ -1,9 +1,9 @@
-"""Records of blessed models, for services where no step can ask for earlier artifacts and what is known of them.
+"""Records of blessed models, for services where a step cannot query ML Metadata for earlier artifacts.
 
-Each blessing leaves a file of its own, which nobody changes: runs at the same time do not meet, and names sort by time.
-Where a service puts its artifacts is its own affair; the records lie in the pipeline's folder, as trainings do. They
-hold artifacts as a step of Kubeflow Pipelines 2 is told of them, who is also given what was found: as a text, because
-its launcher takes an output that lies in another run's folder for an error (`KeyFromURI` in launcher_v2.go).
+Each blessing writes an immutable file of its own: concurrent runs do not conflict, and names sort by time. The records
+are in the pipeline's folder, like trainings, wherever the service stores its artifacts. They hold artifacts as the
+ExecutorInput of Kubeflow Pipelines 2 does. The found record is passed to a step as a string, because the launcher
+rejects an output artifact in another run's folder (`KeyFromURI` in launcher_v2.go).
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ from tfx_estimator.pipeline.config.paths import is_address
 
 # In the pipeline's folder.
 FOLDER = "blessed"
-# Parameter of an Evaluator's step: the record that was found; empty if there is none.
+# Parameter of an Evaluator's step: the found record; empty if there is none.
 FOUND_BASELINE_KEY = "found_baseline"
 _MODEL, _BASELINE = standard_component_specs.MODEL_KEY, standard_component_specs.BASELINE_MODEL_KEY
 
 
-def give_baseline(told: dict[str, Any]) -> None:
-    """Makes the model that was found an input of an Evaluator's step.
+def give_baseline(executor_input: dict[str, Any]) -> None:
+    """Makes the found model an input of an Evaluator's step.
 
     Args:
-        told: The ExecutorInput, as JSON has it; of other steps it is left alone.
+        executor_input: The ExecutorInput's JSON; that of other steps is left unchanged.
     """
-    if found := told.get("inputs", {}).get("parameterValues", {}).get(FOUND_BASELINE_KEY):
-        artifacts = told["inputs"]["artifacts"]
+    if found := executor_input.get("inputs", {}).get("parameterValues", {}).get(FOUND_BASELINE_KEY):
+        artifacts = executor_input["inputs"]["artifacts"]
         artifacts[_BASELINE] = {"artifacts": [{**json.loads(found), "type": _only(artifacts[_MODEL])["type"]}]}
 
 
-def keep_blessed(told: dict[str, Any]) -> None:
-    """Keeps a record of the model that an Evaluator's step has blessed.
+def keep_blessed(executor_input: dict[str, Any]) -> None:
+    """Writes a record of the model that an Evaluator's step has blessed.
 
     Args:
-        told: As above; a step that was not told the pipeline's folder keeps none.
+        executor_input: As above; a step without the parameter of the pipeline's folder writes none.
     """
-    home = told.get("inputs", {}).get("parameterValues", {}).get(HOME_KEY)
-    blessing = told["outputs"]["artifacts"].get(standard_component_specs.BLESSING_KEY)
+    home = executor_input.get("inputs", {}).get("parameterValues", {}).get(HOME_KEY)
+    blessing = executor_input["outputs"]["artifacts"].get(standard_component_specs.BLESSING_KEY)
     if not home or not blessing or not fileio.exists(os.path.join(_only(blessing)["uri"], constants.BLESSED_FILE_NAME)):
         return
-    model = _only(told["inputs"]["artifacts"][_MODEL])
+    model = _only(executor_input["inputs"]["artifacts"][_MODEL])
     files = json.dumps(StoredTree(model["uri"]).sizes(), sort_keys=True)
     record = {
         "name": model["name"],
-        # A folder of runs may be moved.
+        # Relative: a folder of runs may be moved.
         "uri": model["uri"].removeprefix(f"{home}/"),
         "metadata": {**model.get("metadata", {}), FILES: files},
     }
@@ -69,7 +69,7 @@ def keep_blessed(told: dict[str, Any]) -> None:
 
 
 def latest(home: str, candidate: types.Artifact) -> Optional[dict[str, Any]]:
-    """Returns the latest record of a whole model, other than the candidate, that this can be compared with."""
+    """Returns the latest record of an intact model, other than the candidate, that is comparable with it."""
     folder = os.path.join(home, FOLDER)
     names = fileio.listdir(folder) if fileio.exists(folder) else []
     for name in sorted((name for name in names if name.endswith(".json")), reverse=True):

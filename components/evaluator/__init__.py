@@ -1,4 +1,4 @@
-"""TFX's Evaluator, which finds the scores among the outputs of any model."""
+"""TFX's Evaluator, extended to find the scores among a model's outputs."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from tfx_estimator.components.evaluator.executor import TRANSFORM_GRAPH, Executo
 __all__ = ["Evaluator"]
 
 
-class FurtherEvaluatorSpec(EvaluatorSpec):
-    """That of `tfx.components.Evaluator`, which has no transform graph, and a baseline as a channel only."""
+class ExtendedEvaluatorSpec(EvaluatorSpec):
+    """TFX's EvaluatorSpec with a transform graph, and a baseline as a parameter."""
 
     PARAMETERS = {**EvaluatorSpec.PARAMETERS, FOUND_BASELINE_KEY: ExecutionParameter(type=str, optional=True)}
     INPUTS = {**EvaluatorSpec.INPUTS, TRANSFORM_GRAPH: ChannelParameter(type=standard_artifacts.TransformGraph)}
 
 
 class Evaluator(tfx_evaluator.Evaluator):
-    """`tfx.components.Evaluator`, whose `eval_config` need not say which output of a model holds the scores.
+    """`tfx.components.Evaluator`, whose `eval_config` need not name the output with the scores.
 
-    A model spec without a `prediction_key` is given the one that fits, and the metrics of sparse categories are told
-    what it holds: probabilities, logits, or the probability of the second of two classes.
+    A model spec without a `prediction_key` gets the one that fits, and sparse categorical metrics are configured for
+    its content: probabilities, logits, or the probability of the second of two classes.
 
-    Slices may be by what a preprocessing_fn returns, too. Else arguments and outputs are those of TFX's. What is chosen
-    follows from the model, so that the key of the cache is TFX's, too.
+    Slices may also use features that a preprocessing_fn returns. All else is as in TFX. The choice follows from the
+    model, so the cache key does not change.
 
     Args:
         *args: As of `tfx.components.Evaluator`.
-        transform_graph: Of Transform; needed for slices by features that the examples do not have.
-        found_baseline: What a BaselineFinder has found, in place of a channel `baseline_model`: a placeholder of it.
-            A step of Kubeflow Pipelines 2 reads it.
-        **kwargs: As there.
+        transform_graph: Channel of Transform's output; required for slices by features that the examples lack.
+        found_baseline: Placeholder of a BaselineFinder's output, in place of the channel `baseline_model`. A step of
+            Kubeflow Pipelines 2 reads it.
+        **kwargs: As of `tfx.components.Evaluator`.
     """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
@@ -51,8 +51,8 @@ class Evaluator(tfx_evaluator.Evaluator):
     ) -> None:
         super().__init__(*args, **kwargs)
         if transform_graph is not None or found_baseline is not None:
-            # TFX makes the specification itself, of its own class.
-            self.spec.__class__ = FurtherEvaluatorSpec
+            # TFX's constructor makes a spec of its own class.
+            self.spec.__class__ = ExtendedEvaluatorSpec
         if transform_graph is not None:
             self.spec.inputs[TRANSFORM_GRAPH] = transform_graph
         if found_baseline is not None:

@@ -1,4 +1,4 @@
-"""Tells TFMA where a model's scores are, what they are, and what is to be extracted beside its own."""
+"""Configures TFMA for a model's scores: their output, their kind, and additional extracts."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from tfx_estimator.components.served_outputs import Scores
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.evaluator import BUILT_IN
 
-# It is all the same to them.
+# Equal for logits and probabilities.
 _OF_ORDER = ("SparseTopKCategoricalAccuracy", "WeightedExampleCount")
-# The class that one score for two classes is of.
+# The class of a single score for two classes.
 _SECOND = 1
 _ACCURACY, _LOSS = "SparseCategoricalAccuracy", "SparseCategoricalCrossentropy"
-# Metrics of one score for two classes; they keep the names, by which the results, and an earlier model's, know them.
+# Metrics of a single score for two classes; they keep the sparse metrics' names, which results and baselines use.
 _OF_TWO = {_ACCURACY: ("BinaryAccuracy", "sparse_categorical_accuracy")}
 _OF_TWO[_LOSS] = ("BinaryCrossentropy", "sparse_categorical_crossentropy")
 
 
 def complete(config: tfma.EvalConfig, candidate: Scores, baseline: Optional[Scores]) -> None:
-    """Completes a configuration, in place, by the scores of the model that is evaluated, and of its baseline."""
+    """Completes a configuration, in place, for the scores of the candidate and its baseline."""
     spec = config.model_specs[0]
     spec.prediction_key = candidate.key
     if candidate.of_two:
-        # There is one score, which is of the second class, and nothing to part or to sum up.
+        # A single score of the second class: there is nothing to binarize or to aggregate.
         for each in config.metrics_specs:
             _require_second(each, candidate.key)
             each.ClearField("binarize")
             each.ClearField("aggregate")
     metrics = [metric for each in config.metrics_specs for metric in each.metrics]
     for metric in metrics:
-        _tell(metric, candidate)
+        _configure(metric, candidate)
     if baseline is None or baseline == candidate:
-        # TFX makes the baseline's spec of the candidate's.
+        # TFX derives the baseline's spec from the candidate's.
         return
     if baseline.of_two != candidate.of_two:
         raise UserCodeError(
             f"the model's scores are in `{candidate.key}`, those of the latest blessed model in `{baseline.key}`, and "
-            "one of them has a score for each class, the other one for both: they cannot be compared",
+            "one has a score for each class, the other a single score for both: they cannot be compared",
             expected="scores of one form",
             todo="set evaluator.prediction_key to an output of the other form, or name another --workdir",
         )
@@ -57,12 +57,12 @@ def complete(config: tfma.EvalConfig, candidate: Scores, baseline: Optional[Scor
 
 
 def _require_second(spec: tfma.MetricsSpec, key: str) -> None:
-    """Refuses metrics of the first of two classes, whose thresholds would be held against those of the second."""
+    """Refuses metrics of the first of two classes: they would be computed for the second."""
     others = [label for label in spec.binarize.class_ids.values if label != _SECOND]
     if others:
         raise UserCodeError(
             f"evaluator.metrics: {', '.join(metric.class_name for metric in spec.metrics)} binarize the class "
-            f"{others[0]}, and the model has one score for its two classes, `{key}`, which is that of class {_SECOND}",
+            f"{others[0]}, but the model has a single score for its two classes, `{key}`, that of class {_SECOND}",
             expected=f"binarize: [{_SECOND}], or no binarize, which is the same here; or a score for each class",
             todo="remove the other class from binarize; or set evaluator.prediction_key to an output with a score for "
             "each class",
@@ -70,7 +70,7 @@ def _require_second(spec: tfma.MetricsSpec, key: str) -> None:
 
 
 def reads_probabilities(config: tfma.EvalConfig) -> bool:
-    """Tells whether a metric takes scores for probabilities, and no option says that they are logits."""
+    """Returns True if a metric reads the scores as probabilities, and no option marks them as logits."""
     metrics = [metric for each in config.metrics_specs for metric in each.metrics]
     if any(_of_logits(json.loads(metric.config or "{}")) for metric in metrics):
         return False
@@ -80,13 +80,13 @@ def reads_probabilities(config: tfma.EvalConfig) -> bool:
 def _of_logits(options: dict[str, Any]) -> bool:
     thresholds = options.get("thresholds", options.get("threshold"))
     values = thresholds if isinstance(thresholds, list) else [thresholds]
-    # 0 by itself is where logits are parted; among others it is the first point of probabilities.
+    # A single 0 is a threshold of logits; in a list it is the first point of probabilities.
     beyond = values == [0] or any(isinstance(value, (int, float)) and not 0 <= value <= 1 for value in values)
     return bool(options.get("from_logits")) or beyond
 
 
-def _tell(metric: tfma.MetricConfig, scores: Scores) -> None:
-    """Tells one metric what the scores are."""
+def _configure(metric: tfma.MetricConfig, scores: Scores) -> None:
+    """Configures a sparse categorical metric for the kind of scores."""
     if metric.class_name not in _OF_TWO:
         return
     changes: dict[str, Any] = {}
@@ -102,7 +102,7 @@ def _tell(metric: tfma.MetricConfig, scores: Scores) -> None:
 
 
 def _only_for_the_candidate(config: tfma.EvalConfig) -> None:
-    """Measures no loss of a baseline whose scores are of another kind: one metric reads both models alike."""
+    """Restricts losses to the candidate if the baseline's scores are of another kind: a metric reads both alike."""
     for each in list(config.metrics_specs):
         losses = [metric for metric in each.metrics if metric.class_name in (_LOSS, _OF_TWO[_LOSS][0])]
         if not losses:
@@ -116,25 +116,25 @@ def _only_for_the_candidate(config: tfma.EvalConfig) -> None:
 
 @dataclass(frozen=True)
 class Extras:
-    """What is to be extracted."""
+    """Additional extracts."""
 
-    transform_graph: Optional[str] = None  # folder of the graph, where a feature is wanted
-    features: tuple[str, ...] = ()  # of what it returns
-    # Output with logits, by model name, which is empty where there is no baseline.
+    transform_graph: Optional[str] = None  # folder of the graph; None without features
+    features: tuple[str, ...] = ()  # of the graph's outputs
+    # Output with logits, by model name; the name is empty without a baseline.
     logits: Mapping[str, str] = field(default_factory=dict)
-    of_two: bool = False  # are they one number an example
+    of_two: bool = False  # True if there is one logit per example
 
     def __bool__(self) -> bool:
         return bool(self.features or self.logits)
 
 
-# TFX calls `custom_extractors` by its name, and reloads the module that it is in.
+# In this module, because TFX calls `custom_extractors` by name, and reloads its module.
 _EXTRAS: ContextVar[Extras] = ContextVar("extras")
 
 
 @contextlib.contextmanager
 def extracting(extras: Extras) -> Iterator[None]:
-    """Has `custom_extractors` extract it, within the context."""
+    """Makes `custom_extractors` use the extras, within the context."""
     token = _EXTRAS.set(extras)
     try:
         yield
@@ -143,5 +143,5 @@ def extracting(extras: Extras) -> Iterator[None]:
 
 
 def current() -> Extras:
-    """Returns what the context is to extract."""
+    """Returns the extras of the context."""
     return _EXTRAS.get()

@@ -1,4 +1,4 @@
-"""TFMA's configuration of a declared evaluator."""
+"""TFMA's configuration for a declared evaluator."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from tfx_estimator.pipeline.config.image_folder import find_label
 from tfx_estimator.pipeline.config.problems import nearest
 
 _PATH = "evaluator.metrics"
-# TFMA 0.46 misspells their names in the results, so the name is given to it.
+# TFMA 0.46 misspells their names in the results, so the name is set explicitly.
 _MISSPELT = {
     "CoefficientOfDiscrimination": "coefficient_of_discrimination",
     "RelativeCoefficientOfDiscrimination": "relative_coefficient_of_discrimination",
 }
-# Takes no single threshold.
+# Requires a list of thresholds.
 _LISTED = "ConfusionMatrixAtThresholds"
-# The one of TFMA's own that compares labels with scores as Keras does.
+# The only one of TFMA's own metrics that compares labels with scores as Keras does.
 _AS_KERAS = "BinaryCrossEntropy"
 
 
 def eval_config(section: EvaluatorSection, label_names: Sequence[str] = ()) -> tfma.EvalConfig:
-    """What TFMA measures, and what a model must reach.
+    """Makes the configuration: metrics, slices and thresholds.
 
     See https://www.tensorflow.org/tfx/model_analysis/metrics.
 
@@ -45,8 +45,8 @@ def eval_config(section: EvaluatorSection, label_names: Sequence[str] = ()) -> t
         label_names: The classes, in the order of their labels.
 
     Returns:
-        The configuration: accuracy, mean loss and counts, and the declared metrics, overall and per slice; a threshold
-        is overall, unless its metric names slices.
+        Accuracy, mean loss, counts and the declared metrics, overall and per slice; a threshold applies overall,
+        unless its metric names slices.
     """
     threshold = tfma.MetricThreshold(
         value_threshold=tfma.GenericValueThreshold(lower_bound={"value": section.min_accuracy}),
@@ -56,7 +56,7 @@ def eval_config(section: EvaluatorSection, label_names: Sequence[str] = ()) -> t
             direction=tfma.MetricDirection.HIGHER_IS_BETTER, absolute={"value": -section.max_accuracy_drop}
         ),
     )
-    # A plain `threshold` would hold for every slice.
+    # A plain `threshold` would apply to every slice.
     overall = PerSliceMetricThreshold(slicing_specs=[tfma.SlicingSpec()], threshold=threshold)
     first = {name: tfma.MetricConfig(class_name=name) for name in BUILT_IN}
     first[BUILT_IN[0]].per_slice_thresholds.append(overall)
@@ -72,12 +72,12 @@ def eval_config(section: EvaluatorSection, label_names: Sequence[str] = ()) -> t
             else:
                 spec.metrics.append(config)
                 specs.append(spec)
-        # TFMA checks thresholds of slices that it evaluates.
+        # TFMA checks thresholds only of slices that it evaluates.
         slices += parse_held(metric.slices)
     specs[0].metrics.extend(first.values())
     return tfma.EvalConfig(
         model_specs=[
-            # Without a prediction_key, our Evaluator chooses it.
+            # Our Evaluator chooses an empty prediction_key.
             tfma.ModelSpec(
                 signature_name="serving_default", label_key=LABEL, prediction_key=section.prediction_key or ""
             )
@@ -97,38 +97,38 @@ def _metric_config(metric: Metric) -> tfma.MetricConfig:
 
 
 def _spec_of(metric: Metric, path: str, label_names: Sequence[str]) -> tfma.MetricsSpec | None:
-    """The classes that a metric is of; None where it is of all of them at once."""
+    """Returns the spec of a metric of single classes; None if it covers all classes at once."""
     spec = tfma.MetricsSpec()
     if metric.binarize is not None:
         every = range(len(label_names))
         where = f"{path}.binarize"
         labels = every if metric.binarize == ALL else [_label(each, where, label_names) for each in metric.binarize]
-        if twice := [label for label in labels if list(labels).count(label) > 1]:
+        if repeated := [label for label in labels if list(labels).count(label) > 1]:
             raise DeclarationError(
-                f"{where}: the label {twice[0]} is named more than once: {', '.join(map(repr, metric.binarize))}",
+                f"{where}: the label {repeated[0]} is named more than once: {', '.join(map(repr, metric.binarize))}",
                 expected="each class once, by its label or by its name",
                 todo="keep one of them",
             )
         spec.binarize.class_ids.values.extend(labels)
     if metric.top_k:
         spec.binarize.top_k_list.values.extend(metric.top_k)
-    by_itself = spec.ByteSize() == 0 and label_names and _compares_numbers(metric.name)
-    if aggregate := metric.aggregate or ("macro" if by_itself else ""):
+    needs_classes = spec.ByteSize() == 0 and label_names and _compares_numbers(metric.name)
+    if aggregate := metric.aggregate or ("macro" if needs_classes else ""):
         setattr(spec.aggregate, f"{aggregate}_average", True)
         if aggregate != "micro":
-            # TFMA knows no other way to tell how many classes there are.
+            # The only way to give TFMA the number of classes.
             spec.aggregate.class_weights.update(dict.fromkeys(range(len(label_names)), 1.0))
     return spec if spec.ByteSize() else None
 
 
 def _compares_numbers(name: str) -> bool:
-    """Whether a metric's own value would compare the labels' numbers with the scores, so that it is that of classes."""
+    """Returns True if a metric would compare the label's number with the scores, unless computed per class."""
     is_keras = name not in metric_types.registered_metrics()
     return name == _AS_KERAS or (is_keras and not name.startswith("Sparse"))
 
 
 def _label(each: Union[int, str], path: str, label_names: Sequence[str]) -> int:
-    """The label of the class that is meant."""
+    """Returns the label of a class."""
     if isinstance(each, int) and not label_names:
         return each
     if (label := find_label(each, label_names)) is not None:
@@ -136,14 +136,14 @@ def _label(each: Union[int, str], path: str, label_names: Sequence[str]) -> int:
     near = nearest(str(each), label_names)
     raise DeclarationError(
         f"{path}: the data has no class `{each}`",
-        expected=f"one of {', '.join(label_names)}; or, where these are no numbers, a label from 0 to "
+        expected=f"one of {', '.join(label_names)}; or, unless these are numbers, a label from 0 to "
         f"{len(label_names) - 1}",
         todo=f"did you mean `{near}`?" if near else "correct or remove it",
     )
 
 
 def _slicing(each: Slice, label_names: Sequence[str]) -> tfma.SlicingSpec:
-    """TFMA's words for a slice; a class may be named."""
+    """Makes TFMA's spec of a slice, with classes by name or label."""
     values = {name: _value(name, value, label_names) for name, value in each.values}
     return tfma.SlicingSpec(feature_keys=each.features, feature_values=values)
 
@@ -151,7 +151,7 @@ def _slicing(each: Slice, label_names: Sequence[str]) -> tfma.SlicingSpec:
 def _value(name: str, value: Any, label_names: Sequence[str]) -> str:
     if name != LABEL or not label_names:
         return str(value)
-    # A slice of no example, else, of which nothing would ever be said.
+    # An unknown class would be an empty slice, which TFMA leaves out silently.
     return str(_label(value, "evaluator.slices", label_names))
 
 
@@ -159,8 +159,8 @@ def _thresholds(metric: Metric, label_names: Sequence[str]) -> list[PerSliceMetr
     if metric.threshold is None and metric.change_threshold is None:
         return []
     threshold = tfma.MetricThreshold()
-    if asked := metric.threshold:
-        bounds = _wrapped({"lower_bound": asked.lower, "upper_bound": asked.upper})
+    if bound := metric.threshold:
+        bounds = _wrapped({"lower_bound": bound.lower, "upper_bound": bound.upper})
         threshold.value_threshold.CopyFrom(tfma.GenericValueThreshold(**bounds))
     if change := metric.change_threshold:
         direction = tfma.MetricDirection.Value(str(metric.direction).upper())

@@ -1,4 +1,4 @@
-"""The executor of Evaluator: looks at the outputs of candidate and baseline, then evaluates as TFX does."""
+"""The executor of Evaluator: inspects the outputs of candidate and baseline, then evaluates as TFX does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfx_estimator.components.baseline_resolver import DROPPED, ITSELF, why_no_b
 from tfx_estimator.components.evaluator.completion import Extras, complete, extracting, reads_probabilities
 from tfx_estimator.components.evaluator.extractors import FUNCTION, check_features
 from tfx_estimator.components.execution import Artifacts
-from tfx_estimator.components.inventory import reads_whole
+from tfx_estimator.components.inventory import checks_inputs
 from tfx_estimator.components.served_outputs import Scores, choose_scores, read_outputs
 from tfx_estimator.pipeline.base.log import get_logger
 
@@ -33,9 +33,9 @@ _EXTRACTORS = "custom_extractors"
 
 
 class Executor(tfx_executor.Executor):
-    """Completes the `eval_config` from what the models put out."""
+    """Completes the `eval_config` from the models' outputs."""
 
-    @reads_whole
+    @checks_inputs
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Evaluates, as `tfx.components.Evaluator` does."""
         input_dict, dropped = _without_unfit_baseline(input_dict)
@@ -44,7 +44,7 @@ class Executor(tfx_executor.Executor):
         text, extras = exec_properties.get(_EVAL_CONFIG), Extras()
         if text and input_dict.get(_MODEL):
             config = proto_utils.json_to_proto(text, tfma.EvalConfig())
-            # More than one is somebody's own choice for each.
+            # Several model specs are the user's own choice.
             if len(config.model_specs) == 1 and config.model_specs[0].signature_name == "serving_default":
                 extras = _complete(config, input_dict)
                 exec_properties = {**exec_properties, _EVAL_CONFIG: proto_utils.proto_to_json(config)}
@@ -59,9 +59,9 @@ class Executor(tfx_executor.Executor):
 
 
 def _without_unfit_baseline(inputs: Artifacts) -> tuple[Artifacts, str]:
-    """Drops a baseline that is the candidate itself, or cannot be compared with it; returns why, too.
+    """Drops a baseline that is the candidate itself, or not comparable with it; returns the reason, too.
 
-    Not every service has resolvers of one's own: those of TFX's find both.
+    Some services have no custom resolvers: TFX's own finds both.
     """
     if not inputs.get(_BASELINE) or not inputs.get(_MODEL):
         return inputs, ""
@@ -70,15 +70,15 @@ def _without_unfit_baseline(inputs: Artifacts) -> tuple[Artifacts, str]:
     fit = [model for model, reason in zip(inputs[_BASELINE], reasons) if not reason]
     dropped = "; ".join(filter(None, reasons))
     if dropped:
-        # Of the second execution of what has not changed everybody expects it.
+        # ITSELF is normal in a second execution without changes.
         level = logging.INFO if dropped == ITSELF else logging.WARNING
-        logger.log(level, f"the model is compared with no other one: {dropped}")
+        logger.log(level, f"the model is not compared with another one: {dropped}")
     rest = {name: found for name, found in inputs.items() if name != _BASELINE}
     return {**rest, **({_BASELINE: fit} if fit else {})}, "" if fit else dropped
 
 
 def _complete(config: tfma.EvalConfig, inputs: Artifacts) -> Extras:
-    """Completes a configuration, in place; returns what TFMA has to be given beside it."""
+    """Completes a configuration, in place; returns the additional extracts."""
     spec = config.model_specs[0]
     features = _features(config, inputs)
     classes = _num_classes(inputs, spec.label_key)
@@ -91,13 +91,13 @@ def _complete(config: tfma.EvalConfig, inputs: Artifacts) -> Extras:
     candidate = scores(artifact_utils.get_single_instance(inputs[_MODEL]), declared)
     baseline = None
     if found := inputs.get(_BASELINE):
-        # Another model may call its scores otherwise.
+        # The baseline may have another name for its scores.
         model = path_utils.serving_model_path(found[0].uri, path_utils.is_old_model_artifact(found[0]))
         there = {output.name for output in read_outputs(model, spec.signature_name)}
         baseline = scores(found[0], declared if declared in there else None)
     logits: dict[str, str] = {}
     if reads_probabilities(config):
-        # Thresholds of other metrics lie between 0 and 1.
+        # Thresholds of other metrics are between 0 and 1.
         names = {"": candidate} if baseline is None else {tfma.CANDIDATE_KEY: candidate, tfma.BASELINE_KEY: baseline}
         logits = {name: each.key for name, each in names.items() if each.from_logits}
         candidate = dataclasses.replace(candidate, from_logits=False)
@@ -108,7 +108,7 @@ def _complete(config: tfma.EvalConfig, inputs: Artifacts) -> Extras:
 
 
 def _features(config: tfma.EvalConfig, inputs: Artifacts) -> tuple[str, ...]:
-    """The features that slices are made by, or means taken of, and that a preprocessing_fn has to return."""
+    """Returns the features of slices and means that the preprocessing_fn must return."""
     if not inputs.get(TRANSFORM_GRAPH) or not inputs.get(_SCHEMA):
         return ()
     raw = [feature.name for feature in _schema(inputs).feature]
@@ -117,7 +117,7 @@ def _features(config: tfma.EvalConfig, inputs: Artifacts) -> tuple[str, ...]:
 
 
 def _num_classes(inputs: Artifacts, label: str) -> Optional[int]:
-    """How many there are, if the schema says so."""
+    """Returns the number of classes in the schema, if it has one."""
     if not inputs.get(_SCHEMA):
         return None
     domains = [feature.int_domain for feature in _schema(inputs).feature if feature.name == label]

@@ -1,4 +1,4 @@
-"""What TFMA reads beside its own: features of a preprocessing_fn to slice by, and probabilities of models of logits."""
+"""Additional TFMA extractors: features of a preprocessing_fn to slice by, and probabilities from logits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FUNCTION = f"{__name__}.custom_extractors"
 
 
 def custom_extractors(eval_shared_model: Any, eval_config: tfma.EvalConfig, tensor_adapter_config: Any) -> list[Any]:
-    """TFMA's own, and ours between them, as TFX's Evaluator asks for them.
+    """Returns TFMA's default extractors with ours inserted; TFX's Evaluator calls it.
 
     See https://www.tensorflow.org/tfx/model_analysis/architecture.
     """
@@ -34,7 +34,7 @@ def custom_extractors(eval_shared_model: Any, eval_config: tfma.EvalConfig, tens
     extractors = tfma.default_extractors(
         eval_shared_model=eval_shared_model, eval_config=eval_config, tensor_adapter_config=tensor_adapter_config
     )
-    # The first reads the features, and the last but one takes batches apart.
+    # Ours go before the extractor that unbatches.
     names = [extractor.stage_name for extractor in extractors]
     unbatched = next(index for index, name in enumerate(names) if "Unbatch" in name)
     if extras.logits:
@@ -51,7 +51,7 @@ def _extractor(name: str, function: beam.DoFn) -> Any:
 @beam.typehints.with_input_types(types.Extracts)
 @beam.typehints.with_output_types(types.Extracts)
 class _Features(beam.DoFn):
-    """Adds features of the transform graph to those of the examples."""
+    """Adds features of the transform graph to the examples' features."""
 
     def __init__(self, extras: Extras) -> None:
         self._extras = extras
@@ -80,7 +80,7 @@ class _Features(beam.DoFn):
 @beam.typehints.with_input_types(types.Extracts)
 @beam.typehints.with_output_types(types.Extracts)
 class _Probabilities(beam.DoFn):
-    """Makes probabilities of logits."""
+    """Converts logits to probabilities."""
 
     def __init__(self, extras: Extras) -> None:
         self._extras = extras
@@ -90,7 +90,7 @@ class _Probabilities(beam.DoFn):
         predictions = extracts[constants.PREDICTIONS_KEY]
         for model, key in self._extras.logits.items():
             outputs = predictions[model] if model else predictions
-            # Of a signature with one output there is no name.
+            # A signature with a single output has no dict.
             changed = (
                 {**outputs, key: self._convert(outputs[key])}
                 if isinstance(outputs, Mapping)
@@ -114,77 +114,78 @@ def _as_read(value: Any) -> Any:
 
 
 def _as_extracted(value: Any) -> Any:
-    """As TFMA takes batches apart: of any number of values, each example keeps its own, without padding."""
+    """Converts a value as TFMA's unbatching expects it: values of variable length without padding."""
     if isinstance(value, tf.SparseTensor):
         return util.to_varlen_sparse_tensor_value(value)
     return np.asarray(value).reshape(len(value), -1)
 
 
 def find_features(config: tfma.EvalConfig, raw: Sequence[str]) -> tuple[str, ...]:
-    """Returns the features that slices are made by, or means taken of, and that the examples do not have."""
+    """Returns the features of slices and means that the examples lack."""
     return tuple(sorted({*find_sliced(config), *find_averaged(config)} - {*raw}))
 
 
 def find_sliced(config: tfma.EvalConfig) -> tuple[str, ...]:
-    """Returns the features that slices are made by."""
+    """Returns the features of slices."""
     names = [name for spec in config.slicing_specs for name in (*spec.feature_keys, *spec.feature_values)]
     return tuple(dict.fromkeys(names))
 
 
 def find_averaged(config: tfma.EvalConfig) -> tuple[str, ...]:
-    """Returns the features that metrics are the means of."""
+    """Returns the features whose means are metrics."""
     means = [each for spec in config.metrics_specs for each in spec.metrics if each.class_name == MEAN and each.config]
     paths = [path for each in means for key, path in json.loads(each.config).items() if key.endswith("_key_path")]
     return tuple(dict.fromkeys(path[1] for path in paths if path and len(path) == 2 and path[0] == FEATURES))
 
 
 def check_features(config: tfma.EvalConfig, raw: Sequence[str], returned: Mapping[str, Any]) -> tuple[str, ...]:
-    """Checks that slices are by features that there are, of one value or any number, and means of numbers.
+    """Checks that the features of slices and means exist, with a suitable shape and type.
 
     Returns:
-        Those of the preprocessing_fn that are wanted: see `find_features`.
+        Those that the preprocessing_fn must return: see `find_features`.
     """
     wanted, averaged, sliced = find_features(config, raw), find_averaged(config), find_sliced(config)
-    there = [name for name in dict.fromkeys((*returned, *raw)) if name != IMAGE]
+    known = [name for name in dict.fromkeys((*returned, *raw)) if name != IMAGE]
     for name in wanted:
         if name not in returned:
-            near, section = nearest(name, there), "metrics" if name in averaged else "slices"
+            near, section = nearest(name, known), "metrics" if name in averaged else "slices"
             raise UserCodeError(
-                f"evaluator.{section}: there is no feature `{name}`: the examples, and what the preprocessing_fn "
-                f"returns, have {', '.join(there)}",
-                expected=f"some of {', '.join(there)}",
+                f"evaluator.{section}: there is no feature `{name}`: the examples and the preprocessing_fn have "
+                f"{', '.join(known)}",
+                expected=f"some of {', '.join(known)}",
                 todo=f"did you mean `{near}`?" if near else f"return `{name}` from the preprocessing_fn, or remove it",
             )
         _check_shape(name, returned[name], name in averaged)
         kind = returned[name].dtype
-        # Of fractions there would be a slice for about every example, and TFMA takes no mean of text.
+        # Floats would make a slice of about every example, and TFMA computes no mean of strings.
         if (name in sliced and kind.is_floating) or (name in averaged and kind == tf.string):
-            section, kinds = ("metrics", "number") if kind == tf.string else ("slices", "text or a whole number")
+            section, expected = ("metrics", "a number") if kind == tf.string else ("slices", "a string or an integer")
             raise UserCodeError(
                 f"evaluator.{section}: the feature `{name}` is {kind.name}",
-                expected=f"a feature that is a {kinds}",
-                todo=f"return such a one from the preprocessing_fn, by another name: tft.bucketize; or remove `{name}`",
+                expected=f"a feature that is {expected}",
+                todo="return one under another name from the preprocessing_fn, for example by tft.bucketize; or remove "
+                f"`{name}`",
             )
     return wanted
 
 
 def _check_shape(name: str, spec: Any, averaged: bool) -> None:
-    """Refuses a vector: each example would be in as many slices as it has numbers."""
+    """Refuses a vector: each example would be in as many slices as it has values."""
     listed = isinstance(spec, tf.io.VarLenFeature) or (isinstance(spec, tf.io.RaggedFeature) and not spec.partitions)
     if isinstance(spec, tf.io.FixedLenFeature):
         shape = list(spec.shape)
         if math.prod(shape) == 1:
             return
-        found = f"{math.prod(shape):,} values an example, of shape {shape}"
+        found = f"{math.prod(shape):,} values per example, of shape {shape}"
     elif listed and not averaged:
         return
     else:
-        found = "any number of values an example" if listed else "tensors of any size"
+        found = "any number of values per example" if listed else "tensors of any size"
     section = f"metrics: {MEAN} of" if averaged else "slices:"
     others = "" if averaged else ", or a list of any number of values: a ragged or sparse tensor [batch, n]"
     raise UserCodeError(
         f"evaluator.{section} the feature `{name}`, which has {found}",
-        expected=f"one value an example, [batch] or [batch, 1]{others}",
-        todo=f"return one value of it{'' if averaged else ', or such a list,'} from the preprocessing_fn, by another "
+        expected=f"one value per example, [batch] or [batch, 1]{others}",
+        todo=f"return a single value{'' if averaged else ', or such a list,'} from the preprocessing_fn, under another "
         f"name, or remove `{name}`",
     )

@@ -1,4 +1,4 @@
-"""Tries what TFMA will do, on made-up examples and predictions and without Beam: what it cannot is told before."""
+"""Tries TFMA's metrics and model calls before training, on made-up examples and predictions, without Beam."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tfx_estimator.pipeline.config.problems import nearest
 
 _EACH, _LEAST = 3, 8
 _MOST_CLASSES = 1000
-# What TFMA measures without a word, and wrongly: by labels that are no class's number; of a class, where it takes all.
+# Metrics that TFMA would compute wrongly without an error: of labels that are not class numbers, and, if they cover all
+# classes at once, with binarize or aggregate.
 _OF_OTHER_LABELS = re.compile(
     "(TopK)?Categorical|OneHot|MultiLabel|SetMatch|CosineSimilarity|ExactMatch|Accuracy|FBeta|(Mean)?IoU|Sum$"
     "|MeanRelativeError"
@@ -30,7 +31,7 @@ _OF_ALL = re.compile("Sparse|.*ExampleCount|.*Discrimination|SquaredPearson")
 
 
 def try_metrics(config: tfma.EvalConfig, num_classes: int) -> None:
-    """Measures made-up predictions: TFMA must make and measure each metric, and rightly, and tell it from others."""
+    """Computes each metric on made-up predictions; refuses errors, wrong results and duplicate names."""
     seen: set[tuple[str, Any]] = set()
     for spec in config.metrics_specs:
         for metric in spec.metrics:
@@ -42,7 +43,7 @@ def try_metrics(config: tfma.EvalConfig, num_classes: int) -> None:
             try:
                 _refuse_wrong(metric, alone)
                 _try(one, num_classes, seen)
-            except Exception as error:  # whatever TFMA and Keras raise
+            except Exception as error:  # TFMA and Keras raise many types
                 raise _refusal(metric, f"cannot be measured: {one_line(str(error))[:300]}") from error
 
 
@@ -51,21 +52,21 @@ def _refuse_wrong(metric: tfma.MetricConfig, spec: tfma.MetricsSpec) -> None:
     if _OF_OTHER_LABELS.match(metric.class_name):
         raise ValueError("it reads one-hot labels, or labels as scores: those of a classifier here are numbers")
     if _OF_ALL.match(metric.class_name) and (spec.HasField("binarize") or spec.HasField("aggregate")):
-        raise ValueError("it is of all classes at once, without binarize, top_k or aggregate")
+        raise ValueError("it covers all classes at once, without binarize, top_k or aggregate")
     if metric.class_name.startswith("AUC") and isinstance(thresholds, list) and thresholds != sorted({*thresholds}):
-        raise ValueError("its thresholds are not from the lowest to the highest, without which its area is wrong")
+        raise ValueError("its thresholds are not in ascending order, so its area would be wrong")
 
 
 def _try(config: tfma.EvalConfig, num_classes: int, seen: set[tuple[str, Any]]) -> None:
-    """Measures one metric; `seen` are the names of those before it, and then of this one."""
+    """Computes one metric; adds its names to `seen`, those of the previous metrics."""
     computations = list(metric_specs.to_computations(list(config.metrics_specs), config))
     keys = [key for each in computations for key in each.keys if not key.name.startswith("_")]
-    # The results tell an aggregate from the whole no more than TFMA does.
+    # Neither the results nor TFMA distinguish an aggregate from the overall metric.
     names = {(key.name, key.sub_key) for key in keys}
-    if twice := sorted(name for name, _ in names & seen):
-        raise ValueError(f"the results call another one {twice[0]}, too: add options: {{name: another_name}} to one")
+    if repeated := sorted(name for name, _ in names & seen):
+        raise ValueError(f"another metric is named {repeated[0]}, too: add options: {{name: another_name}} to one")
     seen |= names
-    # Of what a preprocessing_fn returns nothing is made up.
+    # There are no made-up values of the preprocessing_fn's features.
     if {*find_averaged(config)} - {LABEL}:
         return
     measured = _measure(computations, num_classes)
@@ -73,8 +74,8 @@ def _try(config: tfma.EvalConfig, num_classes: int, seen: set[tuple[str, Any]]) 
         value = measured.get(key._replace(is_diff=False) if key.is_diff else key)
         if not isinstance(value, (int, float, np.number)):
             raise ValueError(
-                "it has a threshold, and TFMA has no single number under its name: use binarize or top_k in place of "
-                "options, and macro in place of weighted_macro"
+                "it has a threshold, but TFMA reports no single number under its name: use binarize or top_k instead "
+                "of options, and macro instead of weighted_macro"
             )
 
 
@@ -99,15 +100,15 @@ def try_signature(saved_model: str, config: tfma.EvalConfig, serialized: Sequenc
     predict.setup()
     try:
         predict.process(extracts)
-    except Exception as error:  # whatever the model's own code raises
+    except Exception as error:  # the model's code may raise any type
         inputs = tf.saved_model.load(saved_model).signatures[spec.signature_name].structured_input_signature[1]
         takes = ", ".join(f"{name}: {each.dtype.name} {each.shape}" for name, each in inputs.items())
         raise UserCodeError(
             f"the Evaluator could not call the served signature `{spec.signature_name}`, which takes {takes}: "
             f"{one_line(str(error.__cause__ or error))[:300]}",
             expected=f"a signature that takes serialized tf.Examples, string [batch], or their feature `{IMAGE}`",
-            todo="parse them in the receiver of serving_default, tf.io.parse_example, and do there what is done with a "
-            "feature in training; name another signature for other inputs, by receiver_tensors_alternatives",
+            todo="parse them in the receiver of serving_default with tf.io.parse_example, and process the features "
+            "there as in training; add another signature for other inputs with receiver_tensors_alternatives",
         ) from error
 
 
@@ -121,15 +122,15 @@ def _refusal(metric: tfma.MetricConfig, what: str) -> DeclarationError:
     )
     return DeclarationError(
         f"evaluator.metrics: {name}{options} {what}",
-        expected="a metric, and options, that TFMA can measure of scores and a label for each example",
+        expected="a metric, and options, that TFMA can compute from scores and a label for each example",
         todo=f"did you mean `{near}`?"
         if near
-        else "correct its options, or binarize, top_k and aggregate, or remove it; see https://www.tensorflow.org/tfx/model_analysis/metrics",
+        else "correct its options, binarize, top_k or aggregate, or remove it; see https://www.tensorflow.org/tfx/model_analysis/metrics",
     )
 
 
 def _measure(computations: Sequence[Any], num_classes: int) -> dict[Any, Any]:
-    """What TFMA's pipeline computes of one slice, by MetricKey."""
+    """Computes the metrics of one slice by MetricKey, as TFMA's pipeline does."""
     found: dict[Any, Any] = {}
     derived, seen = [], set()
     for computation in computations:

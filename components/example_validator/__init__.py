@@ -1,4 +1,4 @@
-"""ExampleValidator: statistics + schema -> anomalies, and an error where there are any."""
+"""ExampleValidator: statistics + schema -> anomalies, and an error if there are any."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ExampleValidator"]
 
 
 class ImageExampleValidatorSpec(standard_component_specs.ExampleValidatorSpec):
-    """TFX's ExampleValidatorSpec, and the length of an image."""
+    """TFX's ExampleValidatorSpec with the length of an image."""
 
     PARAMETERS = {
         **standard_component_specs.ExampleValidatorSpec.PARAMETERS,
@@ -24,7 +24,7 @@ class ImageExampleValidatorSpec(standard_component_specs.ExampleValidatorSpec):
 class ExampleValidator(base_component.BaseComponent):
     """TFX's ExampleValidator, which also checks the length of every image and stops the pipeline on an anomaly.
 
-    TFX's own writes anomalies down and lets the training go on.
+    TFX's own writes the anomalies, and the pipeline continues.
 
         validator = ExampleValidator(
             statistics=statistics_gen.outputs["statistics"], schema=schema_gen.outputs["schema"], image_bytes=28 * 28)
@@ -32,8 +32,8 @@ class ExampleValidator(base_component.BaseComponent):
     Inputs: `statistics`, `schema`. Outputs: `anomalies`.
 
     Args:
-        statistics: Channel of StatisticsGen's `statistics`. StatisticsGen must get the schema too: it is the schema's
-            image domain that makes it measure lengths.
+        statistics: Channel of StatisticsGen's `statistics`. StatisticsGen needs the schema too: it measures lengths
+            because of the schema's image domain.
         schema: Channel of ImageSchemaGen's `schema`.
         image_bytes: Length of every image: height * width * channels.
     """

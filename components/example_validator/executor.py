@@ -21,7 +21,7 @@ IMAGE_BYTES_KEY = "image_bytes"
 
 
 class Executor(tfx_executor.Executor):
-    """Validates as TFX does, checks the length of images, and raises where it finds an anomaly."""
+    """Validates as TFX does, checks the length of images, and raises an error on an anomaly."""
 
     def Do(
         self,
@@ -37,7 +37,7 @@ class Executor(tfx_executor.Executor):
             raise DataValidationError(
                 f"the examples have {len(self._found)} anomalies:\n  - " + "\n  - ".join(self._found),
                 expected=f"in every example one {IMAGE!r} of {self._image_bytes:,} bytes and one label in range",
-                todo="mend the data set (or data.image_size), then run the pipeline again",
+                todo="fix the data set (or data.image_size), then run the pipeline again",
             )
         return output
 
@@ -55,10 +55,10 @@ class Executor(tfx_executor.Executor):
 def _check_lengths(
     statistics: statistics_pb2.DatasetFeatureStatistics, image_bytes: int, anomalies: anomalies_pb2.Anomalies
 ) -> bool:
-    """Adds an anomaly where an image has another length: a schema of TFDV cannot ask for one."""
+    """Adds an anomaly if an image has another length, which TFDV's schema cannot express."""
     feature = _feature(statistics, IMAGE)
     if feature is None or not feature.HasField("bytes_stats"):
-        return False  # another anomaly says so: missing, or no bytes
+        return False  # TFDV has an anomaly for it: missing, or not bytes
     shortest, longest = int(feature.bytes_stats.min_num_bytes), int(feature.bytes_stats.max_num_bytes)
     if shortest == longest == image_bytes:
         return False
@@ -79,7 +79,7 @@ def _check_lengths(
 def _lines(anomalies: anomalies_pb2.Anomalies, statistics: statistics_pb2.DatasetFeatureStatistics) -> Iterator[str]:
     """Yields one line for each anomaly of severity ERROR."""
     if anomalies.data_missing:
-        yield "it holds no examples at all"
+        yield "it has no examples"
     if anomalies.dataset_anomaly_info.severity == anomalies_pb2.AnomalyInfo.ERROR:
         yield anomalies.dataset_anomaly_info.description
     for name, info in sorted(anomalies.anomaly_info.items()):

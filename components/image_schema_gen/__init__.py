@@ -1,4 +1,4 @@
-"""ImageSchemaGen: what an Examples artifact says of its data set -> a schema."""
+"""ImageSchemaGen: properties of an Examples artifact -> a schema."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ImageSchemaGen(base_component.BaseComponent):
     """Derives the schema from the data set's own features instead of guessing it from statistics.
 
     `image` is required bytes, `label` a required integer in the range of the classes; so a wrong label is an anomaly
-    even if it was there from the first day.
+    even if the first data had it.
 
         schema_gen = ImageSchemaGen(examples=example_gen.outputs["examples"])
 

@@ -33,17 +33,17 @@ class Executor(base_executor.BaseExecutor):
 
 
 def image_schema(num_classes: int) -> schema_pb2.Schema:
-    """Returns the schema: both features are there in every example, with one value, and the label is in range.
+    """Returns the schema: every example has both features, with one value, and the label is in range.
 
     The empty shape makes TensorFlow Transform parse them as dense tensors of shape (batch,).
     """
     one = schema_pb2.FixedShape()
     always = schema_pb2.FeaturePresence(min_fraction=1.0, min_count=1)
     image = schema_pb2.Feature(name=IMAGE, type=schema_pb2.BYTES, shape=one, presence=always)
-    # It keeps statistics from counting every image as a word: they measure lengths instead.
+    # With an image domain, statistics measure lengths instead of counting every image as a word.
     image.image_domain.SetInParent()
     label = schema_pb2.Feature(name=LABEL, type=schema_pb2.INT, shape=one, presence=always)
-    # Not `is_categorical`: statistics then keep the most frequent values only, and a rare wrong label among many
-    # classes goes unseen. As numbers they keep the exact minimum and maximum.
+    # Not `is_categorical`: statistics would keep only the most frequent values, and miss a rare wrong label among many
+    # classes. For numbers they keep the exact minimum and maximum.
     label.int_domain.CopyFrom(schema_pb2.IntDomain(name=LABEL, min=0, max=num_classes - 1))
     return schema_pb2.Schema(feature=[image, label])

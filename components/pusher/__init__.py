@@ -1,4 +1,4 @@
-"""Pushes blessed models, whole or not at all."""
+"""Pushes blessed models atomically."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Pusher"]
 
 
 def __getattr__(name: str) -> Any:
-    # What pushes into folders of this machine needs no TFX.
+    # Lazily: pushing into local folders needs no TFX.
     if name == "Pusher":
         from tfx_estimator.components.pusher.component import Pusher
 

@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 
 
 class WarmPusherSpec(PusherSpec):
-    """That of `tfx.components.Pusher`, which knows no examples."""
+    """TFX's PusherSpec with examples."""
 
     INPUTS = {
         **PusherSpec.INPUTS,
@@ -29,13 +29,13 @@ class WarmPusherSpec(PusherSpec):
 
 
 class Pusher(tfx_pusher.Pusher):
-    """A drop-in for `tfx.components.Pusher`: a version is at its destination whole, or not at all.
+    """A drop-in for `tfx.components.Pusher` that makes a version atomically.
 
-    TFX's own copies into the version's folder, and leaves half of a model there for the model server when it is ended,
-    or the disk is full. This one copies into a draft beside the versions, which no model server takes for one, and
-    renames it; what a push that was killed left behind is removed by the next. Pushes at the same time get versions of
-    their own, and numbers only grow. A model that is the newest version already, byte for byte, is not copied again:
-    the push that put it there may have died before anybody heard of it.
+    TFX's own copies into the version's folder, and leaves a partial model for the model server if it is killed, or the
+    disk is full. This one copies into a draft next to the versions, which model servers ignore, and renames it; the
+    next push removes the draft of one that was killed. Concurrent pushes get versions of their own, and numbers only
+    grow. A model that already is the newest version, byte for byte, is not copied again: the push that made it may have
+    died before it was recorded.
 
         pusher = Pusher(
             model=trainer.outputs["model"],
@@ -44,20 +44,20 @@ class Pusher(tfx_pusher.Pusher):
                 filesystem=pusher_pb2.PushDestination.Filesystem(base_directory="serving")),
         )
 
-    Component `outputs`: `pushed_model`: a copy of the model; its properties `pushed`, `pushed_destination` and
-    `pushed_version` say what became of it.
+    Component `outputs`: `pushed_model`: a copy of the model, with the properties `pushed`, `pushed_destination` and
+    `pushed_version`.
 
     Args:
         model: Channel of the `standard_artifacts.Model` to push.
         model_blessing: Channel of an Evaluator's `standard_artifacts.ModelBlessing`: a model without it is not pushed.
-        infra_blessing: Channel of an InfraValidator's `standard_artifacts.InfraBlessing`, likewise; in place of `model`
-            it must hold one.
-        push_destination: A folder of versions, or an address of object storage; `{"filesystem": {"base_directory":
-            "serving"}}` says the same, and it may be a RuntimeParameter. Only another executor may do without.
-        examples: Channel of `standard_artifacts.Examples`: a few of them become the requests by which TensorFlow
-            Serving warms a version up, where the model has the signatures of a declaration's Trainer.
-        custom_config: What other executors are told.
-        custom_executor_spec: Another executor in place of this Pusher's own.
+        infra_blessing: Channel of an InfraValidator's `standard_artifacts.InfraBlessing`, likewise; without `model` it
+            must contain the model.
+        push_destination: A folder of versions, or an address in object storage; also as a dict, `{"filesystem":
+            {"base_directory": "serving"}}`, or a RuntimeParameter. Optional only with another executor.
+        examples: Channel of `standard_artifacts.Examples`: a few of them become warm-up requests of TensorFlow Serving,
+            if the model has the signatures of a declaration's Trainer.
+        custom_config: Configuration of other executors.
+        custom_executor_spec: An executor in place of this Pusher's own.
 
     Raises:
         DeclarationError: There is no push_destination, or it names no folder.
@@ -81,7 +81,7 @@ class Pusher(tfx_pusher.Pusher):
         own = custom_executor_spec is None and self.EXECUTOR_SPEC.executor_class is Executor
         if own and push_destination is None:
             raise DeclarationError(
-                "Pusher is told no push_destination",
+                "Pusher has no push_destination",
                 expected="a pusher_pb2.PushDestination with a filesystem, or an executor that needs none",
                 todo="pass push_destination=",
             )
@@ -96,21 +96,21 @@ class Pusher(tfx_pusher.Pusher):
             custom_executor_spec=custom_executor_spec,
         )
         if examples is not None:
-            # TFX makes the specification itself, of its own class.
+            # TFX's constructor makes a spec of its own class.
             self.spec.__class__ = WarmPusherSpec
             self.spec.inputs[EXAMPLES_KEY] = examples
 
 
 def _check_destination(given: Any) -> None:
-    """Refuses what the executor could push nothing to, after all that comes before it."""
+    """Refuses a destination that the executor cannot push to, before the pipeline runs."""
     folder = given if isinstance(given, str) and not given.startswith("{") else "serving"
     argument = Argument(
         ("push_destination",),
         "Pusher",
-        "a pusher_pb2.PushDestination, or a dict: filesystem.base_directory, and versions by the time",
+        "a pusher_pb2.PushDestination, or a dict: filesystem.base_directory, and versions by timestamp",
         f'push_destination={{"filesystem": {{"base_directory": {folder!r}}}}}, or give it an executor of your own',
     )
     message = read_message(given, pusher_pb2.PushDestination, argument)
     if message is not None and not is_supported(message):
-        what = f"{argument.call} is {' '.join(str(message).split()) or 'empty'}: there this Pusher cannot push"
+        what = f"{argument.call} is {' '.join(str(message).split()) or 'empty'}: this Pusher cannot push there"
         raise DeclarationError(what, expected=argument.form, todo=argument.todo)

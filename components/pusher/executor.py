@@ -22,7 +22,7 @@ from tfx_estimator.pipeline.config.paths import is_address
 
 
 class Executor(tfx_executor.Executor):
-    """Pushes a blessed model, whole or not at all."""
+    """Pushes a blessed model atomically."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Pushes.
@@ -42,7 +42,7 @@ class Executor(tfx_executor.Executor):
             raise PipelineError(
                 f"there is no model to push in {model.folder}", expected="a SavedModel", todo="run the Trainer again"
             )
-        # The copy of TFX's first: nothing may fail once the version is there, and what is added to it comes at once.
+        # First the artifact's copy, with the warm-up requests: nothing may fail once the version exists.
         try:
             io_utils.copy_dir(model.folder, pushed.uri)
             if examples := input_dict.get(standard_component_specs.EXAMPLES_KEY):
@@ -53,29 +53,29 @@ class Executor(tfx_executor.Executor):
             size = sum(model.sizes().values())
             raise PipelineError(
                 f"the model cannot be pushed to {base}: {error}",
-                expected=f"a destination that can be written, with room for {size:,} bytes, twice beside the artifacts",
-                todo="make room there, or name another destination, and run it again; no half of the model is there",
+                expected=f"a writable destination, with room for {size:,} bytes, or twice that next to the artifacts",
+                todo="make room there, or name another destination, and run it again; no partial model is left there",
             ) from error
         self._MarkPushed(pushed, pushed_destination=os.path.join(base, version), pushed_version=version)
 
 
 def is_supported(destination: pusher_pb2.PushDestination) -> bool:
-    """Tells whether this executor can push there: into a folder, by the time's versions."""
+    """Returns True for a folder with versions by timestamp."""
     known = (pusher_pb2.Versioning.AUTO, pusher_pb2.Versioning.UNIX_TIMESTAMP)
     return bool(destination.filesystem.base_directory) and destination.filesystem.versioning in known
 
 
 def _destination(exec_properties: dict[str, Any]) -> str:
     """Returns the folder of the versions."""
-    told = exec_properties[standard_component_specs.PUSH_DESTINATION_KEY]
-    if is_address(told) or os.path.isabs(told):
-        return told
+    text = exec_properties[standard_component_specs.PUSH_DESTINATION_KEY]
+    if is_address(text) or os.path.isabs(text):
+        return text
     destination = pusher_pb2.PushDestination()
-    proto_utils.json_to_proto(told, destination)
+    proto_utils.json_to_proto(text, destination)
     if not is_supported(destination):
         raise PipelineError(
             f"Pusher cannot push to the push_destination {str(destination).strip()!r}",
-            expected="filesystem.base_directory, and versions by the time",
+            expected="filesystem.base_directory, and versions by timestamp",
             todo="correct push_destination, or give the Pusher an executor of your own",
         )
     return destination.filesystem.base_directory

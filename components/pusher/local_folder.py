@@ -1,6 +1,6 @@
-"""Pushes into a folder of this machine, or of a file system mounted on it. Standard library only.
+"""Pushes into a local or mounted folder. Standard library only.
 
-A draft is `.push-…/` beside the versions, so that it is on their file system: it holds `lock`, which the pushing
+A draft is `.push-…/` next to the versions, so that it is on their file system: it holds `lock`, which the pushing
 process keeps locked, and `model`, which becomes the version by one rename.
 """
 
@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.base.log import get_logger
 logger = get_logger("pusher")
 # Held while drafts are made and removed, and while a version gets its number.
 _LOCK = ".push.lock"
-# What a rename to a version that is there already ends with.
+# Errors of a rename to an existing version.
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
@@ -28,13 +28,13 @@ def push(model: Tree, base: str) -> str:
     """Makes a model the newest version.
 
     Returns:
-        The version: a new one, or the newest if it is that model already. Where something fails, none is there.
+        The version: a new one, or the newest if it already is that model. After an error there is no new version.
     """
     os.makedirs(base, exist_ok=True)
     with _draft(base) as draft:
         newest = versions.newest(os.listdir(base))
         if newest and same(model, LocalTree(os.path.join(base, newest))):
-            logger.info(f"the model is version {newest} already")
+            logger.info(f"the model already is version {newest}")
             return newest
         _copy(model, draft)
         return _publish(draft, base, newest)
@@ -42,47 +42,47 @@ def push(model: Tree, base: str) -> str:
 
 @contextlib.contextmanager
 def _draft(base: str) -> Iterator[str]:
-    """Makes a draft, and removes it, and those of pushes that have died."""
+    """Makes a draft, and removes it afterwards; removes those of pushes that have died."""
     folder, fd = os.path.join(base, versions.draft_name()), -1
     try:
         with lock.held(os.path.join(base, _LOCK), "push"):
             for name in os.listdir(base):
                 if versions.is_draft(name):
-                    _remove_if_over(os.path.join(base, name))
+                    _remove_if_dead(os.path.join(base, name))
             os.mkdir(folder)
             fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o666)
             lock.try_lock(fd)
         yield os.path.join(folder, "model")
     finally:
         if fd >= 0:
-            os.close(fd)  # before the file is removed, which NFS would keep under another name
+            os.close(fd)  # first: NFS would keep an open file under another name when it is removed
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove_if_over(draft: str) -> None:
+def _remove_if_dead(draft: str) -> None:
     try:
-        over = _is_over(draft)
+        dead = _is_dead(draft)
     except OSError:
         return  # its push has just removed it, or it is another user's
-    if over:
-        logger.info(f"removing what a push left that did not end: {draft}")
+    if dead:
+        logger.info(f"removing the draft of a push that has died: {draft}")
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _is_over(draft: str) -> bool:
+def _is_dead(draft: str) -> bool:
     written = max(os.path.getmtime(path) for path in (draft, *(top for top, _, _ in os.walk(draft))))
     free = None
-    with contextlib.suppress(FileNotFoundError):  # that is made a moment later than its draft
+    with contextlib.suppress(FileNotFoundError):  # the lock is made a moment after its draft
         fd = os.open(os.path.join(draft, "lock"), os.O_RDWR)
         try:
             free = lock.try_lock(fd)
         finally:
             os.close(fd)
-    return versions.is_over(os.path.basename(draft), written) if free is None else free
+    return versions.is_dead(os.path.basename(draft), written) if free is None else free
 
 
 def _copy(model: Tree, draft: str) -> None:
-    """Copies a model so that it survives a failure of the power."""
+    """Copies a model so that it survives a power failure."""
     os.mkdir(draft)
     for name in model.folders():
         os.makedirs(os.path.join(draft, name), exist_ok=True)
@@ -97,10 +97,10 @@ def _copy(model: Tree, draft: str) -> None:
 
 
 def _publish(draft: str, base: str, compared: str) -> str:
-    """Makes a draft a version, in one step.
+    """Renames a draft to a version.
 
     Args:
-        compared: The version that is known to be another model.
+        compared: The version that is known to differ from the draft.
     """
     with lock.held(os.path.join(base, _LOCK), "push"):
         newest = versions.newest(os.listdir(base))
@@ -114,7 +114,7 @@ def _publish(draft: str, base: str, compared: str) -> str:
             except OSError as error:
                 if error.errno not in _TAKEN:
                     raise
-                number += 1  # by somebody who does not lock
+                number += 1  # taken by a process that does not lock
         _sync_folder(base)
     return str(number)
 
@@ -124,7 +124,7 @@ def _sync_folder(folder: str) -> None:
     try:
         os.fsync(fd)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # of file systems whose folders need none
+        if error.errno != errno.EINVAL:  # from file systems whose folders need no fsync
             raise
     finally:
         os.close(fd)

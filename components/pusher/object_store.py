@@ -1,11 +1,10 @@
-"""Pushes to an address of object storage, by the file systems that TFX knows.
+"""Pushes to an address in object storage, by TFX's file systems.
 
-There a folder is no more than a prefix of names: nothing can be renamed in one step, or locked. So the model is copied
-into a draft first, and a version is made of that draft: file by file, and last the file without which nothing loads.
-What is promised: a version that has its `saved_model.pb` is whole; an error removes what it has begun; a push that was
-killed is found by its draft, which says what it was about to make, and the next push removes both: at once where it
-runs on the same machine, else after a day. Numbers differ and grow as far as the store lists what was just written, as
-those of Google, Amazon and HDFS do.
+There a folder is only a prefix of names: nothing can be renamed in one step, or locked. So the model is copied into a
+draft first, and from there into the version, file by file, with `saved_model.pb` last. Guarantees: a version with its
+`saved_model.pb` is complete; after an error the partial version is removed; a push that was killed leaves its draft,
+which names its version, and the next push removes both: at once on the same machine, otherwise after a day. Numbers are
+unique and increasing if the store lists files that were just written, as those of Google, Amazon and HDFS do.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from tfx_estimator.pipeline.base.errors import PipelineError
 from tfx_estimator.pipeline.base.log import get_logger
 
 logger = get_logger("pusher")
-# In a draft: what is pushed, and, as a file of this name and the number, the version that it becomes.
+# In a draft: the model, and an empty file with this prefix and the number of the version.
 _MODEL, _CLAIM = "model", "version-"
 _TRIES = 30
 GONE = (FileNotFoundError, fileio.NotFoundError, tf.errors.NotFoundError)
 
 
 class StoredTree:
-    """A folder that TFX's file systems know."""
+    """A folder of TFX's file systems."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -43,7 +42,7 @@ class StoredTree:
         return {os.path.relpath(path, self.folder): size_of(fileio.stat(path)) for path in self._paths(files=True)}
 
     def folders(self) -> list[str]:
-        """Returns the folders in it, those above before those below."""
+        """Returns its subfolders, parents first."""
         return [os.path.relpath(path, self.folder) for path in self._paths(files=False)]
 
     def open(self, name: str) -> IO[bytes]:
@@ -51,7 +50,7 @@ class StoredTree:
         return fileio.open(os.path.join(self.folder, name), "rb")
 
     def written(self) -> float:
-        """Returns `time.time()` of the last writing; 0 if there are no files."""
+        """Returns `time.time()` of the last write; 0 without files."""
         last = 0.0
         for path in self._paths(files=True):
             with contextlib.suppress(*GONE):  # another push may be removing them
@@ -72,15 +71,14 @@ def push(model: Tree, base: str) -> str:
     """Makes a model the newest version.
 
     Returns:
-        The version: a new one, or the newest if it is that model already. Where something fails, nothing that loads
-        is left.
+        The version: a new one, or the newest if it already is that model. After an error nothing loadable is left.
     """
     fileio.makedirs(base)
     for name in filter(versions.is_draft, _list(base)):
-        _remove_if_over(base, name)
+        _remove_if_dead(base, name)
     newest = versions.newest(_list(base))
     if newest and same(model, StoredTree(os.path.join(base, newest))):
-        logger.info(f"the model is version {newest} already")
+        logger.info(f"the model already is version {newest}")
         return newest
     draft, target = os.path.join(base, versions.draft_name()), ""
     try:
@@ -105,20 +103,20 @@ def _copy(model: Tree, target: str) -> None:
         fileio.copy(os.path.join(model.folder, name), os.path.join(target, name), overwrite=True)
     if StoredTree(target).sizes() != sizes:
         raise PipelineError(
-            f"{target} does not hold what was copied there from {model.folder}",
-            expected="a store that lists what was written",
+            f"{target} does not hold the files that were copied there from {model.folder}",
+            expected="a store that lists the files that were written",
             todo="run it again",
         )
 
 
 def _claim(base: str, draft: str) -> str:
-    """Finds a number that nobody else has: two that claim the same see each other, and both try again."""
+    """Claims a unique number: two pushes that claim the same one see each other, and both retry."""
     for _ in range(_TRIES):
         number = versions.after(versions.newest([*_list(base), *_claimed(base)]))
         claim = os.path.join(draft, f"{_CLAIM}{number}")
         with fileio.open(claim, "wb") as file:
             file.write(b"\n")
-        # Claims first: one that goes meanwhile has become a version.
+        # Claims first: one that disappears meanwhile has become a version.
         others = [name for name in (*_claimed(base, draft), *_list(base)) if name.isdigit()]
         if all(int(other) < number for other in others):
             return str(number)
@@ -126,13 +124,13 @@ def _claim(base: str, draft: str) -> str:
         time.sleep(random.uniform(0.0, 0.5))
     raise PipelineError(
         f"{_TRIES} times another push took the version's number in {base}",
-        expected="a number of its own",
-        todo="run it again when fewer pushes go on",
+        expected="a unique number",
+        todo="run it again when fewer pushes are running",
     )
 
 
 def _claimed(base: str, but: str = "") -> list[str]:
-    """Returns the versions that pushes are about to make."""
+    """Returns the versions that running pushes have claimed."""
     drafts = [os.path.join(base, name) for name in _list(base) if versions.is_draft(name)]
     return [
         name.removeprefix(_CLAIM)
@@ -143,12 +141,12 @@ def _claimed(base: str, but: str = "") -> list[str]:
     ]
 
 
-def _remove_if_over(base: str, name: str) -> None:
-    """Removes the draft of a push that has died, and the version that it has begun."""
+def _remove_if_dead(base: str, name: str) -> None:
+    """Removes the draft of a push that has died, and its partial version."""
     draft = StoredTree(os.path.join(base, name))
-    if not versions.is_over(name, draft.written()):
+    if not versions.is_dead(name, draft.written()):
         return
-    logger.info(f"removing what a push left that did not end: {draft.folder}")
+    logger.info(f"removing the draft of a push that has died: {draft.folder}")
     whole = StoredTree(os.path.join(draft.folder, _MODEL)).sizes()
     for number in (each.removeprefix(_CLAIM) for each in _list(draft.folder) if each.startswith(_CLAIM)):
         version = StoredTree(os.path.join(base, number))
@@ -161,7 +159,7 @@ def _remove(folder: str) -> None:
     try:
         if fileio.exists(folder):
             fileio.rmtree(folder)
-    except Exception as error:  # which is the store's, and must not hide why it is removed
+    except Exception as error:  # stores raise any type; it must not hide the first error
         logger.warning(f"{folder} cannot be removed: {error}")
 
 
@@ -173,7 +171,7 @@ def _list(folder: str) -> list[str]:
 
 
 def size_of(stat: Any) -> int:
-    """TensorFlow's file systems and Python's own have other words for it."""
+    """Returns the size in the result of TensorFlow's or Python's `stat`."""
     return stat.length if hasattr(stat, "length") else stat.st_size
 
 

@@ -1,7 +1,4 @@
-"""Versions of a model: numbers, names of drafts, which no model server takes for one, and folders that are compared.
-
-Standard library only.
-"""
+"""Versions of a model: their numbers, the names of drafts, and a comparison of folders. Standard library only."""
 
 from __future__ import annotations
 
@@ -13,40 +10,39 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Protocol
 
 _DRAFT = ".push-"
-# TensorFlow Serving reads versions as signed integers of 64 bits, and passes over others. The next version, which is
-# one more, must be one of them, too.
+# TensorFlow Serving reads versions as signed 64-bit integers, and ignores others; the next version must be one, too.
 _MOST = 2**63 - 2
-# Nobody writes to a draft for so long who still pushes.
+# A push that has not written to its draft for this long has died.
 _OLD_SECONDS = 86400.0
 _CHUNK_BYTES = 1 << 20
 
 
 def newest(names: Iterable[str]) -> str:
-    """Returns the newest version among the names in a folder; nothing if there is none."""
+    """Returns the newest version among the names in a folder; empty if there is none."""
     numbers = (name for name in names if name.isascii() and name.isdigit() and int(name) <= _MOST)
     return max(numbers, key=int, default="")
 
 
 def after(version: str) -> int:
-    """Returns the number of a new version: the time in seconds, as of TFX's Pusher, or more, so that numbers grow."""
+    """Returns the number of a new version: the time in seconds, as in TFX's Pusher, or one more than the newest."""
     return max(int(time.time()), int(version or 0) + 1)
 
 
 def draft_name() -> str:
-    """Makes a name that says which process pushes, and since when: a store's folder without files has no time."""
+    """Makes a name with the pushing process and its start: a store's folder without files has no time."""
     return f"{_DRAFT}{_place()}-{os.getpid()}-{int(time.time())}-{uuid.uuid4().hex[:8]}"
 
 
 def is_draft(name: str) -> bool:
-    """Tells drafts from other names."""
+    """Returns True for the name of a draft."""
     return name.startswith(_DRAFT)
 
 
-def is_over(draft: str, written: float) -> bool:
-    """Tells, where nothing can be locked, whether a push has died.
+def is_dead(draft: str, written: float) -> bool:
+    """Returns True if the push of a draft has died, where locks do not work.
 
     Args:
-        written: `time.time()` of the last writing to it; 0 if nothing is in it, or not any more.
+        written: `time.time()` of the last write to it; 0 without files.
     """
     place, pid, begun, *_ = [*draft.removeprefix(_DRAFT).split("-"), "", ""]
     died = place == _place() and pid.isdigit() and not os.path.exists(f"/proc/{pid}")
@@ -54,12 +50,12 @@ def is_over(draft: str, written: float) -> bool:
 
 
 def _place() -> str:
-    """Where process ids are unique: this machine, as long as it is up, or this container of it."""
+    """Returns an id of the scope of process ids: this boot of the machine, or this container."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             place = file.read() + os.readlink("/proc/self/ns/pid")
     except OSError:
-        place = uuid.uuid4().hex  # nobody else's, so that only age tells
+        place = uuid.uuid4().hex  # unique, so that only the age counts
     return hashlib.sha256(place.encode()).hexdigest()[:12]
 
 
@@ -72,14 +68,14 @@ class Tree(Protocol):
         """Returns the bytes of each file, by its path in the folder."""
 
     def folders(self) -> list[str]:
-        """Returns the folders in it, those above before those below."""
+        """Returns its subfolders, parents first."""
 
     def open(self, name: str) -> IO[bytes]:
         """Opens a file for reading."""
 
 
 class LocalTree:
-    """A folder of this machine."""
+    """A local folder."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -93,7 +89,7 @@ class LocalTree:
         }
 
     def folders(self) -> list[str]:
-        """Returns the folders in it, those above before those below."""
+        """Returns its subfolders, parents first."""
         return [
             os.path.relpath(os.path.join(top, name), self.folder)
             for top, names, _ in os.walk(self.folder, followlinks=True)
@@ -106,13 +102,13 @@ class LocalTree:
 
 
 def chunks(file: IO[bytes]) -> Iterator[bytes]:
-    """Reads a file, piece by piece."""
+    """Reads a file in chunks."""
     while piece := file.read(_CHUNK_BYTES):
         yield piece
 
 
 def same(one: Tree, other: Tree) -> bool:
-    """Tells whether two folders hold the same files, byte for byte."""
+    """Returns True if two folders hold the same files, byte for byte."""
     sizes = one.sizes()
     return sizes == other.sizes() and all(_same_file(one, other, name) for name in sizes)
 

@@ -1,7 +1,6 @@
-"""Requests that TensorFlow Serving answers itself before a version is used: the first client then waits for no graph.
+"""Warm-up requests, which TensorFlow Serving runs before a version is used, so that its first client need not wait.
 
-Written into `assets.extra`, where it looks for them. They are a few real examples, for each signature that takes
-examples, pixels or files.
+They are written into `assets.extra`: a few real examples for each signature that takes examples, pixels or files.
 
 Source: https://www.tensorflow.org/tfx/serving/saved_model_warmup.
 """
@@ -21,12 +20,12 @@ from tfx_estimator.data.features import ENCODED, EXAMPLES, IMAGE, IMAGES
 from tfx_estimator.data.preprocessing import decode_images
 
 FILE = "assets.extra/tf_serving_warmup_requests"
-# A graph is also made ready for the number of examples: one, and more than one.
+# A graph is initialised for the batch size as well: one, and more than one.
 BATCHES = (1, 8)
 
 
 def write_requests(saved_model: str, examples: str) -> None:
-    """Adds the requests to a SavedModel, unless it brings its own.
+    """Adds the requests to a SavedModel, unless it has its own.
 
     Args:
         examples: Folder of files of tf.Examples.
@@ -57,19 +56,19 @@ def _first(folder: str, count: int) -> list[bytes]:
 def _requests(
     signatures: Mapping[str, meta_graph_pb2.SignatureDef], records: list[bytes]
 ) -> Iterator[predict_pb2.PredictRequest]:
-    """Makes the requests of each of the signatures that a declaration's Trainer exports."""
-    given: dict[str, tuple[str, Any]] = {tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: (EXAMPLES, records)}
+    """Yields the requests for the signatures that a declaration's Trainer exports."""
+    inputs: dict[str, tuple[str, Any]] = {tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: (EXAMPLES, records)}
     if records and IMAGES in signatures:
         shape = [dim.size for dim in signatures[IMAGES].inputs[IMAGES].tensor_shape.dim][1:]
         parsed = tf.io.parse_example(records, {IMAGE: tf.io.FixedLenFeature([], tf.string)})
         images = decode_images(parsed[IMAGE], tuple(shape)).numpy()
-        given[IMAGES] = (IMAGES, images)
-        given[ENCODED] = (ENCODED, [tf.io.encode_png(image).numpy() for image in images])
-    for name, (taken, values) in sorted(given.items()):
-        if name not in signatures or list(signatures[name].inputs) != [taken]:
+        inputs[IMAGES] = (IMAGES, images)
+        inputs[ENCODED] = (ENCODED, [tf.io.encode_png(image).numpy() for image in images])
+    for name, (key, values) in sorted(inputs.items()):
+        if name not in signatures or list(signatures[name].inputs) != [key]:
             continue
         for size in sorted({min(size, len(values)) for size in BATCHES} - {0}):
             request = predict_pb2.PredictRequest()
             request.model_spec.signature_name = name
-            request.inputs[taken].CopyFrom(tf.make_tensor_proto(values[:size]))
+            request.inputs[key].CopyFrom(tf.make_tensor_proto(values[:size]))
             yield request

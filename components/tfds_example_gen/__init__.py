@@ -11,7 +11,7 @@ __all__ = ["TfdsExampleGen"]
 
 
 def __getattr__(name: str) -> Any:
-    # The Trainer reads what an artifact of this component says: whoever only trains imports no Beam for that.
+    # Lazily: the Trainer reads the properties of an artifact of this component, without importing Beam.
     if name == "TfdsExampleGen":
         from tfx_estimator.components.tfds_example_gen.component import TfdsExampleGen
 

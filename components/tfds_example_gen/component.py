@@ -44,7 +44,7 @@ class TfdsExampleGen(base_beam_component.BaseBeamComponent):
     """Writes the examples of a data set as tf.Examples: raw uint8 `image` bytes and an int64 `label`.
 
     Each split becomes `shards` files of nearly equal size, at most one for each example, in stored order. The same data
-    gives the same bytes.
+    result in the same bytes.
 
         example_gen = TfdsExampleGen({"dataset": "mnist", "splits": {"train": "train[:90%]", "eval": "train[90%:]"}})
         statistics_gen = StatisticsGen(examples=example_gen.outputs["examples"])
@@ -53,14 +53,14 @@ class TfdsExampleGen(base_beam_component.BaseBeamComponent):
     data set's name, version, fingerprint, counts, licence and citation as custom properties: see `properties.py`.
 
     Args:
-        data: What to ingest: the section `data` of a declaration, as a dict, whose paths are relative to the current
-            folder; or a DataSection.
-        fingerprint: Hash of the data; in the cache key it stands for the data set, wherever that lies. None computes
-            it from the data set as it is now. A data set that is still to be downloaded has another fingerprint
-            afterwards: prepare it first where the next run's cache matters.
+        data: The section `data` of a declaration as a dict, with paths relative to the current folder; or a
+            DataSection.
+        fingerprint: Hash of the data; in the cache key it stands for the data set, in any location. None computes it
+            from the current data set. A data set that is not downloaded yet has another fingerprint afterwards:
+            prepare it first if the next run is to use the cache.
 
     Raises:
-        DataError: The data set cannot be opened, or evaluation would see training examples.
+        DataError: The data set cannot be opened, or evaluation would use training examples.
         DeclarationError: The section is wrong.
     """
 
@@ -85,16 +85,10 @@ class TfdsExampleGen(base_beam_component.BaseBeamComponent):
 
 
 def read_data(given: Union[Mapping[str, Any], DataSection]) -> DataSection:
-    """Types what the component was given.
-
-    Args:
-        given: As in YAML, `{"dataset": "mnist", "shards": 4}`, with paths relative to the current folder; or typed.
-
-    Returns:
-        The section, with absolute paths if it was not typed before.
+    """Parses the component's argument; paths in a dict become absolute.
 
     Raises:
-        DeclarationError: Something is wrong; the message lists everything that is.
+        DeclarationError: The section is wrong; the message lists all problems.
     """
     return read_section(given, DataSection, (_SECTION,), _ARGUMENT, _resolve)
 

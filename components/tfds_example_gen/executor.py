@@ -33,15 +33,15 @@ from tfx_estimator.data.sources.splits import cut
 from tfx_estimator.pipeline.base.errors import DamagedDataError, PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.config.data import DataSection
 
-# What the folder of a split begins with.
+# Prefix of a split's folder.
 _SPLIT = "Split-"
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):
     """Writes the shards of all splits, one Beam element each.
 
-    No shuffle and no group-by: an element reads an index range of the data set and writes one file, so the work is as
-    parallel as there are shards, costs no more than the reading, and never holds more than one batch in memory.
+    No shuffle and no group-by: an element reads an index range of the data set and writes one file, so all shards are
+    written in parallel, each with one pass over its data, and with one batch in memory.
     """
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
@@ -57,8 +57,8 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             for split, ranges in source.resolve_disjoint().items()
         }
         scratch = os.path.join(examples.uri, ".unfinished")
-        # Readers take every file of a split. Another execution may have left some here: without the database of ML
-        # Metadata the numbers of executions begin anew.
+        # Readers take every file of a split. An earlier execution may have left files here: after a loss of the ML
+        # Metadata database, execution ids start again.
         for name in fileio.listdir(examples.uri) if fileio.exists(examples.uri) else ():
             if name.startswith(_SPLIT):
                 _remove(os.path.join(examples.uri, name))
@@ -90,12 +90,12 @@ class Executor(base_beam_executor.BaseBeamExecutor):
                     | "Write" >> beam.ParDo(WriteShard(data, scratch))
                 )
         except Exception as error:
-            # Most runners hand an error back as text only.
+            # Most runners return errors only as text.
             raise first_error(scratch) or error from error
 
 
 def _shards(ranges: tuple[ExampleRange, ...], most: int, folder: str) -> list[Shard]:
-    """Cuts a split into files, none of which is empty: who reads by file would have nothing to read."""
+    """Cuts a split into non-empty files: a reader of an empty shard would have no examples."""
     count = min(most, sum(len(part) for part in ranges))
     return [
         Shard(os.path.join(folder, f"data_tfrecord-{index:05d}-of-{count:05d}"), piece)
@@ -109,13 +109,13 @@ def _split_uri(examples: types.Artifact, split: str) -> str:
 
 
 def _check_files(shards: dict[str, list[Shard]]) -> None:
-    """A runner that loses elements without an error must not pass."""
+    """Raises an error if a runner has silently lost elements."""
     missing = [shard.path for each in shards.values() for shard in each if not fileio.exists(shard.path)]
     if missing:
         raise PipelineError(
             f"the Beam runner reported success, but did not write {len(missing)} files, first {missing[0]}",
             expected="every shard written",
-            todo="use `beam: {runner: direct}`, or look into the runner's logs",
+            todo="use `beam: {runner: direct}`, or check the runner's logs",
         )
 
 
@@ -126,7 +126,7 @@ def _remove(folder: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """A file to write, and the examples that it is to hold."""
+    """A file to write, and its examples."""
 
     path: str
     ranges: tuple[ExampleRange, ...]
@@ -138,12 +138,12 @@ class Shard:
 
 
 class WriteShard(beam.DoFn):
-    """Reads one shard's examples and writes its TFRecord file, under a temporary name until it is whole.
+    """Writes one shard's examples to a TFRecord file, under a temporary name until it is complete.
 
-    Runs of the same shard write the same bytes, so a runner may retry one, or run one twice.
+    The bytes are deterministic, so a runner may retry a shard, or run it twice.
 
     Args:
-        scratch: Folder for unfinished files, and for errors that a runner would only hand back as text.
+        scratch: Folder for unfinished files, and for errors, which runners return only as text.
     """
 
     def __init__(self, data: DataSection, scratch: str) -> None:
@@ -175,13 +175,13 @@ class WriteShard(beam.DoFn):
                     count += 1
         if count != shard.size:
             raise DamagedDataError(
-                f"{shard.ranges} gave {count:,} examples", expected=f"{shard.size:,}", todo="prepare the data set again"
+                f"{shard.ranges} has {count:,} examples", expected=f"{shard.size:,}", todo="prepare the data set again"
             )
         return count
 
 
 class _Template:
-    """One tf.Example, filled again for every record."""
+    """One tf.Example, reused for every record."""
 
     def __init__(self) -> None:
         self._example = tf.train.Example()

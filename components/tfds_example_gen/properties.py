@@ -1,4 +1,4 @@
-"""TfdsExampleGen's execution properties, and what its artifact says about the data set, as custom properties."""
+"""TfdsExampleGen's execution properties, and the custom properties of its artifact, which describe the data set."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from tfx_estimator.pipeline.config.data import DataSection, Splits
 
 # JSON of the `data` section, without LOCATION's entries.
 DATA_KEY = "data"
-# JSON of the entries that say where the data set is; its fingerprint stands for it in the cache key.
+# JSON of the entries for the location of the data set; in the cache key the fingerprint replaces them.
 LOCATION_KEY = "location"
 FINGERPRINT_KEY = "fingerprint"
 _LOCATION = ("dataset", "version", "data_dir", "download")
 
-# Of the artifact.
+# Properties of the artifact.
 DATASET = "dataset"
 VERSION = "version"
 IMAGE_SHAPE = "image_shape"
 LABEL_NAMES = "label_names"
-# Expression of the split `test`, where one is declared.
+# Expression of the split `test`, if declared.
 TEST = "test"
 LICENCE = "licence"
 CITATION = "citation"
 
 
 class Driver(UnkeyedDriver):
-    """Keeps the place of the data set out of the cache key."""
+    """Keeps the location of the data set out of the cache key."""
 
     UNKEYED = (LOCATION_KEY,)
 
@@ -39,7 +39,7 @@ def to_properties(data: DataSection, fingerprint: str) -> dict[str, str]:
     values = {**data.dict(), "shards": data.shards_for()}
     location = {name: values.pop(name) for name in _LOCATION}
     if data.splits.test is None:
-        # What earlier versions wrote, without it, is still there.
+        # As earlier versions wrote it, to keep their caches valid.
         del values["splits"]["test"]
     return {
         DATA_KEY: json.dumps(values, sort_keys=True),
@@ -49,7 +49,7 @@ def to_properties(data: DataSection, fingerprint: str) -> dict[str, str]:
 
 
 def to_section(data: str, location: str) -> DataSection:
-    """Returns the `data` section again, of the properties `data` and `location`, which the driver blanks."""
+    """Returns the `data` section from the properties `data` and `location`; the driver blanks the latter."""
     return DataSection.parse_obj({**json.loads(data), **json.loads(location)})
 
 
@@ -61,7 +61,7 @@ def num_examples(split: str) -> str:
 def write_properties(
     examples: artifact.Artifact, info: SourceInfo, fingerprint: str, counts: dict[str, int], splits: Splits
 ) -> None:
-    """Writes what is known of the data set, and the number of examples of each split."""
+    """Sets the properties of the data set, and the number of examples of each split."""
     values = {
         DATASET: info.name,
         VERSION: info.version,

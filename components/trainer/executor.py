@@ -14,7 +14,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx_estimator.components.baseline_resolver import write_comparable
 from tfx_estimator.components.execution import Artifacts
 from tfx_estimator.components.in_python import reword
-from tfx_estimator.components.inventory import reads_whole
+from tfx_estimator.components.inventory import checks_inputs
 from tfx_estimator.components.trainer import export, training_folder
 from tfx_estimator.components.trainer.cluster.plan import gpu_count
 from tfx_estimator.components.trainer.cluster.tf_config import CHIEF, resolve
@@ -43,7 +43,7 @@ logger = get_logger("trainer")
 class Executor(base_executor.BaseExecutor):
     """Trains in fresh processes, and publishes a complete model or raises."""
 
-    @reads_whole
+    @checks_inputs
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
         """Trains.
 

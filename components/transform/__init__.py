@@ -1,4 +1,4 @@
-"""Transform: examples + schema -> transform_graph, by a preprocessing_fn that keeps its contract."""
+"""Transform: examples + schema -> transform_graph, with a check of the preprocessing_fn's result."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["Transform"]
 
 
 class Transform(component.Transform):
-    """TFX's Transform, which says what is wrong with what a preprocessing_fn returns.
+    """TFX's Transform, with an error that names a preprocessing_fn whose result is invalid.
 
-    TFX's own fails somewhere behind it, in a way that names neither the function nor its file.
+    TFX's own fails later, with an error that names neither the function nor its file.
 
     Inputs, outputs and arguments are those of `tfx.components.Transform`.
     """

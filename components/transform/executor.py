@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 from tfx.components.transform import executor, labels
 
-from tfx_estimator.components.inventory import reads_whole
+from tfx_estimator.components.inventory import checks_inputs
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.user_source import loader
 
@@ -19,12 +19,12 @@ _TRIES = 4
 
 
 class Executor(executor.Executor):
-    """TFX's, with a preprocessing_fn whose result is looked at, and folders that a failing store renames after all."""
+    """TFX's executor, which checks the preprocessing_fn's result, and retries renames of folders in a store."""
 
-    @reads_whole
+    @checks_inputs
     def Do(self, *args: Any, **kwargs: Any) -> None:
         """See `executor.Executor.Do`."""
-        with renamed_again():
+        with retrying_renames():
             super().Do(*args, **kwargs)
 
     def _GetPreprocessingFn(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Callable[..., Any]:  # noqa: N802  TFX's name
@@ -34,7 +34,7 @@ class Executor(executor.Executor):
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a preprocessing_fn refuse to return what TensorFlow Transform cannot take."""
+    """Wraps a preprocessing_fn to raise an error for a result that TensorFlow Transform rejects."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -42,7 +42,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
         if wrong := _wrong(returned):
             raise UserCodeError(
                 f"the preprocessing_fn returned {wrong}\n{_place(function)}",
-                expected="a dict of tensors, by the name of the feature",
+                expected="a dict of tensors by feature name",
                 todo='return the features and the label: `return {"image": …, "label": inputs["label"]}`',
             )
         return returned
@@ -51,7 +51,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrong(returned: Any) -> str:
-    """What is no dict of tensors, in words."""
+    """Describes a result that is not a dict of tensors; empty if it is one."""
     if not isinstance(returned, dict):
         return f"{returned!r:.80}"
     for name, value in returned.items():
@@ -63,7 +63,7 @@ def _wrong(returned: Any) -> str:
 
 
 def _place(function: Callable[..., Any]) -> str:
-    """Where it is, as a traceback would say it."""
+    """Returns the function's place in the format of a traceback."""
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -72,17 +72,17 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 @contextlib.contextmanager
-def renamed_again() -> Iterator[None]:
-    """Has TensorFlow try again, in this process, where it took a folder for a file.
+def retrying_renames() -> Iterator[None]:
+    """Retries TensorFlow's renames of a folder in a bucket, in this process.
 
-    It asks whether there is a folder first, and takes any error for a no: then it renames the object of that name,
-    which is not there, and does not try again. TensorFlow Transform publishes its graph by two such renames.
+    TensorFlow first checks if the source is a folder, and treats any error as a no: it then renames the object of that
+    name, which does not exist, and does not retry. TensorFlow Transform publishes its graph by two such renames.
 
     Source: `GcsFileSystem::RenameFile` of TensorFlow 2.15.
     """
     rename = tf.io.gfile.rename
 
-    def again(src: str, dst: str, overwrite: bool = False) -> None:
+    def retry(src: str, dst: str, overwrite: bool = False) -> None:
         for tries_left in reversed(range(_TRIES)):
             try:
                 rename(src, dst, overwrite)
@@ -91,7 +91,7 @@ def renamed_again() -> Iterator[None]:
                 if not tries_left or not tf.io.gfile.isdir(src):
                     raise
 
-    tf.io.gfile.rename = again
+    tf.io.gfile.rename = retry
     try:
         yield
     finally:

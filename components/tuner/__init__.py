@@ -1,4 +1,4 @@
-"""Tries declared values in supervised trainings, and finds the best."""
+"""Tunes hyperparameters in supervised trainings."""
 
 from tfx_estimator.components.tuner.component import Tuner
 

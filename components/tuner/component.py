@@ -1,4 +1,4 @@
-"""The Tuner component, and its parameter `tune`: the section of a declaration, without a YAML file."""
+"""The Tuner component, with the section `tune` of a declaration as an argument."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _ARGUMENT = Argument(
 
 
 class Driver(UnkeyedDriver):
-    """Keeps deadlines, restarts and logging out of the cache key."""
+    """Keeps timeouts, restarts and logging out of the cache key."""
 
     UNKEYED = (OPERATION_KEY, TUNE_OPERATION_KEY)
 
 
 class Tuner(base_component.BaseComponent):
-    """Tries values in whole, supervised trainings, and finds the best: TFX's Tuner without a `tuner_fn`.
+    """Tunes hyperparameters in complete, supervised trainings: TFX's Tuner without a `tuner_fn`.
 
-    Each trial is what the Trainer would do with its values: fresh processes under the declared strategy, with a log, a
-    training folder and restarts of their own. keras-tuner's oracles choose the values. A tuning that was killed goes
-    on: trials that are done are not done again, and one that was interrupted goes on from its checkpoint.
+    Each trial runs as in the Trainer: in new processes under the declared strategy, with a log, a training folder and
+    restarts of its own. keras-tuner's oracles choose the values. A tuning that was killed resumes: completed trials are
+    not repeated, and an interrupted one resumes from its checkpoint.
 
         tuner = Tuner(
             module_file="taxi_utils.py",
@@ -64,10 +64,10 @@ class Tuner(base_component.BaseComponent):
         )
         trainer = Trainer(..., hyperparameters=tuner.outputs["best_hyperparameters"])
 
-    The trainer_fn of a trial, as that of the Trainer, finds its values in `fn_args.hyperparameters["values"]`.
+    As in the Trainer, the trainer_fn reads the values from `fn_args.hyperparameters["values"]`.
 
-    Component `outputs`: `best_hyperparameters`, as keras-tuner writes them; `tuner_results`: `trials.json`, with all
-    that is known of each trial, and TFX's own `tuner_results.json`.
+    Component `outputs`: `best_hyperparameters`, in keras-tuner's format; `tuner_results`: `trials.json`, with the full
+    results of each trial, and TFX's own `tuner_results.json`.
 
     Args:
         examples: Channel of `standard_artifacts.Examples`.
@@ -75,21 +75,21 @@ class Tuner(base_component.BaseComponent):
         transform_graph: Channel of `standard_artifacts.TransformGraph`.
         schema: Channel of `standard_artifacts.Schema`.
         base_model: Channel of the `standard_artifacts.Model` to start from.
-        module_file: Path of a TFX module file with a trainer_fn. Of this and the next two there is one.
-        run_fn: Dotted path of what trains a declaration on the Keras paths.
+        module_file: Path of a TFX module file with a trainer_fn. Exactly one of this and the next two is required.
+        run_fn: Dotted path of the function that trains a declaration on the Keras paths.
         trainer_fn: Dotted path of a `trainer_fn(fn_args, schema)`.
         train_args: Splits and steps of a trial.
         eval_args: Splits and steps of its evaluation.
         custom_config: `fn_args.custom_config`.
-        distribution: As of the Trainer, for each trial; likewise the next four.
-        warm_start: The section `trainer.warm_start` of a declaration: with these weights each trial begins.
+        distribution: The Trainer's, for each trial; likewise the next four.
+        warm_start: The section `trainer.warm_start` of a declaration: the initial weights of each trial.
         threads: The section `trainer.threads` of a declaration.
         gpu: The section `trainer.gpu`.
-        onednn: As `trainer.onednn`.
-        settings: As of the Trainer: deadlines.
+        onednn: The option `trainer.onednn`.
+        settings: The Trainer's settings: timeouts.
 
     Raises:
-        DeclarationError: Something of it is wrong; or it is a run_fn, whose evaluation nobody hears of.
+        DeclarationError: An argument is wrong; or it is a run_fn, which reports no metrics.
 
     Source: https://www.tensorflow.org/tfx/guide/tuner.
     """
@@ -124,8 +124,8 @@ class Tuner(base_component.BaseComponent):
         if [bool(module_file), bool(run_fn), bool(trainer_fn)].count(True) != 1:
             raise DeclarationError(
                 "Tuner is given none, or several, of module_file, run_fn and trainer_fn",
-                expected="what the Trainer is given",
-                todo="give the one that the Trainer has",
+                expected="the same as in the Trainer",
+                todo="pass the one that the Trainer has",
             )
         contract = find_contract(module_file, run_fn, trainer_fn, component=TUNER)
         runtime = {"threads": threads, "gpu": gpu, "onednn": onednn}
@@ -136,7 +136,7 @@ class Tuner(base_component.BaseComponent):
             refuse_declared(section)
         if settings.path == RUN_FN:
             raise DeclarationError(
-                "Tuner is given a run_fn, which evaluates by itself, and tells nobody what it found",
+                "Tuner is given a run_fn, which runs its own evaluation, and reports no metrics",
                 expected="a trainer_fn",
                 todo="use tfx.components.Tuner with a tuner_fn: the Trainer takes its best_hyperparameters as well",
             )
@@ -164,7 +164,7 @@ class Tuner(base_component.BaseComponent):
 
 
 def read_tune(given: Union[Mapping[str, Any], TuneSection]) -> TuneSection:
-    """Types and checks what a Tuner was given, as in YAML or typed; the refusal lists everything that is wrong."""
+    """Parses and checks a Tuner's `tune`, a dict or a section; the error lists all problems."""
 
     def longer(values: dict[str, Any]) -> dict[str, Any]:
         return {**values, "ranges": long_ranges(values["ranges"])} if "ranges" in values else values
@@ -176,11 +176,11 @@ def read_tune(given: Union[Mapping[str, Any], TuneSection]) -> TuneSection:
 
 
 def refuse_declared(section: TuneSection) -> None:
-    """Refuses dotted paths of a declaration where there is none."""
+    """Refuses ranges of a declaration's options, as there is no declaration."""
     for name in section.ranges:
         if name.startswith(f"{SECTION}."):
             raise DeclarationError(
-                f"{_ARGUMENT.call} varies {name}, and there is no declaration that it stands in",
-                expected="a name that your trainer_fn takes out of fn_args.hyperparameters['values']",
-                todo="give it a name of its own, and read it there",
+                f"{_ARGUMENT.call} varies {name}, but there is no declaration with that option",
+                expected="a name that your trainer_fn reads from fn_args.hyperparameters['values']",
+                todo="give it another name, and read it there",
             )

@@ -1,4 +1,4 @@
-"""The executor of Tuner: finds its folder, searches, and writes what was found."""
+"""The executor of Tuner: finds its folder, searches, and writes the results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tfx_estimator.pipeline.config.put_values import TRIALS_FILE, short_names, s
 from tfx_estimator.pipeline.config.tune import HYPERBAND, RANDOM, TuneSection
 from tfx_estimator.pipeline.config.tune_checks import refuse_others_cluster
 
-# Execution properties: JSON of what decides the trials, and of the rest, which the driver blanks.
+# Execution properties: JSON of the options that affect the trials, and of the others, which the driver blanks.
 TUNE_KEY, TUNE_OPERATION_KEY = "tfx_estimator_tune", "tfx_estimator_tune_operation"
 _RESULTS_FILE = "tuner_results.json"
 _FOLDER = "tuning"
@@ -37,10 +37,10 @@ logger = get_logger("tuner")
 
 
 class Executor(base_executor.BaseExecutor):
-    """Trains trials in fresh processes, and publishes the best values, or raises."""
+    """Trains trials in new processes, and publishes the best values."""
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:
-        """Tunes; the properties are those of the Trainer, and the section: see `to_properties`."""
+        """Tunes; the properties are those of the Trainer, and of `to_properties`."""
         self._log_startup(input_dict, output_dict, exec_properties)
         if resolve(os.environ) is not None:
             raise refuse_others_cluster()
@@ -56,26 +56,26 @@ class Executor(base_executor.BaseExecutor):
         steps = steps_of(settings, exec_properties, input_dict[standard_component_specs.EXAMPLES_KEY])
         if section.strategy == HYPERBAND and not (steps or section.hyperband.max_steps):
             raise DeclarationError(
-                "tune.strategy: hyperband, and nobody says how long to train",
+                "tune.strategy: hyperband, but the length of a training is not declared",
                 expected="tune.hyperband.max_steps, or steps of the Trainer",
                 todo="set tune.hyperband.max_steps",
             )
-        logger.info(f"tuning begins; its trials: {folder}")
+        logger.info(f"tuning starts; its trials: {folder}")
         proposals = Proposals(section, steps)
         configs: dict[int, Any] = {}
 
-        def hear(trial: Trial, result: Optional[Result]) -> None:
+        def on_trial(trial: Trial, result: Optional[Result]) -> None:
             configs[trial.number] = trial.config
-            _say(section, trial, result, results)
+            _log(section, trial, result, results)
 
         results: list[Result] = []
-        search = Search(section, proposals, lambda trial: trials.run(trial), hear)
-        trials = Trials(folder, input_dict, exec_properties, settings, section, search.enough)
+        search = Search(section, proposals, lambda trial: trials.run(trial), on_trial)
+        trials = Trials(folder, input_dict, exec_properties, settings, section, search.has_ended)
         try:
             with only_job(folder, bool(home)):
                 found = search.search()
         except TrainingError:
-            # Those that ended it; what others followed from stays as it is.
+            # The failures that ended the tuning are tried again by the next run; earlier results stay.
             for each in reversed(results):
                 if each.status != FAILED:
                     break
@@ -97,7 +97,7 @@ def to_properties(section: TuneSection) -> dict[str, str]:
     """Returns the execution properties that carry the section."""
     deciding, operational = section.split()
     if section.strategy == RANDOM:
-        # What is drawn does not depend on what is known by then.
+        # Random proposals do not depend on earlier results.
         operational["parallel_trials"] = deciding.pop("parallel_trials")
     return {
         # Ranges in another order are the same tuning.
@@ -107,12 +107,12 @@ def to_properties(section: TuneSection) -> dict[str, str]:
 
 
 def of_properties(deciding: str, operational: str) -> TuneSection:
-    """Reads what `to_properties` wrote."""
+    """Parses the properties that `to_properties` returns."""
     return TuneSection.parse_obj({**json.loads(deciding), **json.loads(operational or "{}")})
 
 
 def _key(inputs: Artifacts, exec_properties: dict[str, Any], section: TuneSection) -> str:
-    """The name of this tuning's folder: the same for a retry, for more trials, and for other deadlines."""
+    """Returns the name of this tuning's folder: the same for a retry, for more trials, and for other timeouts."""
     properties = {
         key: value for key, value in exec_properties.items() if key not in (OPERATION_KEY, TUNE_OPERATION_KEY)
     }
@@ -125,7 +125,7 @@ def _key(inputs: Artifacts, exec_properties: dict[str, Any], section: TuneSectio
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _say(section: TuneSection, trial: Trial, result: Optional[Result], results: list[Result]) -> None:
+def _log(section: TuneSection, trial: Trial, result: Optional[Result], results: list[Result]) -> None:
     of = f"/{section.trials}" if section.trials else ""
     head = f"trial {trial.number}{of}: "
     if result is None:
@@ -145,7 +145,7 @@ def _say(section: TuneSection, trial: Trial, result: Optional[Result], results: 
 
 def _write(uri: str, section: TuneSection, found: list[Result], best: Result, folder: str) -> None:
     fileio.makedirs(uri)
-    told = {
+    content = {
         "objective": {"metric": section.objective.metric, "mode": section.objective.better},
         "strategy": section.strategy,
         "ranges": {name: str(each) for name, each in section.ranges.items()},
@@ -153,8 +153,8 @@ def _write(uri: str, section: TuneSection, found: list[Result], best: Result, fo
         "folder": folder,
         "trials": [each.to_dict() for each in found],
     }
-    write_whole(os.path.join(uri, TRIALS_FILE), json.dumps(told, indent=1))
-    # As TFX's own Tuner writes it.
+    write_whole(os.path.join(uri, TRIALS_FILE), json.dumps(content, indent=1))
+    # In the format of TFX's own Tuner.
     rows = [
         {"trial_id": str(each.number), "score": each.score, **each.values} for each in found if each.status != FAILED
     ]
@@ -162,7 +162,7 @@ def _write(uri: str, section: TuneSection, found: list[Result], best: Result, fo
 
 
 def lines(results: Sequence[Result], section: TuneSection, best: Result) -> list[str]:
-    """Lays out the table: a head, and a line for each trial."""
+    """Formats a table: a header, and a line for each trial."""
     names = short_names(list(section.ranges))
     rows = [["trial", *names.values(), section.objective.metric, "steps", "seconds", ""]]
     rows += [
@@ -186,5 +186,5 @@ def lines(results: Sequence[Result], section: TuneSection, best: Result) -> list
 def _remark(each: Result, best: Result) -> str:
     if each.status == FAILED:
         return f"failed: {each.reason.splitlines()[0]}"
-    remarks = [*(["best"] if each is best else []), *([f"goes on from {each.parent}"] if each.parent else [])]
+    remarks = [*(["best"] if each is best else []), *([f"continues {each.parent}"] if each.parent else [])]
     return ", ".join(remarks)

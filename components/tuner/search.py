@@ -1,4 +1,4 @@
-"""The search: proposes trials, trains them, some at a time, and tells what came of them, always in the same order."""
+"""The search: proposes trials, trains some at a time, and reports their results in a deterministic order."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from tfx_estimator.pipeline.config.tune import RANDOM, TuneSection
 
 _POLL_SECONDS = 0.2
 _THREAD = "trial "
-# Of the project, which log in a trial: a filter is of one logger, and not of those below it.
-_TRIAL_PARTS = ("trainer", "files")
+# Loggers used in a trial: a filter does not apply to child loggers.
+_TRIAL_LOGGERS = ("trainer", "files")
 
 
 class Search:
     """One tuning.
 
-    What is tried follows from the seed and from the results, and not from which trial ends first: an oracle that goes
-    by results is told of them in the order of the trials, and the next trial waits for the oldest.
+    The proposals depend on the seed and the results, not on which trial ends first: an oracle that uses results gets
+    them in the order of the trials, and the next trial waits for the oldest.
 
     Args:
-        run: Trains a trial, or returns what is known of it; it is called in a thread of its own.
-        hear: Is told of each trial that begins, with None, and of what came of it.
+        run: Trains a trial, or returns its stored result; called in a thread of its own.
+        on_trial: Called for each trial when it starts, with None, and with its result.
     """
 
     def __init__(
@@ -39,35 +39,35 @@ class Search:
         section: TuneSection,
         proposals: Proposals,
         run: Callable[[Trial], Result],
-        hear: Callable[[Trial, Any], None] = lambda trial, result: None,
+        on_trial: Callable[[Trial, Any], None] = lambda trial, result: None,
     ) -> None:
         self._section = section
         self._proposals = proposals
         self._run = run
-        self._hear = hear
+        self._on_trial = on_trial
         self._stop = threading.Event()
         self._running: dict[int, tuple[Trial, concurrent.futures.Future[Result]]] = {}
         self._results: list[Result] = []
 
-    def enough(self) -> bool:
-        """Says that no trial is wanted any more."""
+    def has_ended(self) -> bool:
+        """Returns True if running trials are to stop."""
         return self._stop.is_set()
 
     def search(self) -> list[Result]:
-        """Tries until there is nothing more to try; raises if too many trials failed, or a signal came."""
+        """Runs all trials; raises an error if too many fail, or on a signal."""
         parallel = self._section.parallel_trials
-        with Signals() as signals, _told_apart(), concurrent.futures.ThreadPoolExecutor(parallel) as pool:
+        with Signals() as signals, _prefixed_messages(), concurrent.futures.ThreadPoolExecutor(parallel) as pool:
             try:
                 while True:
                     while len(self._unfinished()) < parallel and (trial := self._proposals.next()):
-                        self._hear(trial, None)
+                        self._on_trial(trial, None)
                         self._running[trial.number] = trial, pool.submit(self._in_thread, trial)
                     if not self._running:
                         break
                     self._wait()
                     if signals.received:
                         self._end(signals.received)
-                    self._tell()
+                    self._collect()
             finally:
                 self._stop.set()
         if not any(each.status != FAILED for each in self._results):
@@ -83,20 +83,20 @@ class Search:
             thread.name = before
 
     def _unfinished(self) -> list[int]:
-        """The trials whose place nobody can have yet."""
+        """Returns the trials that still count as running."""
         if self._section.strategy == RANDOM:
             return [number for number, (_, future) in self._running.items() if not future.done()]
         return list(self._running)
 
     def _wait(self) -> None:
-        """Waits until there may be something to do; a signal is heard meanwhile."""
+        """Waits for a trial to end, but not long, so that signals are handled."""
         futures = [future for _, future in self._running.values()]
         if not futures[0].done():
-            open_ones = [future for future in futures if not future.done()]
-            concurrent.futures.wait(open_ones, _POLL_SECONDS, concurrent.futures.FIRST_COMPLETED)
+            pending = [future for future in futures if not future.done()]
+            concurrent.futures.wait(pending, _POLL_SECONDS, concurrent.futures.FIRST_COMPLETED)
 
-    def _tell(self) -> None:
-        """Takes what has ended, in the order of the trials; one at a time where the next trial goes by it."""
+    def _collect(self) -> None:
+        """Collects results in the order of the trials; one at a time if the next trial depends on them."""
         for _, future in self._running.values():
             if future.done() and (error := future.exception()):
                 self._stop.set()
@@ -109,14 +109,14 @@ class Search:
             del self._running[number]
             result = future.result()
             self._results.append(result)
-            self._hear(trial, result)
+            self._on_trial(trial, result)
             self._check()
             self._proposals.tell(result)
             if self._section.strategy != RANDOM:
                 return
 
     def _end(self, received: int) -> None:
-        """Waits for the trials to stop at their checkpoints, as the supervisors see to, and raises."""
+        """Waits for the supervisors to stop the trials at their checkpoints, and raises StoppedError."""
         futures = [future for _, future in self._running.values()]
         concurrent.futures.wait(futures)
         stopped = [error for future in futures if isinstance(error := future.exception(), StoppedError)]
@@ -127,12 +127,12 @@ class Search:
             raise error
         raise StoppedError(
             f"the tuning was ended by {signal.Signals(received).name} between two trials",
-            todo="run the same again: it goes on from there",
+            todo="run the same again: it resumes from there",
             exit_code=128 + received,
         )
 
     def _check(self) -> None:
-        """Gives up after too many failures."""
+        """Raises TrainingError after too many consecutive failures."""
         most = self._section.max_consecutive_failures
         last = self._results[-most:]
         if len(last) == most and all(each.status == FAILED for each in last):
@@ -142,18 +142,18 @@ class Search:
         how = "all trials" if len(failed) == len(self._results) else f"{len(failed)} trials, one after another,"
         first = failed[0]
         return TrainingError(
-            f"{how} failed; of trial {first.number} ({tell_values(first.values)}) the reason is:\n{first.reason}",
+            f"{how} failed; the reason of trial {first.number} ({tell_values(first.values)}):\n{first.reason}",
             expected="values that can be trained with",
-            todo="see the reason, and choose other ranges; trials that failed are tried again by the next run",
+            todo="see the reason, and choose other ranges; the next run repeats failed trials",
         )
 
 
 @contextlib.contextmanager
-def _told_apart() -> Iterator[None]:
-    """Says in the Trainer's messages of which trial they are; a warning that another trial gave is not given again."""
+def _prefixed_messages() -> Iterator[None]:
+    """Prefixes the Trainer's messages with the trial; omits a warning that another trial has given."""
     warned: set[str] = set()
 
-    def told(record: logging.LogRecord) -> bool:
+    def prefix(record: logging.LogRecord) -> bool:
         if record.threadName and record.threadName.startswith(_THREAD):
             text = record.getMessage()
             if record.levelno >= logging.WARNING:
@@ -163,11 +163,11 @@ def _told_apart() -> Iterator[None]:
             record.msg, record.args = f"{record.threadName}: {text}", ()
         return True
 
-    loggers = [log.get_logger(part) for part in _TRIAL_PARTS]
+    loggers = [log.get_logger(part) for part in _TRIAL_LOGGERS]
     for logger in loggers:
-        logger.addFilter(told)
+        logger.addFilter(prefix)
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeFilter(told)
+            logger.removeFilter(prefix)

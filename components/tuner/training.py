@@ -1,4 +1,4 @@
-"""One trial: a whole supervised training with its values, in a folder of its own."""
+"""One trial: a supervised training with its values, in a folder of its own."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import HYPERBAND, TuneSection
 
 _TRAINING, _HYPERPARAMETERS = "training", "hyperparameters"
-# Says that all that a trial goes on from is in its training's folder.
+# Marks a complete copy of the training that a trial continues.
 _COPIED = "copied"
-# What is kept of the training of a trial: TensorBoard's curves, logs, and what was declared.
+# Kept of a trial's training: TensorBoard's events, logs, the declaration and the evaluations.
 _EVENTS, _LOGS, _KEPT = "events.out.tfevents", "logs", (DECLARATION, "evaluations.json")
 
 logger = get_logger("tuner")
@@ -47,19 +47,24 @@ logger = get_logger("tuner")
 
 @dataclasses.dataclass(frozen=True)
 class Trials:
-    """Trains trials."""
+    """Trains trials.
 
-    folder: str  # of the tuning; it outlives one execution
+    Args:
+        folder: The tuning's folder, which outlives one execution.
+        exec_properties: Those of a Trainer; likewise the settings.
+        has_ended: Returns True if running trials are to stop.
+    """
+
+    folder: str
     inputs: Mapping[str, list[types.Artifact]]
-    exec_properties: Mapping[str, Any]  # as of a Trainer; likewise the settings
+    exec_properties: Mapping[str, Any]
     settings: Settings
     section: TuneSection
-    # Says that no trial is wanted any more: those that train are ended.
-    enough: Callable[[], bool] = lambda: False
+    has_ended: Callable[[], bool] = lambda: False
 
     @functools.cached_property
     def _labels(self) -> Mapping[int, int]:
-        """Counted once for all trials: all examples are read for that."""
+        """Counts the labels once for all trials, as that reads all examples."""
         return count_labels(self.inputs[standard_component_specs.EXAMPLES_KEY])
 
     def place(self, number: int) -> str:
@@ -67,14 +72,14 @@ class Trials:
         return os.path.join(self.folder, "trials", f"{number:04d}")
 
     def run(self, trial: Trial) -> Result:
-        """Trains with the values of a trial, unless that was done before; a failure is a result, a stop is not."""
+        """Trains a trial, or returns its stored result; a failure is a result, but StoppedError is raised."""
         place = self.place(trial.number)
         known = Result.load(place)
         if known is not None and known.is_of(trial):
             return known
         begun = known or Result.load(place, BEGUN)
         if begun is not None and not begun.is_of(trial):
-            # Else it would go on with the weights of other values.
+            # It would resume from weights that were trained with other values.
             _remove(place)
         self._begin(trial, place)
         started = time.monotonic()
@@ -88,8 +93,8 @@ class Trials:
             seconds = time.monotonic() - started
             result = Result(trial.number, trial.values, FAILED, seconds=seconds, reason=str(error), parent=trial.parent)
         else:
-            result = self._judge(trial, outcome)
-        if not self.enough():
+            result = self._make_result(trial, outcome)
+        if not self.has_ended():
             _write_events(os.path.join(place, _TRAINING), result)
             result.save(place)
             if result.status == COMPLETED and self.section.strategy != HYPERBAND:
@@ -97,17 +102,17 @@ class Trials:
         return result
 
     def forget(self, number: int) -> None:
-        """Has a trial be done again, from its last checkpoint."""
+        """Removes a trial's result, so that it runs again from its last checkpoint."""
         forget(self.place(number))
 
     def tidy(self, number: int) -> None:
-        """Removes the checkpoints and models of a trial that nobody goes on from."""
+        """Removes the checkpoints and models of a trial that no other one continues."""
         training = os.path.join(self.place(number), _TRAINING)
         if fileio.exists(training):
             _tidy(training)
 
     def _begin(self, trial: Trial, place: str) -> None:
-        """Makes the folder; of a trial that goes on from another one's checkpoint, with that."""
+        """Makes the folder, with a copy of the parent's training if there is one."""
         fileio.makedirs(place)
         Result(trial.number, trial.values, "", parent=trial.parent).save(place, BEGUN)
         training = os.path.join(place, _TRAINING)
@@ -137,24 +142,24 @@ class Trials:
         settings, properties = with_counts(settings, properties, examples, lambda: self._labels)
         job = make_job(inputs, outputs, properties, settings, training, exports=False)
         if fileio.exists(job.evaluated_file):
-            # Of the trial that it goes on from, or of an attempt whose result was not written any more.
+            # Left by the parent trial, or by an attempt that died before writing its result.
             fileio.remove(job.evaluated_file)
         write_declaration(training, declared)
         with logs_folder(training) as logs:
-            return supervise(job, logs, self.enough)
+            return supervise(job, logs, self.has_ended)
 
-    def _judge(self, trial: Trial, outcome: Outcome) -> Result:
+    def _make_result(self, trial: Trial, outcome: Outcome) -> Result:
         metric = self.section.objective.metric
-        if metric not in outcome.metrics and not self.enough():
+        if metric not in outcome.metrics and not self.has_ended():
             raise UserCodeError(
                 f"tune.objective.metric: the evaluation reports no `{metric}`",
-                expected=f"one of {', '.join(sorted(outcome.metrics)) or 'those that it reports'}",
+                expected=f"one of {', '.join(sorted(outcome.metrics)) or 'the reported metrics'}",
                 todo="name one of them, or add it to the metrics of your model",
             )
         score, reason = outcome.metrics.get(metric), ""
         if score is not None and not math.isfinite(score):
-            # It would be the best of all, or spoil what the next trials are chosen by.
-            score, reason = None, f"its evaluation says {metric}: {score}, which nothing can be judged by"
+            # It might be the best of all, or mislead the oracle.
+            score, reason = None, f"its evaluation reports {metric}: {score}, which cannot be compared"
         return Result(
             trial.number,
             trial.values,
@@ -169,11 +174,11 @@ class Trials:
 
 
 def copy_training(source: str, target: str) -> None:
-    """Copies what a training goes on from, once: what a copy that was ended has left is not gone on from."""
+    """Copies a training to continue from, once; a copy that was interrupted is repeated."""
     copied = f"{target}.{_COPIED}"
     if fileio.exists(copied):
         return
-    # Not into a draft: an object store moves no folder in one step.
+    # Not by a draft and a rename: object stores cannot move a folder in one step.
     io_utils.copy_dir(source, target)
     if fileio.exists(logs := os.path.join(target, _LOGS)):
         fileio.rmtree(logs)
@@ -181,13 +186,13 @@ def copy_training(source: str, target: str) -> None:
 
 
 def steps_of(settings: Settings, exec_properties: dict[str, Any], examples: list[types.Artifact]) -> Optional[int]:
-    """Returns the steps that the Trainer will do, epochs counted; None where its data end it."""
+    """Returns the Trainer's steps, with epochs converted; None if the end of its data ends it."""
     _, properties = with_steps(settings, exec_properties, examples)
     return json.loads(properties[standard_component_specs.TRAIN_ARGS_KEY]).get("num_steps") or None
 
 
 def _remove(place: str) -> None:
-    """Removes a trial; what says of which values its checkpoints are goes after them, wherever this process ends."""
+    """Removes a trial; the record of its values last, so that checkpoints never lack it, even if this is killed."""
     training = os.path.join(place, _TRAINING)
     if fileio.exists(training):
         fileio.rmtree(training)
@@ -199,13 +204,13 @@ def _remove(place: str) -> None:
 def _in_trial(settings: Settings, steps: Optional[int]) -> Settings:
     if settings.declaration is None:
         return settings
-    # Class weights as they are declared, by the names of the classes.
+    # From the declaration: its class weights are by class names.
     trainer = TrainerSection.parse_obj(settings.declaration["trainer"]).in_trial(steps)
     return settings.with_trainer(**trainer.dict())
 
 
 def _write_events(training: str, result: Result) -> None:
-    """Writes the values beside the curves, for TensorBoard's HParams."""
+    """Writes the values next to the curves, for TensorBoard's HParams."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.plugins.hparams import api_pb2, summary, summary_v2
@@ -213,12 +218,12 @@ def _write_events(training: str, result: Result) -> None:
 
     status = api_pb2.STATUS_SUCCESS if result.status == COMPLETED else api_pb2.STATUS_FAILURE
     writer = EventFileWriter(training)
-    # It takes nothing but numbers, texts, and true and false.
+    # HParams supports only numbers, strings and booleans.
     shown = {name: value if _is_single(value) else show_value(value) for name, value in result.values.items()}
     values = summary_v2.hparams_pb(shown, trial_id=str(result.number))
-    for told in (values, summary.session_end_pb(status)):
-        # One of them is TensorFlow's own class, of the same message.
-        writer.add_event(Event(summary=Summary.FromString(told.SerializeToString())))
+    for each in (values, summary.session_end_pb(status)):
+        # Converted: one of them is TensorFlow's own class of the same message.
+        writer.add_event(Event(summary=Summary.FromString(each.SerializeToString())))
     writer.close()
 
 
@@ -232,7 +237,7 @@ def _tidy(folder: str) -> None:
         if fileio.isdir(path):
             if os.path.basename(path) != _LOGS:
                 _tidy(path)
-                # In a store a folder goes with the last of what is in it.
+                # In a store an empty folder no longer exists.
                 if fileio.exists(path) and not fileio.listdir(path):
                     fileio.rmtree(path)
         elif not name.startswith(_EVENTS) and name not in _KEPT:

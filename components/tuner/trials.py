@@ -1,7 +1,7 @@
-"""Proposes the values of trials: keras-tuner's oracles, told of results in the order of the trials.
+"""Proposes the values of trials by keras-tuner's oracles, which get results in the order of the trials.
 
-An oracle's proposals follow from its seed and from what it was told, in which order. So nothing of it is stored: a
-tuning that goes on asks and tells it the same again, with results that are known by then.
+An oracle's proposals depend only on its seed and on the results, in their order. So its state is not stored: a tuning
+that resumes replays its stored results.
 """
 
 from __future__ import annotations
@@ -24,73 +24,70 @@ from tfx_estimator.pipeline.config.rules.tune import is_whole
 from tfx_estimator.pipeline.config.tune import BAYESIAN, HYPERBAND, RANDOM, Range, TuneSection
 
 COMPLETED, FAILED = "completed", "failed"
-# What a trial is of, while it trains; and what came of it.
+# Files of a trial: its values while it trains, and its result.
 BEGUN, _FILE = "begun.json", "trial.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """What is tried."""
+    """A set of values to train with."""
 
     number: int  # from 1
     values: Mapping[str, Any]
-    # All of keras-tuner's, as `HyperParameters.get_config` returns it.
-    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    steps: Optional[int] = None  # to train in all; None where the declaration says it
-    parent: Optional[int] = None  # the trial whose checkpoint it goes on from; None if it begins at step 0
+    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # keras-tuner's HyperParameters.get_config()
+    steps: Optional[int] = None  # to train in total; None as declared
+    parent: Optional[int] = None  # the trial whose checkpoint it continues; None starts at step 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What came of a trial."""
+    """The result of a trial."""
 
     number: int
     values: Mapping[str, Any]
     status: str  # `completed` or `failed`
     score: Optional[float] = None  # the objective; None if it failed
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)  # of its evaluation, by name
-    steps: Optional[int] = None  # that it came to; None if that is not known
-    seconds: float = 0.0  # wall time, start of its processes included
+    steps: Optional[int] = None  # the last one; None if unknown
+    seconds: float = 0.0  # wall time, including the start of its processes
     reason: str = ""
     parent: Optional[int] = None
 
     def save(self, folder: str, name: str = _FILE) -> None:
-        """Writes it into the trial's folder, whole or not at all."""
+        """Writes it into the trial's folder, atomically."""
         write_whole(os.path.join(folder, name), json.dumps(self.to_dict(), indent=1))
 
     @classmethod
     def load(cls, folder: str, name: str = _FILE) -> Optional[Result]:
-        """Reads what `save` wrote; None before that."""
+        """Reads the file that `save` writes; None if it does not exist."""
         path = os.path.join(folder, name)
         if not fileio.exists(path):
             return None
         with fileio.open(path) as file:
-            told = json.loads(file.read())
-        told["metrics"] = {name: math.nan if value is None else value for name, value in told["metrics"].items()}
-        return cls(**told)
+            fields = json.loads(file.read())
+        fields["metrics"] = {name: math.nan if value is None else value for name, value in fields["metrics"].items()}
+        return cls(**fields)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what JSON can hold: what is not a number is null."""
-        told = dataclasses.asdict(self)
-        told["metrics"] = finite(self.metrics)
-        return told
+        """Returns a dict for JSON, with null for NaN."""
+        return {**dataclasses.asdict(self), "metrics": finite(self.metrics)}
 
     def is_of(self, trial: Trial) -> bool:
-        """Tells whether it came of the same values; on another machine they may differ in the last bits."""
+        """Returns True for a trial of the same values, up to rounding: another machine may differ in the last bits."""
         if self.parent != trial.parent or self.values.keys() != trial.values.keys():
             return False
         return all(_same(value, trial.values[name]) for name, value in self.values.items())
 
 
 def forget(folder: str) -> None:
-    """Removes a trial's result: it is done again."""
+    """Removes a trial's result, so that it runs again."""
     path = os.path.join(folder, _FILE)
     if fileio.exists(path):
         fileio.remove(path)
 
 
 def best_of(results: list[Result], better: str) -> Optional[Result]:
-    """Returns the best of the completed trials by `max` or `min`, of equal ones the first; None if there is none."""
+    """Returns the best completed trial by `max` or `min`, the first of equal ones; None if there is none."""
     sign = 1 if better == "max" else -1
     scored = [each for each in results if each.score is not None]
     return max(scored, key=lambda each: (sign * (each.score or 0.0), -each.number), default=None)
@@ -102,38 +99,38 @@ def _same(one: Any, other: Any) -> bool:
     return one == other
 
 
-# What an oracle of hyperband adds to the values.
+# Prefix of the values that a hyperband oracle adds.
 _OWN = "tuner/"
 _UNLIMITED = 10**9
 _COLLISIONS = 5_000
-# What is stored with each trial.
+# A list of choices is stored with each trial.
 _MOST_CHOICES = 10_000
 
 
 class Proposals:
-    """The trials of a tuning, one after the other; hyperband must know the steps of the longest."""
+    """The trials of a tuning; hyperband requires the steps of the longest."""
 
     def __init__(self, section: TuneSection, steps: Optional[int] = None) -> None:
         self._section = section
         self._steps = section.hyperband.max_steps or steps
         self._oracle = _make_oracle(section, self._steps)
         self._oracle.verbose = 0
-        # keras-tuner gives up after 20 draws of what it has had: few values would end before all were tried, and a
-        # search that asks more often than another would come to other trials.
+        # keras-tuner gives up after 20 repeated draws: with few values a search would end before all were tried, and
+        # its trials would depend on how often it calls the oracle.
         self._oracle._max_collisions = _COLLISIONS
-        # It writes its state, which nobody reads.
+        # The oracle writes its state, which is not used.
         self._folder = tempfile.TemporaryDirectory(prefix="tfx-estimator-")
         self._oracle._set_project_dir(self._folder.name, "oracle")
-        self.over = False
+        self._ended = False
 
     def next(self) -> Optional[Trial]:
-        """Proposes a trial; None if there is none until others are told of, or `over`."""
-        if self.over and self._section.strategy == RANDOM:
+        """Proposes a trial; None if there is none before further results, or at all."""
+        if self._ended and self._section.strategy == RANDOM:
             return None
         number = len(self._oracle.trials) + 1
         proposed = self._oracle.create_trial(str(number))
         if proposed.status != "RUNNING":
-            self.over = self.over or proposed.status == "STOPPED"
+            self._ended = self._ended or proposed.status == "STOPPED"
             return None
         values = _values(self._section, proposed.hyperparameters)
         steps, parent = self._section.train_steps, None
@@ -148,7 +145,7 @@ class Proposals:
         return Trial(number, shown, config, steps, parent)
 
     def tell(self, result: Result) -> None:
-        """Takes the result of a trial."""
+        """Passes the result of a trial to the oracle."""
         trial = next(each for each in self._oracle.trials.values() if int(each.trial_id) + 1 == result.number)
         trial.status, trial.message = ("COMPLETED", None) if result.status == COMPLETED else ("FAILED", result.reason)
         if result.score is not None:
@@ -156,23 +153,23 @@ class Proposals:
         self._oracle.end_trial(trial)
 
     def close(self) -> None:
-        """Removes its folder."""
+        """Removes the oracle's folder."""
         self._folder.cleanup()
 
 
 def _values(section: TuneSection, proposed: keras_tuner.HyperParameters) -> dict[str, Any]:
-    """As they were declared: numbers of NumPy's as Python's own, and what a text stands for."""
+    """Converts proposed values to the declared ones: NumPy's numbers to Python's, and texts to their values."""
     plain = {name: value.item() if hasattr(value, "item") else value for name, value in proposed.values.items()}
     for name, each in section.ranges.items():
         if each.sampling == "log" and each.step is not None and each.max is not None:
-            # 1e-5 * 10**8 is 1000.0000000000001, and may be refused.
+            # 1e-5 * 10**8 is 1000.0000000000001, which may be invalid.
             plain[name] = min(plain[name], each.max)
     known = {name: each.by_text for name, each in section.ranges.items()}
     return {name: known[name][value] if known.get(name) else value for name, value in plain.items()}
 
 
 def first_values(section: TuneSection) -> dict[str, Any]:
-    """Returns the first value of each range, as `HyperParameters.get_config` does, but as they were declared."""
+    """Returns the config of `HyperParameters.get_config` with the first declared value of each range."""
     space = make_space(section)
     return {**space.get_config(), "values": _values(section, space)}
 
@@ -184,7 +181,7 @@ def _make_oracle(section: TuneSection, steps: Optional[int]) -> oracle_module.Or
         "seed": section.seed,
         "allow_new_entries": False,
         "tune_new_entries": False,
-        # Counted by who tells it.
+        # Search counts them.
         "max_consecutive_failed_trials": _UNLIMITED,
     }
     if section.strategy == HYPERBAND:
@@ -203,7 +200,7 @@ def _make_oracle(section: TuneSection, steps: Optional[int]) -> oracle_module.Or
 
 
 def make_space(section: TuneSection) -> keras_tuner.HyperParameters:
-    """Returns the ranges as keras-tuner has them."""
+    """Converts the ranges to keras-tuner's."""
     space = keras_tuner.HyperParameters()
     for name, each in section.ranges.items():
         _add(space, name, each)
@@ -213,7 +210,7 @@ def make_space(section: TuneSection) -> keras_tuner.HyperParameters:
 def _add(space: keras_tuner.HyperParameters, name: str, each: Range) -> None:
     steps, values = None if each.values or each.step is None else each.steps, [*each.by_text] or each.values
     if steps is not None and each.sampling == "linear" and not is_whole(name, each):
-        # keras-tuner divides fractions by fractions, and then ends before `max`.
+        # keras-tuner computes the steps of fractions in floating point, and may end before `max`.
         if steps < _MOST_CHOICES:
             space.Choice(name, each.stepped_values)
         else:

@@ -1,1 +1,1 @@
-"""Augmentation of training examples: what `trainer.augment` declares, on whole batches at once."""
+"""Augmentation of training examples in batches, as `trainer.augment` declares."""

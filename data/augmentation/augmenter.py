@@ -38,11 +38,11 @@ _OTHERS: dict[type, Callable[[tf.Tensor, Any, Draws], tf.Tensor]] = {
 
 @dataclass(frozen=True)
 class Augmenter:
-    """Varies training images; what it does to one depends on the seed and its position alone.
+    """Augments training images; the result depends only on the seed and an image's position.
 
     Args:
-        operations: The declared ones, at least one.
-        stream: Tells apart examples of equal position, where each input pipeline counts its own.
+        operations: At least one.
+        stream: Distinguishes examples of equal position, if each input pipeline counts its own.
     """
 
     operations: Sequence[augment.Operation]
@@ -50,11 +50,11 @@ class Augmenter:
     stream: int = 0
 
     def __call__(self, features: dict[str, tf.Tensor], positions: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Varies a batch.
+        """Augments a batch.
 
         Args:
             features: Transformed features; `image`: float, [batch, height, width, channels].
-            positions: int64, [batch]: how many examples come before each, over all epochs.
+            positions: int64, [batch]: the number of examples before each, over all epochs.
         """
         images = _images(features)
         draws = Draws(positions, self.seed, self.stream)
@@ -73,13 +73,13 @@ def _images(features: dict[str, tf.Tensor]) -> tf.Tensor:
     if images is None:
         found = f"returns {', '.join(sorted(features)) or 'nothing'}, and no `{IMAGE}`"
     elif not isinstance(images, tf.Tensor) or not images.dtype.is_floating:
-        found = f"returns an `{IMAGE}` that is no tensor of floats"
+        found = f"returns an `{IMAGE}` that is not a dense float tensor"
     elif images.shape.rank != 4 or None in images.shape[1:].as_list():
-        found = f"returns an `{IMAGE}` of the shape {images.shape}"
+        found = f"returns an `{IMAGE}` of shape {images.shape}"
     else:
         return images
     raise UserCodeError(
-        f"trainer.augment varies images, and the preprocessing_fn {found}",
-        expected=f"`{IMAGE}`: float, [batch, height, width, channels], all but the batch known",
+        f"trainer.augment varies images, but the preprocessing_fn {found}",
+        expected=f"`{IMAGE}`: float, [batch, height, width, channels], all static except the batch",
         todo="return it from the preprocessing_fn, or remove trainer.augment",
     )

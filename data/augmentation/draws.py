@@ -1,4 +1,4 @@
-"""Numbers of chance that depend on the seed and on the example's position, and on nothing else."""
+"""Random numbers that depend only on the seed and on the example's position."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ _BITS = 0xFFFFFFFFFFFFFFFF
 _GOLDEN = 0x9E3779B97F4A7C15
 _FACTORS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT = 31
-# Numbers that a processor computes at once. What is left over at a tensor's end it computes one by one, and may round
-# otherwise: with whole rows of them an example's place in a batch makes no difference.
+# Width of SIMD lanes. The remainder at a tensor's end is computed without SIMD, and may be rounded differently: with
+# rows of whole lanes the result does not depend on an example's place in a batch.
 _LANES = 16
 
 
 class Draws:
-    """Draws for a batch of examples, one number after another for each.
+    """Draws random numbers for each example of a batch.
 
-    An example gets the same numbers in whichever batch, process and run it is read.
+    An example gets the same numbers in any batch, process and run.
 
     Source: Steele, Lea and Flood, Fast splittable pseudorandom number generators, 2014 (SplitMix64).
 
     Args:
-        positions: int64, [batch]: how many examples come before it in training, over all epochs.
-        stream: Tells apart examples of equal position.
+        positions: int64, [batch]: the number of training examples before each, over all epochs.
+        stream: Distinguishes examples of equal position.
     """
 
     def __init__(self, positions: tf.Tensor, seed: int, stream: int = 0) -> None:
         start = _mix_number(_mix_number(seed) + stream)
-        # A position's numbers would be the next one's too, but for this.
+        # Mixed: otherwise the sequences of consecutive positions would overlap.
         self._keys = _mix(tf.cast(positions, tf.uint64) * _constant(_GOLDEN) + _constant(start))
         self._drawn = 0
 
     def flags(self) -> tf.Tensor:
-        """Returns true or false, equally likely; bool [batch]."""
+        """Returns True or False with equal probability; bool [batch]."""
         # In a graph of TensorFlow 1 `==` compares objects.
         return tf.equal(self.integers(2), 1)
 
     def integers(self, count: int) -> tf.Tensor:
-        """Returns numbers from 0 to less than `count`, equally likely; int32 [batch].
+        """Returns uniform integers in [0, count); int32 [batch].
 
         Args:
             count: At most 2**31.
@@ -47,18 +47,18 @@ class Draws:
         return tf.cast(_shifted(_shifted(self._next(), 32) * _constant(count), 32), tf.int32)
 
     def uniform(self, low: float, high: float) -> tf.Tensor:
-        """Returns numbers from `low` to `high`; float32 [batch]."""
+        """Returns uniform numbers in [low, high); float32 [batch]."""
         return low + (high - low) * _fraction(self._next())
 
     def normal(self, count: int) -> tf.Tensor:
-        """Returns numbers of mean 0 and standard deviation 1; float32 [batch, count].
+        """Returns standard normal numbers; float32 [batch, count].
 
         Source: Box and Muller, A note on the generation of random normal deviates, 1958.
         """
         pairs = -(-count // (2 * _LANES)) * _LANES
         steps = tf.cast(tf.range(1, pairs + 1), tf.uint64) * _constant(_GOLDEN)
         bits = _mix(self._next()[:, tf.newaxis] + steps)
-        # Of 64 bits, the upper are one number and the lower the other.
+        # The upper 32 bits give one number, the lower ones the other.
         radius = tf.sqrt(-2.0 * tf.math.log(_fraction(bits) + 2.0**-25))
         angle = 2.0 * math.pi * _fraction(tf.bitwise.left_shift(bits, _constant(32)))
         return tf.concat([radius * tf.cos(angle), radius * tf.sin(angle)], axis=1)[:, :count]
@@ -69,19 +69,19 @@ class Draws:
 
 
 def _fraction(bits: tf.Tensor) -> tf.Tensor:
-    """From 0 to less than 1, of the upper bits: float32 holds 24 of them exactly."""
+    """Converts the upper bits to [0, 1): float32 holds 24 of them exactly."""
     return tf.cast(_shifted(bits, 40), tf.float32) * 2.0**-24
 
 
 def _mix(values: tf.Tensor) -> tf.Tensor:
-    """Scrambles uint64: values that differ in one bit come out unrelated."""
+    """Mixes the bits of uint64 values."""
     for shift, factor in _FACTORS:
         values = tf.bitwise.bitwise_xor(values, _shifted(values, shift)) * _constant(factor)
     return tf.bitwise.bitwise_xor(values, _shifted(values, _LAST_SHIFT))
 
 
 def _mix_number(value: int) -> int:
-    """As `_mix`, of a single number."""
+    """Mixes the bits of a single number, as `_mix` does."""
     value = value + _GOLDEN & _BITS
     for shift, factor in _FACTORS:
         value = (value ^ value >> shift) * factor & _BITS

@@ -1,4 +1,4 @@
-"""Where images and labels come from: TFDS data sets, IDX files, CIFAR batches, image files, the embedded digits."""
+"""Sources of images and labels: TFDS data sets, IDX files, CIFAR batches, image files, the embedded digits."""
 
 from tfx_estimator.data.sources.open import open_source
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo

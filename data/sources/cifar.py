@@ -32,7 +32,7 @@ _CITATION = """\
 
 @dataclasses.dataclass(frozen=True)
 class _Kind:
-    """One of the two data sets; `train` and `test` match file names; the last label byte is the one in use."""
+    """One of the two data sets; `train` and `test` match file names; the last label byte is used."""
 
     name: str
     train: str
@@ -75,7 +75,7 @@ class CifarBinarySource(FileSource):
 
     @staticmethod
     def recognises(folder: Any) -> bool:
-        """Returns whether a folder (`epath.Path`) holds CIFAR binary batches."""
+        """Returns True if a folder (`epath.Path`) holds CIFAR binary batches."""
         return any(_find(folder, kind) for kind in _KINDS)
 
     def read_batches(

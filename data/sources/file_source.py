@@ -1,4 +1,4 @@
-"""What IDX files and CIFAR binary batches have in common: records of one fixed size, in a few files."""
+"""The base of IDX files and CIFAR binary batches: records of one fixed size, in a few files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BATCH = 256
 
 @dataclasses.dataclass(frozen=True)
 class ExampleFile:
-    """A file (`epath.Path`), and how many examples it holds; their labels may have a file of their own."""
+    """A file (`epath.Path`), and its number of examples; their labels may have a file of their own."""
 
     path: Any
     count: int
@@ -30,10 +30,10 @@ class ExampleFile:
 
 
 class FileSource(ImageSource):
-    """Reads examples of one fixed size from files; nothing has to be prepared.
+    """Reads examples of one fixed size from files, which need no preparation.
 
     Args:
-        info: what is known of the data set, with the shape that images have in the files.
+        info: describes the data set, with the image shape in the files.
     """
 
     def __init__(self, section: DataSection, info: SourceInfo, files: Mapping[str, Sequence[ExampleFile]]) -> None:
@@ -56,7 +56,7 @@ class FileSource(ImageSource):
         return True
 
     def prepare(self) -> None:
-        """Reads what cannot be checked without reading it all: see `check`."""
+        """Checks all files: see `check`."""
         for files in self._files.values():
             for file in files:
                 self.check(file)
@@ -109,15 +109,15 @@ class FileSource(ImageSource):
         """Yields images (n, H, W, C) and labels (n,), both uint8, of examples `start` to `stop`, n up to `size`."""
 
     def check(self, file: ExampleFile) -> None:
-        """Raises DamagedDataError where a file's contents are not what its length and header promise."""
+        """Raises DamagedDataError if a file's contents do not match its length and header."""
 
 
 def read_names(path: Any) -> list[str]:
-    """Returns the classes that a file names, one a line, without the mark that editors begin UTF-8 with."""
+    """Returns the classes in a file, one per line, without a byte order mark."""
     with reading(path):
         lines = path.read_text().removeprefix("\ufeff").split("\n")
     names = [in_form(line.strip()) for line in lines if line.strip()]
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise damaged(path, f"it names {twice!r} more than once", "each class once", "correct the file")
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise damaged(path, f"it names {repeated!r} more than once", "each class once", "correct the file")
     return names

@@ -1,4 +1,4 @@
-"""IDX files: the form of MNIST.
+"""IDX files, the format of MNIST.
 
 Format: http://yann.lecun.com/exdb/mnist/ - two zero bytes, one byte for the type (0x08: unsigned byte), one for the
 number of dimensions, each dimension as a big-endian 32-bit integer, then the values in C order.
@@ -32,8 +32,8 @@ class IdxSource(FileSource):
     """A folder (`epath.Path`) of IDX files, plain or gzipped, with MNIST's names.
 
     Images are unsigned bytes, (N, H, W) or (N, H, W, C). The splits are `train` and `test`. The classes are the lines
-    of a `label_names.txt` beside the files, or else the labels of the training file, 0 to the last without a gap: one
-    wrong label must not become a class of its own.
+    of a `label_names.txt` next to the files, or else the labels of the training file, from 0 without a gap: a wrong
+    label must not become a class.
     """
 
     def __init__(self, section: DataSection, folder: Any) -> None:
@@ -42,7 +42,7 @@ class IdxSource(FileSource):
         for split, paths in sorted(_find(folder).items(), reverse=True):  # train before test
             for kind, other in (("images", "labels"), ("labels", "images")):
                 if kind not in paths:
-                    raise damaged(paths[other], f"its {kind} are missing", f"a file of {kind} beside it")
+                    raise damaged(paths[other], f"its {kind} are missing", f"a file of {kind} next to it")
             images, labels = paths["images"], paths["labels"]
             dims, label_dims = _dims(images, (3, 4)), _dims(labels, (1,))
             if dims[0] != label_dims[0]:
@@ -66,7 +66,7 @@ class IdxSource(FileSource):
 
     @staticmethod
     def recognises(folder: Any) -> bool:
-        """Returns whether a folder (`epath.Path`) holds IDX files."""
+        """Returns True if a folder (`epath.Path`) holds IDX files."""
         return bool(_find(folder))
 
     def read_batches(
@@ -78,7 +78,7 @@ class IdxSource(FileSource):
             yield batch.reshape(*batch.shape[:3], -1), labels
 
     def check(self, file: ExampleFile) -> None:
-        """Reads gzipped files to their end, where their checksums are; a plain file's length was checked already."""
+        """Reads gzipped files to their end, where their checksums are; a plain file's length has been checked."""
         for path in (file.path, file.label_path):
             if path.suffix == ".gz":
                 with _reading(path) as stream:
@@ -91,7 +91,7 @@ class IdxSource(FileSource):
 
 
 def _find(folder: Any) -> dict[str, dict[str, Any]]:
-    """Returns {split: {"images": path, "labels": path}}; a plain file goes before its gzipped form."""
+    """Returns {split: {"images": path, "labels": path}}; a plain file takes precedence over its gzipped form."""
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.iterdir(), key=lambda path: path.name, reverse=True):
         if match := _NAME.match(path.name):
@@ -101,8 +101,8 @@ def _find(folder: Any) -> dict[str, dict[str, Any]]:
 
 
 def _count_classes(files: dict[str, list[ExampleFile]]) -> int:
-    """Returns the number of classes that the labels of the first split have, which is `train` where there is one."""
-    todo = f"correct the labels, or state the classes in a {_NAMES_FILE} beside the files, one name a line"
+    """Returns the number of classes in the labels of the first split, `train` if there is one."""
+    todo = f"correct the labels, or list the classes in a {_NAMES_FILE} next to the files, one name per line"
     num_classes = 0
     for split, (file,) in files.items():
         first = _first_of_each(file)
@@ -112,11 +112,11 @@ def _count_classes(files: dict[str, list[ExampleFile]]) -> int:
             if label is not None:
                 gap = next(missing for missing in range(label) if missing not in first)
                 what = f"example {first[label]:,} has the label {label}, but none has the label {gap}"
-                raise damaged(file.label_path, what, "every class, from 0 to the last, to occur in it", todo)
+                raise damaged(file.label_path, what, "examples of every class, from 0 to the last", todo)
         for label, index in first.items():
             if label >= num_classes:
                 what = f"example {index:,} of split {split!r} has the label {label}"
-                raise damaged(file.label_path, what, f"labels that the training file has, 0 to {num_classes - 1}", todo)
+                raise damaged(file.label_path, what, f"labels of the training file, 0 to {num_classes - 1}", todo)
     return num_classes
 
 
@@ -132,7 +132,7 @@ def _first_of_each(file: ExampleFile) -> dict[int, int]:
 
 
 def _dims(path: Any, allowed: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the dimensions in a file's header, checked against the file's length where that costs nothing."""
+    """Returns the dimensions in a file's header; checks an uncompressed file's length."""
     with _reading(path) as stream:
         dims = _header(path, stream)
     if len(dims) not in allowed:
@@ -175,7 +175,7 @@ def _values(path: Any, start: int, stop: int, size: int) -> Iterator[np.ndarray]
 @contextlib.contextmanager
 def _reading(path: Any) -> Iterator[BinaryIO]:
     try:
-        # Outside: a BadGzipFile is an OSError too.
+        # Only around open: a BadGzipFile is an OSError too.
         with reading(path):
             file = path.open("rb")
         with file:
@@ -185,7 +185,7 @@ def _reading(path: Any) -> Iterator[BinaryIO]:
             else:
                 yield file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise damaged(path, f"it cannot be unpacked: {error}", "a whole gzip file") from None
+        raise damaged(path, f"it cannot be unpacked: {error}", "a complete gzip file") from None
 
 
 def _wrong_length(path: Any, dims: tuple[int, ...], length: int) -> DamagedDataError:

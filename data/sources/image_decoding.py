@@ -1,6 +1,6 @@
-"""Reads PNG and JPEG files, each by itself: a damaged one is named.
+"""Reads PNG and JPEG files one by one, with errors that name a damaged file.
 
-Pillow decodes, and sees what TensorFlow's decoder passes over: orientation, transparency, the checksums of a PNG.
+Pillow decodes them, as it handles what TensorFlow's decoder ignores: orientation, transparency, a PNG's checksums.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.pipeline.base.errors import TfxEstimatorError
 
 _FORMATS = ("PNG", "JPEG")
-# Of a PNG: where its header says what its samples are, and grey without and with alpha.
+# Offset of a PNG's colour type, and the types of grey without and with alpha.
 _COLOUR_TYPE, _GREY_TYPES = 25, (b"\0", b"\4")
 _ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
 _WHITE = (255, 255, 255, 255)
 
 
 def read_shape(path: Any) -> tuple[int, int, int]:
-    """Returns (height, width, channels) of an image (`epath.Path`), from its header alone."""
+    """Returns (height, width, channels) of an image (`epath.Path`), from its header only."""
     with reading(path), path.open("rb") as file, _naming(path), Image.open(file, formats=_FORMATS) as image:
         width, height = image.size
-        # Pillow calls a JPEG of several pictures, as phones write it, MPO. A PNG may say it after its pixels, so that
-        # asking would decode them all: there it does not count.
+        # Not `format == "JPEG"`: Pillow names a JPEG of several pictures, as phones write them, MPO. A PNG's EXIF may
+        # follow its pixels, which would have to be decoded: it is ignored.
         if image.format != "PNG" and image.getexif().get(_ORIENTATION) in _TURNED:
             width, height = height, width
         grey = image.mode == "L"
         if image.format == "PNG":
-            # Pillow opens grey of 16 bits with alpha as colour.
+            # Pillow opens 16-bit grey with alpha as colour.
             file.seek(_COLOUR_TYPE)
             grey = file.read(1) in _GREY_TYPES
         return height, width, 1 if grey else 3
@@ -43,15 +43,15 @@ def read_shape(path: Any) -> tuple[int, int, int]:
 def read_image(path: Any, channels: int, size: Optional[tuple[int, int]]) -> np.ndarray:
     """Returns the pixels of an image, uint8 (height, width, channels), resized to `size`, antialiased and bilinear.
 
-    A JPEG is turned as its EXIF orientation says, and CMYK becomes RGB; of 16 bits the upper eight are kept;
-    transparency is laid over white.
+    A JPEG's EXIF orientation is applied, and CMYK becomes RGB; 16-bit samples are cut to the upper eight bits;
+    transparency is blended over white.
     """
     with reading(path):
         data = path.read_bytes()
     with _naming(path):
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             if image.format == "PNG":
-                # Decoding leaves the checksums of the pixels alone. It cannot be used afterwards.
+                # Decoding ignores the pixels' checksums; after `verify` an image cannot be decoded.
                 image.verify()
         with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
             image.load()
@@ -64,7 +64,7 @@ def _flatten(image: Image.Image, mode: str) -> Image.Image:
     if image.format != "PNG":
         image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I"):
-        # Pillow's own conversion cuts at 255, and knows no transparent grey of 16 bits.
+        # Pillow's own conversion clips at 255, and ignores transparency of 16-bit grey.
         values = np.asarray(image)
         upper = np.where(values == image.info.get("transparency", -1), 255, values >> 8)
         image = Image.fromarray(upper.astype(np.uint8))
@@ -81,8 +81,8 @@ def _naming(path: Any) -> Iterator[None]:
     except TfxEstimatorError:
         raise
     except UnidentifiedImageError:
-        # Of which Pillow tells what object holds its bytes.
-        raise damaged(path, "it is neither a PNG nor a JPEG file", "a whole PNG or JPEG file") from None
+        # Pillow's message only names a Python object.
+        raise damaged(path, "it is neither a PNG nor a JPEG file", "a complete PNG or JPEG file") from None
     except Exception as error:
-        # zlib's, struct's, Pillow's own: damages have many names.
-        raise damaged(path, f"it cannot be decoded: {error}", "a whole PNG or JPEG file") from None
+        # Errors of zlib, struct and Pillow.
+        raise damaged(path, f"it cannot be decoded: {error}", "a complete PNG or JPEG file") from None

@@ -1,4 +1,4 @@
-"""Images in files of their own: what a folder by class and a table of paths have in common."""
+"""Images in separate files: the base of image folders and tables of paths."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class ImageFile:
 
     Args:
         path: `epath.Path`.
-        key: tells the images of a data set apart wherever that lies: the path inside it.
+        key: the path inside the data set, independent of its location.
         label: index of its class.
-        named_by: the table and its row that name it; empty for what was found in a folder.
+        named_by: the table and row that name it; empty for a file found in a folder.
     """
 
     path: Any
@@ -41,9 +41,9 @@ class ImageFile:
 
 
 class ImageFilesSource(ImageSource):
-    """Reads PNG and JPEG files, in an order that mixes the classes and is the same every time.
+    """Reads PNG and JPEG files, in a deterministic order that mixes the classes.
 
-    The order is that of a hash of each file's key: a file more or less leaves that of the others.
+    The order is that of a hash of each file's key: adding or removing a file does not change the order of the others.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ImageFilesSource(ImageSource):
         return True
 
     def prepare(self) -> None:
-        """Does nothing: each image is checked when it is read."""
+        """Does nothing: each image is checked when read."""
 
     def shard_lengths(self) -> dict[str, tuple[int, ...]]:
         """See ImageSource."""
@@ -99,7 +99,7 @@ class ImageFilesSource(ImageSource):
             "files": {split: [[file.key, file.label] for file in each] for split, each in files.items()},
         }
         if self.section.image_size:
-            # Other functions make other pixels of the same files.
+            # Another function would result in other pixels.
             facts["resized"] = "tf.image"
         return fingerprint_files([file.path for each in files.values() for file in each], facts)
 
@@ -108,28 +108,28 @@ def _shuffled(file: ImageFile) -> tuple[bytes, str]:
     try:
         key = file.key.encode()
     except UnicodeEncodeError:
-        todo = "rename the file, or the folder that it lies in"
-        raise damaged(file.path, "its name is no text", "names in UTF-8", todo) from None
+        todo = "rename the file, or its folder"
+        raise damaged(file.path, "its name is not valid UTF-8", "names in UTF-8", todo) from None
     return hashlib.blake2b(key, digest_size=8, key=b"tfx-estimator").digest(), file.key
 
 
 @contextlib.contextmanager
 def _named(file: ImageFile) -> Iterator[None]:
-    """Where a table names what is not there, the row is wrong, and no file is."""
+    """Raises an error about the table's row, not about a damaged file, if a named image is missing."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
         if not file.named_by:
             raise
         raise DataError(
-            f"{file.named_by}, which is not there",
+            f"{file.named_by}, which does not exist",
             expected=f"an image at {file.path}: paths are relative to the folder of the table",
             todo="correct the path in this row, put the image there, or remove the row",
         ) from None
 
 
 def _common_shape(files: Sequence[ImageFile], name: str, resized: bool) -> tuple[int, int, int]:
-    """Returns the shape of all images; the height and width of one of them if they are `resized`."""
+    """Returns the shape of all images; if they are `resized`, the height and width are those of one of them."""
     by_size: dict[tuple[int, int], list[ImageFile]] = collections.defaultdict(list)
     by_channels: dict[int, list[ImageFile]] = collections.defaultdict(list)
     for file in files:
@@ -147,7 +147,7 @@ def _common_shape(files: Sequence[ImageFile], name: str, resized: bool) -> tuple
                 f"{len(by_channels[many]):,} are {kinds[many]}"
             ),
             expected="all images grey, or all in colour",
-            todo="convert the ones or the others, for example with ImageMagick: `mogrify -colorspace gray`, or "
+            todo="convert one of the two kinds, for example with ImageMagick: `mogrify -colorspace gray`, or "
             "`mogrify -type TrueColor -define png:color-type=2`",
         )
     if len(by_size) > 1 and not resized:
@@ -164,6 +164,6 @@ def _common_shape(files: Sequence[ImageFile], name: str, resized: bool) -> tuple
 
 @functools.lru_cache(maxsize=1_000_000)
 def _read_shape(path: Any, length: int, mtime: float) -> tuple[int, int, int]:
-    """A pipeline opens a data set several times; what did not change is not looked into again."""
+    """Caches `read_shape` of unchanged files: a pipeline opens a data set several times."""
     del length, mtime
     return read_shape(path)

@@ -29,7 +29,7 @@ _SHOWN = 8
 
 
 class ImageFolderSource(ImageFilesSource):
-    """The classes are the folders' names, in alphabetical order; in that of the numbers where all are numbers."""
+    """The classes are the folders' names, in alphabetical order, or in numerical order if all are numbers."""
 
     def __init__(self, section: DataSection, folder: Any) -> None:
         places = split_folders(folder)
@@ -56,11 +56,11 @@ class ImageFolderSource(ImageFilesSource):
         names = [str(path.relative_to(self._folder)) for path in self._left_out]
         more = f", and {len(names) - _SHOWN:,} more" if names[_SHOWN:] else ""
         shown = one_line(f"{', '.join(names[:_SHOWN])}{more} of {self._folder}")
-        return (f"left out, as they are no PNG or JPEG files in the folder of a class, or hidden: {shown}",)
+        return (f"left out, as they are hidden, or not PNG or JPEG files in the folder of a class: {shown}",)
 
     @staticmethod
     def recognises(folder: Any) -> bool:
-        """Returns whether a folder (`epath.Path`) holds images by class."""
+        """Returns True if a folder (`epath.Path`) holds images by class."""
         return bool(split_folders(folder))
 
     def _images(self, folder: Any) -> list[Any]:
@@ -75,7 +75,7 @@ class ImageFolderSource(ImageFilesSource):
                 found.append(path)
             elif _is_other_image(path) or (path.exists() and not is_file(path)):
                 raise DataError(
-                    one_line(f"{path} lies in the folder of a class, and is no PNG or JPEG file"),
+                    one_line(f"{path} is in the folder of a class, but is not a PNG or JPEG file"),
                     expected="the images of a class, as PNG or JPEG, in its folder itself",
                     todo="convert or move it, or remove it",
                 )
@@ -83,7 +83,7 @@ class ImageFolderSource(ImageFilesSource):
                 self._left_out.append(path)
         if not found:
             raise DataError(
-                one_line(f"the folder {folder} holds no images"),
+                one_line(f"the folder {folder} has no images"),
                 expected="PNG or JPEG files in the folder of each class",
                 todo="put the images of this class there, or remove the folder",
             )
@@ -91,21 +91,21 @@ class ImageFolderSource(ImageFilesSource):
 
 
 def label_names(found: Mapping[str, Sequence[str]], where: Any) -> list[str]:
-    """Returns the classes of a data set, in the order of their labels, of those that occur in each split."""
+    """Returns the classes of a data set in the order of their labels, from the classes in each split."""
     names = in_order(name for each in found.values() for name in each)
     found = {split: in_order(each) for split, each in found.items()}
     for split, each in found.items():
         if TRAIN in found and (unknown := sorted(set(each) - set(found[TRAIN]))):
             raise DataError(
-                f"split {split!r} of {one_line(str(where))} has the class {unknown[0]!r}, which {TRAIN!r} has not",
+                f"split {split!r} of {one_line(str(where))} has the class {unknown[0]!r}, but {TRAIN!r} does not",
                 expected=f"classes that occur in {TRAIN!r}: {', '.join(found[TRAIN])}",
-                todo="correct the class's name, or give it images to train on",
+                todo="correct the class's name, or add training images of it",
             )
-    return several(names, where)
+    return require_several(names, where)
 
 
-def several(names: Sequence[str], where: Any) -> list[str]:
-    """Returns the classes of a data set, of which there must be two: of one, any model is always right."""
+def require_several(names: Sequence[str], where: Any) -> list[str]:
+    """Returns the classes of a data set; raises an error for a single one, which any model predicts."""
     if len(names) < 2:
         raise DataError(
             one_line(f"{where} has one class only: {', '.join(names)}"),
@@ -116,17 +116,14 @@ def several(names: Sequence[str], where: Any) -> list[str]:
 
 
 def _others(places: Sequence[Any], used: Collection[Any]) -> list[Any]:
-    """Returns what lies beside the folders of splits and classes.
-
-    An image there is of no class: to leave it out would be a loss.
-    """
+    """Returns the files next to the folders of splits and classes; raises an error for an image, which has no class."""
     paths = sorted({path for place in places for path in children(place)}.difference(used))
     paths = [path for path in paths if not is_of_tools(path.name)]
     strays = [path for path in paths if counts(path.name) and (_is_other_image(path) or is_image(path))]
     if strays:
         others = f", and {len(strays) - 1:,} more like it" if strays[1:] else ""
         raise DataError(
-            one_line(f"{strays[0]} lies beside the folders and in that of no class{others}"),
+            one_line(f"{strays[0]} is next to the folders of the classes, not in one of them{others}"),
             expected="every image in the folder of its class",
             todo="move it there, or out of the data set",
         )

@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from tfx_estimator.data.sources.files import damaged, reading
 from tfx_estimator.data.sources.image_files import ImageFile, ImageFilesSource
-from tfx_estimator.data.sources.image_folder import label_names, several
+from tfx_estimator.data.sources.image_folder import label_names, require_several
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.data import DataSection
@@ -18,16 +18,16 @@ from tfx_estimator.pipeline.config.image_folder import TRAIN, in_form
 _PATHS = ("image", "path", "file", "filename")
 _LABELS = ("label", "class")
 _SPLITS = ("split",)
-# A whole number, be it written as a float.
+# A whole number, possibly written as a float.
 _NUMBER = re.compile(r"(0|-?[1-9]\d*)(\.0*)?\Z", re.ASCII)
-# Its name, and a text for each row.
+# Its name, and a string for each row.
 _Column = tuple[str, list[Optional[str]]]
 
 
 class ImageTableSource(ImageFilesSource):
-    """One row an image: its path, relative to the table's folder, its label, and its split where there are several.
+    """One row per image: its path, relative to the table's folder, its label, and its split if there are several.
 
-    Labels are names, or the numbers from 0 on; 1.0 is 1.
+    Labels are names, or the numbers from 0; 1.0 is 1.
     """
 
     def __init__(self, section: DataSection, table: Any) -> None:
@@ -56,14 +56,14 @@ class ImageTableSource(ImageFilesSource):
 
 
 def image_paths(table: Any) -> list[tuple[str, Any]]:
-    """Reads the names of a table's images alone: each with its folder, as text and as a path."""
+    """Reads only the paths of a table's images: each with its folder, as a string and as a path."""
     paths = _column(_read(table), _PATHS, table)
     return [(str(table.parent / path), table.parent / path) for path in paths]
 
 
 def _read(table: Any) -> list[_Column]:
-    """The columns of text or whole numbers, as text; of one name there may be several."""
-    # To which a file is data alone: of itself pyarrow runs the code that a Parquet file may hold (CVE-2023-47248).
+    """Returns the columns of strings or whole numbers, as strings; names may be repeated."""
+    # Without pyarrow_hotfix, pyarrow runs code in a Parquet file (CVE-2023-47248).
     import pyarrow as pa
     import pyarrow_hotfix  # noqa: F401
     from pyarrow import csv, parquet
@@ -77,7 +77,7 @@ def _read(table: Any) -> list[_Column]:
             parsing = csv.ParseOptions(newlines_in_values=True)
             names = csv.open_csv(data, parse_options=parsing).schema.names
             data.seek(0)
-            # As text: 007 is a name, and so are `true`, `NA` and `null`.
+            # As strings: 007 is a name, and so are `true`, `NA` and `null`.
             options = csv.ConvertOptions(column_types={name: pa.string() for name in names})
             read = csv.read_csv(data, parse_options=parsing, convert_options=options)
     except (pa.ArrowException, OSError, ValueError, RuntimeError) as error:  # the last of pyarrow_hotfix
@@ -91,7 +91,7 @@ def _read(table: Any) -> list[_Column]:
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind):
             columns.append((name, [None if value is None else str(value) for value in read.column(number).to_pylist()]))
         elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-            # What is not there is NaN to pandas.
+            # pandas writes missing values as NaN.
             values = [None if value != value else value for value in read.column(number).to_pylist()]
             if all(value is None or value == value // 1 for value in values):
                 columns.append((name, [None if value is None else str(int(value)) for value in values]))
@@ -103,9 +103,9 @@ def _column(columns: list[_Column], names: Sequence[str], table: Any, default: O
     if not found and default is not None:
         return [default] * len(columns[0][1])
     if len(found) != 1:
-        called = " or ".join(dict.fromkeys(name for name, _ in found) or names)
+        searched = " or ".join(dict.fromkeys(name for name, _ in found) or names)
         raise DataError(
-            one_line(f"{table} has {len(found) or 'no'} columns named {called}, of text or whole numbers"),
+            one_line(f"{table} has {len(found) or 'no'} columns named {searched}, of text or whole numbers"),
             expected=f"one; its columns are {', '.join(name for name, _ in columns if name) or 'of other types'}",
             todo="name the columns image (or path, file, filename), label (or class), and split if there are several",
         )
@@ -123,7 +123,7 @@ def _column(columns: list[_Column], names: Sequence[str], table: Any, default: O
 
 
 def _refuse_repeated(paths: Sequence[str], table: Any) -> None:
-    """An image that is there twice may come to be evaluated on after it was trained on."""
+    """Refuses repeated images: one might be in both the training and the evaluation split."""
     first: dict[str, int] = {}
     for row, path in enumerate(paths, 1):
         if (earlier := first.setdefault(posixpath.normpath(path), row)) != row:
@@ -135,7 +135,7 @@ def _refuse_repeated(paths: Sequence[str], table: Any) -> None:
 
 
 def _numbered(labels: Sequence[str], splits: Sequence[str], table: Any) -> list[str]:
-    """The classes of labels that are numbers: from 0 on, without a gap, each of which is trained on."""
+    """Returns the classes of numeric labels: from 0 without a gap, each with training examples."""
     trained = {label for label, split in zip(labels, splits) if split == TRAIN or TRAIN not in splits}
     count = 0
     while str(count) in trained:
@@ -144,8 +144,8 @@ def _numbered(labels: Sequence[str], splits: Sequence[str], table: Any) -> list[
     for row, label in enumerate(labels, 1):
         if label not in names:
             raise DataError(
-                one_line(f"{table}: row {row:,} has the label {label}, and no image to train on has the label {count}"),
-                expected="labels that are names, or numbers from 0 to the last, each of which is trained on",
+                one_line(f"{table}: row {row:,} has the label {label}, but no training image has the label {count}"),
+                expected="labels that are names, or numbers from 0 to the last, each with training images",
                 todo="correct the labels",
             )
-    return several(list(names), table)
+    return require_several(list(names), table)

@@ -1,4 +1,4 @@
-"""Finds the source that a `data` section names: by the name of a data set, or by what a folder holds."""
+"""Opens the source of a `data` section: by the name of a data set, or by the contents of a folder."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ def open_source(section: DataSection) -> ImageSource:
     """Returns the source that `section.dataset` names, without downloading or preparing anything.
 
     A name that ends in `.csv` or `.parquet` is a table of images. Another path is a folder, recognised by its contents;
-    so is what may be a TFDS name with its config, `name/config`, where there is such a folder. `package.module:Class`
-    is a TFDS builder class; anything else is a TFDS name, or else a folder of that name.
+    so is `name/config`, which may be a TFDS name with its config, if such a folder exists. `package.module:Class` is a
+    TFDS builder class; anything else is a TFDS name, or else a folder of that name.
 
     Args:
         section: the declaration's `data` section.
 
     Raises:
         DataNotFoundError: there is no such data set, folder, class or version.
-        DataError: an object store does not answer, or not to this account.
+        DataError: an object store does not answer, or denies access.
     """
     try:
         return _open(section)
     except Exception as error:
-        # Who asks a store has loaded TensorFlow; the others need not.
+        # Without importing TensorFlow: an access to a store has imported it.
         tensorflow = sys.modules.get("tensorflow")
         if tensorflow is None or not isinstance(error, tensorflow.errors.OpError):
             raise
         place = section.dataset if section.data_dir is None else f"{section.dataset} in {section.data_dir}"
         raise DataError(
-            f"the data set {place} cannot be looked at: {error.message}",
-            expected="a folder, or a bucket, that is there, and that this account may read",
-            todo="see that it is, and `gcloud auth application-default login`; then try again",
+            f"the data set {place} cannot be accessed: {error.message}",
+            expected="an existing folder or bucket that this account may read",
+            todo="check its address and permissions, and `gcloud auth application-default login`; then try again",
         ) from error
 
 
 def _open(section: DataSection) -> ImageSource:
-    # Only the source that is used is imported: TensorFlow Datasets is not needed for IDX files.
+    # Imports only the source in use: IDX files do not need TensorFlow Datasets.
     dataset = section.dataset
     if is_table(dataset):
         from tfx_estimator.data.sources.image_table import ImageTableSource
@@ -99,7 +99,7 @@ def _recognised(section: DataSection, folder: Any) -> ImageSource:
     names = sorted(path.name for path in folder.iterdir())
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     raise DataNotFoundError(
-        f"the folder {folder} holds no data set of a known form, but {shown or 'nothing'}",
+        f"the folder {folder} has no data set in a known format; it holds {shown or 'nothing'}",
         expected="a prepared TFDS data set (dataset_info.json and features.json, up to three levels below), "
         f"{idx.FORM}, {cifar.FORM}, or {image_folder.FORM}",
         todo="change data.dataset to the folder that holds such files, or to a CSV or Parquet file of paths and labels",
@@ -109,9 +109,9 @@ def _recognised(section: DataSection, folder: Any) -> ImageSource:
 def _refuse_version(section: DataSection) -> None:
     if section.version:
         raise DataNotFoundError(
-            f"no version {section.version!r} of {section.dataset}: its files carry none",
+            f"no version {section.version!r} of {section.dataset}: its files have no version",
             expected="files, with no data.version",
-            todo="leave data.version out; changed files are seen by their contents",
+            todo="remove data.version; changed files are detected by their contents",
         )
 
 

@@ -1,4 +1,4 @@
-"""What every source of labelled images can do."""
+"""The interface of sources of labelled images."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class SourceInfo:
-    """What is known of a data set before any example is read.
+    """Describes a data set, before any example is read.
 
     Args:
-        name: the data set, with its TFDS config where it has one.
-        version: TFDS version, or "" where files carry none.
+        name: the data set, with its TFDS config if it has one.
+        version: TFDS version, or "" for files.
         image_shape: (height, width, channels) of every image as it is read.
         label_names: one name per class; a label is an index into them.
         citation: BibTeX, or "".
@@ -51,7 +51,7 @@ class SourceInfo:
 class ImageSource(abc.ABC):
     """A data set of uint8 images with one class label each.
 
-    It is picklable: another process opens it again from its section.
+    It is picklable: another process reopens it from its section.
     """
 
     def __init__(self, section: DataSection) -> None:
@@ -65,27 +65,27 @@ class ImageSource(abc.ABC):
     @property
     @abc.abstractmethod
     def info(self) -> SourceInfo:
-        """What is known before any example is read."""
+        """The description of the data set; needs no examples."""
 
     @property
     @abc.abstractmethod
     def is_prepared(self) -> bool:
-        """Whether the examples are readable now."""
+        """True if the examples are readable now."""
 
     def check_available(self) -> None:
-        """Looks, within seconds, whether the data set is there, or `prepare` can begin.
+        """Checks, within seconds, that the data set exists, or that `prepare` can start.
 
         Raises:
-            DataError: It cannot be had, or a split of it.
+            DataError: The data set, or a split of it, is not available.
         """
         _ = self.info
 
     @abc.abstractmethod
     def prepare(self) -> None:
-        """Makes the examples readable: downloads and converts where that is needed."""
+        """Makes the examples readable: downloads and converts them if needed."""
 
     def notes(self) -> tuple[str, ...]:
-        """Returns what the user should know of the examples as they are now, and need not change at once."""
+        """Returns warnings about the examples."""
         return ()
 
     @abc.abstractmethod
@@ -93,7 +93,7 @@ class ImageSource(abc.ABC):
         """Returns the number of examples in each file of each split."""
 
     def resolve(self, expression: str) -> tuple[ExampleRange, ...]:
-        """Returns the example ranges, in order, that a TFDS split expression stands for.
+        """Returns the example ranges of a TFDS split expression, in order.
 
         Args:
             expression: for example `train[:90%]` or `train+test`.
@@ -108,7 +108,7 @@ class ImageSource(abc.ABC):
 
         Raises:
             DataNotFoundError: see `resolve`.
-            DataError: some examples are in two.
+            DataError: some examples are in two splits.
         """
         declared = self.section.splits.declared()
         ranges = {name: self.resolve(expression) for name, expression in declared.items()}
@@ -120,7 +120,7 @@ class ImageSource(abc.ABC):
         """Yields the image (uint8, `info.image_shape`) and the label of each example of a range, in stored order.
 
         Raises:
-            DamagedDataError: a file is truncated, corrupt or not what its header says.
+            DamagedDataError: a file is truncated, corrupt, or does not match its header.
         """
 
     @abc.abstractmethod

@@ -1,4 +1,4 @@
-"""TFDS split expressions, for every kind of source."""
+"""TFDS split expressions, for all sources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ExampleRange:
 def resolve_split(
     dataset: str, shard_lengths: Mapping[str, Sequence[int]], expression: str, test: bool = False
 ) -> tuple[ExampleRange, ...]:
-    """Returns the ranges that a split expression stands for, by TFDS's own rules.
+    """Returns the ranges of a split expression, by TFDS's own rules.
 
     Args:
         expression: see https://www.tensorflow.org/datasets/splits.
@@ -56,15 +56,15 @@ def resolve_split(
     if not ranges:
         raise DataNotFoundError(
             f"split {expression!r} of data set {dataset!r} holds no examples",
-            expected=f"a part of {known} that holds some",
+            expected=f"a non-empty part of {known}",
             todo="change data.splits in the declaration",
         )
     return ranges
 
 
 def reject_overlap(dataset: str, expressions: Mapping[str, str], ranges: Mapping[str, Sequence[ExampleRange]]) -> None:
-    """Refuses to evaluate on examples that trained the model, or chose it: the accuracy would be that of a memory."""
-    done = {"train": "trained on", "eval": "chosen by"}
+    """Refuses to evaluate on examples that the model was trained on, or selected by: accuracy would be overrated."""
+    usage = {"train": "trained on", "eval": "selected by"}
     for (first, ones), (second, others) in itertools.combinations(ranges.items(), 2):
         for one, other in itertools.product(ones, others):
             start, stop = max(one.start, other.start), min(one.stop, other.stop)
@@ -72,13 +72,13 @@ def reject_overlap(dataset: str, expressions: Mapping[str, str], ranges: Mapping
                 raise DataError(
                     f"splits {first}: {expressions[first]!r} and {second}: {expressions[second]!r} of data set "
                     f"{dataset!r} overlap: both hold {one.split}[{start}:{stop}], {stop - start:,} examples",
-                    expected=f"in {second} examples that the model was not {done[first]}",
+                    expected=f"in {second} examples that the model was not {usage[first]}",
                     todo="change data.splits, for example to train: `train[:90%]` and eval: `train[90%:]`",
                 )
 
 
 def cut(ranges: Sequence[ExampleRange], parts: int) -> tuple[tuple[ExampleRange, ...], ...]:
-    """Cuts ranges, laid end to end, into `parts` pieces whose sizes differ by one at most.
+    """Cuts concatenated ranges into `parts` pieces whose sizes differ by one at most.
 
     Each example is in exactly one piece, and the pieces keep the order.
     """

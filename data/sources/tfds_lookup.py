@@ -1,4 +1,4 @@
-"""Finds the TFDS builder that a `data` section names, prepared or still to prepare, and opens what is prepared."""
+"""Finds the TFDS builder of a `data` section, prepared or not, and opens prepared data sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INFO_FILE, _FEATURES_FILE = "dataset_info.json", "features.json"
 
 @dataclasses.dataclass(frozen=True)
 class FoundBuilder:
-    """A TFDS builder, the class that makes its data where that is known, and that class if the user named it."""
+    """A TFDS builder, its class if known, and that class again if the user named it."""
 
     builder: Any
     cls: Optional[type] = None
@@ -27,7 +27,7 @@ class FoundBuilder:
 
 
 def find_by_name(section: DataSection) -> FoundBuilder:
-    """Finds `name/config:version`, the last two of which may be missing, among prepared and registered data sets."""
+    """Finds `name/config:version`, with optional config and version, among prepared and registered data sets."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import naming
 
@@ -71,11 +71,11 @@ def find_by_class(section: DataSection) -> FoundBuilder:
         ) from error
     if tfds.core.DatasetBuilder not in getattr(cls, "__mro__", ()):
         raise DataNotFoundError(
-            f"data.dataset {section.dataset!r} is no TFDS builder, but {cls!r}",
+            f"data.dataset {section.dataset!r} is not a TFDS builder, but {cls!r}",
             expected="a subclass of tfds.core.GeneratorBasedBuilder",
             todo="see https://www.tensorflow.org/datasets/add_dataset",
         )
-    # Raised in the class, it means that what lies there prepared is another data set.
+    # With a raised version in the class, prepared data of an older version do not match.
     found = _find(section, cls.name, None, section.version or _class_version(cls), cls)
     assert found is not None  # the class is known
     return dataclasses.replace(found, own=cls)
@@ -96,7 +96,7 @@ def find_in_folder(section: DataSection, folder: Any) -> Optional[FoundBuilder]:
         raise DataNotFoundError(
             f"{folder} holds several prepared data sets: {', '.join(str(p.relative_to(folder)) for p in parents)}",
             expected="the folder of one of them",
-            todo="append its name to data.dataset, or write its name there and this folder in data.data_dir",
+            todo="append its name to data.dataset, or set its name there and this folder in data.data_dir",
         )
     if not parents:
         return None
@@ -110,7 +110,7 @@ def find_in_folder(section: DataSection, folder: Any) -> Optional[FoundBuilder]:
 def _find(
     section: DataSection, name: str, config: Optional[str], wanted: Optional[str], cls: Any
 ) -> Optional[FoundBuilder]:
-    """Prefers what is prepared, in its newest version, to what would have to be prepared."""
+    """Finds the newest prepared version, or else a class that can prepare one."""
     from etils import epath
     from tensorflow_datasets.core import dataset_builder
     from tensorflow_datasets.core.utils import file_utils
@@ -120,7 +120,7 @@ def _find(
     versions: dict[Any, Any] = {}
     for data_dir in file_utils.list_data_dirs(given_data_dir=section.data_dir):
         parent = epath.Path(data_dir).expanduser() / name
-        # Without its class, the folder says which config is the default one.
+        # Without its class, the folder names the default config.
         parent /= (dataset_builder.load_default_config_name(parent) or "") if config is None else config
         for version in _prepared_versions(parent):
             versions.setdefault(version, parent / str(version))
@@ -138,7 +138,7 @@ def _find(
             expected=f"one of {', '.join(configs)}" if configs else f"{name}, which has none",
             todo="change data.dataset",
         )
-    # TFDS prepares the newest version of a class and no other.
+    # TFDS prepares only the newest version of a class.
     builder = cls(data_dir=section.data_dir, config=config or None)
     if _newest([builder.version], wanted) is None:
         raise _no_version(wanted, name, [*versions, builder.version])
@@ -146,7 +146,7 @@ def _find(
 
 
 def _class_version(cls: Any) -> Optional[str]:
-    """The version that TFDS would prepare; None where only an instance tells."""
+    """Returns the version that TFDS would prepare; None if only an instance has it."""
     config = cls.default_builder_config if cls.BUILDER_CONFIGS else None
     version = (config.version if config else None) or cls.VERSION
     return str(version) if version else None
@@ -163,10 +163,10 @@ def _prepared_versions(folder: Any) -> list[Any]:
 
 
 def _newest(versions: list[Any], wanted: Optional[str]) -> Any:
-    """The newest version that matches `wanted`, which may hold `*`."""
+    """Returns the newest version that matches `wanted`, which may contain `*`."""
     try:
         matching = [version for version in versions if not wanted or version.match(wanted)]
-    except ValueError:  # no version at all
+    except ValueError:  # `wanted` is not a version
         return None
     return max(matching, default=None)
 
@@ -181,20 +181,20 @@ def _no_version(wanted: Optional[str], where: str, versions: list[Any]) -> DataN
     return DataNotFoundError(
         f"no version {wanted!r} of {where}",
         expected=f"one of {', '.join(map(str, sorted(set(versions))))}",
-        todo="change the version, or leave it out to take the newest",
+        todo="change the version, or remove it to use the newest",
     )
 
 
 def is_prepared(folder: Any) -> bool:
-    """Returns whether a version's folder (`epath.Path`) holds a prepared data set, be it damaged.
+    """Returns True if a version's folder (`epath.Path`) holds a prepared data set, possibly damaged.
 
-    TFDS writes both files, and renames the folder when it is whole: one without the other was lost later.
+    TFDS writes both files before it renames the complete folder: if one is missing, it was lost later.
     """
     return (folder / _INFO_FILE).exists() or (folder / _FEATURES_FILE).exists()
 
 
 def open_prepared(folder: Any) -> Any:
-    """Returns TFDS's builder of a prepared data set (`epath.Path` of its version), which needs no builder class."""
+    """Returns TFDS's builder of a prepared data set (`epath.Path` of its version), without its class."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import dataset_info
 
@@ -214,5 +214,5 @@ def _parsed(path: Any, parse: Callable[[], Any]) -> Any:
     try:
         return parse()
     except Exception as error:
-        # json, protobuf and TFDS each have errors of their own for text that is not theirs.
-        raise prepared_damage(path, f"it cannot be understood: {type(error).__name__}: {error}") from error
+        # json, protobuf and TFDS raise various types for invalid text.
+        raise prepared_damage(path, f"it cannot be parsed: {type(error).__name__}: {error}") from error

@@ -1,4 +1,4 @@
-"""Downloads and prepares a TFDS data set, once, with errors that say what to do."""
+"""Downloads and prepares a TFDS data set, once."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source
 
 _CONNECT_SECONDS = 5.0
-# For the other process's download and conversion; beyond, it rather hangs.
+# For another process's download and conversion; after that it probably hangs.
 _LOCK_SECONDS = 1800.0
 _LOCK_POLL_SECONDS = 0.5
-# Says from which source code a user's builder prepared its data; beside TFDS's own files, which it leaves alone.
+# The fingerprint of the source code with which a user's builder prepared its data, next to TFDS's own files.
 _SOURCE_FILE = "tfx_estimator.json"
 
 _log = get_logger("data")
 
 
 def check_builder(builder: Any, section: DataSection) -> None:
-    """Fails within seconds, where the data set may not be prepared or TFDS would retry for minutes."""
-    # What is embedded in a package, like the digits, needs no fetching.
+    """Raises an error within seconds if downloads are forbidden, or impossible: TFDS would retry for minutes."""
+    # Data embedded in a package, like the digits, need no download.
     if not section.download and not hasattr(builder, "content_fingerprint"):
-        raise _not_found(builder, "and `download: false` forbids to fetch and prepare it")
+        raise _not_found(builder, "and `download: false` forbids downloading and preparing it")
     _check_network(builder)
 
 
 def prepare_builder(builder: Any, section: DataSection) -> None:
-    """Prepares a data set into its data_dir; a second process that does so at the same time waits."""
+    """Prepares a data set into its data_dir; a concurrent process waits."""
     with _lock(builder.data_dir):
         if is_prepared(builder.data_path):
             return
@@ -59,7 +59,7 @@ def _download_and_prepare(builder: Any) -> None:
 
     tfds.disable_progress_bar()
     try:
-        # TFDS prints what it does; a pipeline has its own progress.
+        # TFDS prints its progress; a pipeline has its own.
         with contextlib.redirect_stdout(io.StringIO()):
             builder.download_and_prepare()
     except TfxEstimatorError:
@@ -68,20 +68,20 @@ def _download_and_prepare(builder: Any) -> None:
         raise DamagedDataError(
             f"a download of data set {builder.info.full_name} is damaged: {str(error).splitlines()[0]}",
             expected="the checksum that TFDS registered for it",
-            todo=f"delete {builder.data_dir_root}/downloads and try again; a login page may have been fetched instead",
+            todo=f"delete {builder.data_dir_root}/downloads and try again; a login page may have been downloaded",
         ) from error
     except (requests.RequestException, DownloadError) as error:
-        raise _not_found(builder, f"and fetching it failed: {error}") from error
+        raise _not_found(builder, f"and its download failed: {error}") from error
     except Exception as error:
         # Another machine that shares the folder may have been faster.
         if is_prepared(builder.data_path):
             return
         if builder.MANUAL_DOWNLOAD_INSTRUCTIONS and isinstance(error, (AssertionError, FileNotFoundError)):
-            raise _not_found(builder, f"and has to be downloaded by hand: {error}") from error
+            raise _not_found(builder, f"and must be downloaded manually: {error}") from error
         raise DataError(
             f"preparing data set {builder.info.full_name} failed: {type(error).__name__}: {error}",
             expected="a builder that generates its examples",
-            todo="see the error above, and run `tfds build` on the builder by itself",
+            todo="see the error above, and run `tfds build` on the builder alone",
         ) from error
 
 
@@ -99,7 +99,7 @@ def _check_network(builder: Any) -> None:
             missing.setdefault(urllib.parse.urlsplit(url).netloc, url)
     if not missing:
         return
-    # Some registered hosts are dead while the mirror in use is not: one that answers is enough to let TFDS try.
+    # TFDS may use a mirror while a registered host is dead: one host that answers is enough.
     for url in list(missing.values())[:3]:
         with contextlib.suppress(requests.RequestException):
             requests.head(url, timeout=_CONNECT_SECONDS)
@@ -112,7 +112,7 @@ def _check_network(builder: Any) -> None:
 @contextlib.contextmanager
 def _lock(data_dir: str) -> Iterator[None]:
     """Lets one process of this machine at a time prepare a folder."""
-    # Not beside the data: data_dir may be remote, or not writable.
+    # Not next to the data: data_dir may be remote, or not writable.
     name = f"data-{hashlib.sha256(os.path.abspath(data_dir).encode()).hexdigest()[:16]}.lock"
     with shared_lock(name) as take:
         _acquire(take, data_dir, os.path.join(shared(), name))
@@ -121,16 +121,16 @@ def _lock(data_dir: str) -> Iterator[None]:
 
 def _acquire(take: Callable[[], bool], data_dir: str, path: str) -> None:
     deadline = time.monotonic() + _LOCK_SECONDS
-    told = False
+    logged = False
     while not take():
-        if not told:
+        if not logged:
             _log.info("Another process is preparing %s; waiting for up to %d minutes", data_dir, _LOCK_SECONDS // 60)
-            told = True
+            logged = True
         if time.monotonic() >= deadline:
             raise DataError(
                 f"another process has been preparing {data_dir} for over {_LOCK_SECONDS / 60:.0f} minutes",
-                expected="that it ends, or fails",
-                todo=f"look what it does (`fuser {path}` names it), end it where it hangs, and try again",
+                expected="its end, or its failure",
+                todo=f"check it (`fuser {path}` shows its id), end it if it hangs, and try again",
             )
         time.sleep(_LOCK_POLL_SECONDS)
 
@@ -147,16 +147,16 @@ def _not_found(builder: Any, why: str) -> DataNotFoundError:
 
 
 def remember_source(cls: type, folder: Any) -> None:
-    """Writes the fingerprint of a builder's source beside the data that it prepared (`epath.Path` of the version)."""
+    """Writes the fingerprint of a builder's source next to its prepared data (`epath.Path` of the version)."""
     if source := _fingerprint(cls):
         try:
             (folder / _SOURCE_FILE).write_text(json.dumps({"source": source}) + "\n")
         except OSError as error:
-            _log.info("Cannot remember from which source %s was prepared: %s", folder, error)
+            _log.info("Cannot record the source that prepared %s: %s", folder, error)
 
 
 def notes_of_edits(cls: type, folder: Any) -> tuple[str, ...]:
-    """Returns a note where the source was edited since and the version stayed."""
+    """Returns a note if the source was edited since, without a new version."""
     try:
         prepared_from = json.loads((folder / _SOURCE_FILE).read_text())["source"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -165,13 +165,13 @@ def notes_of_edits(cls: type, folder: Any) -> tuple[str, ...]:
     if source is None or source == prepared_from:
         return ()
     return (
-        f"{cls.__module__}:{cls.__name__} was edited since its data were prepared in {folder}, which are used as they "
-        "are; raise VERSION in the class, or delete that folder, to have them prepared again",
+        f"{cls.__module__}:{cls.__name__} was edited since its data were prepared in {folder}, which are used "
+        "unchanged; raise VERSION in the class, or delete that folder, to prepare them again",
     )
 
 
 def _fingerprint(cls: type) -> Optional[str]:
-    """Of the class's module and the user's modules that it imports; None if there is no text to read."""
+    """Hashes the class's module and the user's modules that it imports; None without source files."""
     try:
         return fingerprint_source(f"{cls.__module__}:{cls.__name__}")
     except DeclarationError:

@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
 from tfx_estimator.pipeline.config.image_folder import in_form
 
-# Decoded pixels that one batch may hold: large images come in small batches.
+# Limit of the decoded pixels of a batch: large images have small batches.
 _BATCH_BYTES = 16 << 20
 _MAX_BATCH = 256
 
@@ -27,8 +27,8 @@ _MAX_BATCH = 256
 class TfdsSource(ImageSource):
     """Reads a TFDS data set, prepared or prepared by `prepare`.
 
-    Records are parsed in batches and decoded by one graph per batch, which costs less than half of what
-    `builder.as_dataset` does for small images; the pixels are the same.
+    Records are parsed in batches and decoded by one graph per batch, which takes less than half the time of
+    `builder.as_dataset` for small images; the pixels are the same.
     """
 
     def __init__(self, section: DataSection, found: FoundBuilder) -> None:
@@ -56,7 +56,7 @@ class TfdsSource(ImageSource):
         check_builder(self._builder, self.section)
 
     def prepare(self) -> None:
-        """Downloads and prepares the data set where it is not."""
+        """Downloads and prepares the data set, unless it is prepared."""
         if self.is_prepared:
             return
         from tfx_estimator.data.sources.tfds_prepare import prepare_builder, remember_source
@@ -64,7 +64,7 @@ class TfdsSource(ImageSource):
         prepare_builder(self._builder, self.section)
         if self._found.own:
             remember_source(self._found.own, self._builder.data_path)
-        # Features such as class names may have become known; the prepared files are what counts.
+        # Features such as class names may only be known now, from the prepared files.
         self._builder = open_prepared(self._builder.data_path)
         self.__dict__.pop("info", None)
 
@@ -95,8 +95,8 @@ class TfdsSource(ImageSource):
     def fingerprint(self, expressions: Sequence[str]) -> str:
         """Hashes name, version, split expressions and size of images, and the prepared files of the splits in use.
 
-        Before a data set is prepared there are no files: a fingerprint taken then differs from the one taken after. A
-        builder class with `content_fingerprint` (the embedded digits) answers for its content itself, before and after.
+        Before a data set is prepared there are no files: the fingerprint differs from the one afterwards. A builder
+        class with `content_fingerprint` (the embedded digits) provides it for its content, before and after.
         """
         facts: dict[str, Any] = {
             "source": "tfds",
@@ -109,7 +109,7 @@ class TfdsSource(ImageSource):
         if self._found.cls is not None and hasattr(self._found.cls, "content_fingerprint"):
             return fingerprint_files([], {**facts, "content": self._found.cls.content_fingerprint()})
         if not self.is_prepared:
-            # Nothing but the class tells data sets of one name apart.
+            # Only the class distinguishes data sets of one name.
             cls = type(self._builder)
             return fingerprint_files([], {**facts, "builder": f"{cls.__module__}:{cls.__name__}"})
         from etils import epath
@@ -124,20 +124,20 @@ class TfdsSource(ImageSource):
 
         file_format = self._builder.info.file_format
         if file_format is file_adapters.FileFormat.PARQUET:
-            # TFDS reads it with pyarrow, which would run the code that a file may hold.
+            # TFDS reads it with pyarrow, which would run code in a file.
             import pyarrow_hotfix  # noqa: F401
 
         records = file_adapters.ADAPTER_FOR_FORMAT[file_format].make_tf_data(path)
         batch = max(1, min(_MAX_BATCH, _BATCH_BYTES // self.info.image_bytes))
-        # One more, where there should be none.
-        tried = take + 1 if skip + take == total else take
-        dataset = records.skip(skip).take(tried).batch(batch).map(self._decode).prefetch(2)
+        # At the end of a file, one more than expected, to detect additional examples.
+        most = take + 1 if skip + take == total else take
+        dataset = records.skip(skip).take(most).batch(batch).map(self._decode).prefetch(2)
         count, num_classes = 0, self.info.num_classes
         try:
             for images, labels in dataset.as_numpy_iterator():
                 for image, label in zip(images, labels.tolist()):
                     if count == take:
-                        raise _damaged(path, f"it goes on after its {total} examples")
+                        raise _damaged(path, f"it has more than its {total} examples")
                     if not 0 <= label < num_classes:
                         raise _damaged(path, f"example {skip + count} has the label {label}, of {num_classes} classes")
                     yield image, label
@@ -152,7 +152,7 @@ class TfdsSource(ImageSource):
 
     @functools.cached_property
     def _decode(self) -> Callable:
-        """A traced function from serialized examples (batch,) to images (batch, H, W, C) uint8 and labels (batch,)."""
+        """Traces a function from serialized examples (batch,) to images (batch, H, W, C) uint8 and labels (batch,)."""
         import tensorflow as tf
 
         image_key, label_key = _image_and_label(self._builder)
@@ -162,7 +162,7 @@ class TfdsSource(ImageSource):
         resize = stored[:2] != shape[:2]
 
         def decode_one(encoded: tf.Tensor) -> tf.Tensor:
-            # Some data sets hold JPEG bytes where their format says PNG: decode_image reads what is there.
+            # decode_image: some data sets hold JPEG bytes although their declared format is PNG.
             image = tf.io.decode_image(encoded, channels=shape[2], expand_animations=False)
             image = tf.ensure_shape(image, stored)
             if resize:
@@ -179,7 +179,7 @@ class TfdsSource(ImageSource):
 
 
 def _image_and_label(builder: Any) -> tuple[str, str]:
-    """Names the image and the label: the builder's `supervised_keys`, or else its only Image and only ClassLabel."""
+    """Returns the keys of image and label: the `supervised_keys`, or else the only Image and the only ClassLabel."""
     import tensorflow_datasets as tfds
 
     features = builder.info.features
@@ -202,7 +202,7 @@ def _image_and_label(builder: Any) -> tuple[str, str]:
 
 
 def _describe(builder: Any, section: DataSection) -> SourceInfo:
-    """Returns what is known of a TFDS data set before it is read."""
+    """Describes a TFDS data set, without reading it."""
     image_key, label_key = _image_and_label(builder)
     image, label = builder.info.features[image_key], builder.info.features[label_key]
     name = builder.name + (f"/{builder.builder_config.name}" if builder.builder_config else "")

@@ -46,7 +46,7 @@ class Launcher(launcher.Launcher):
             # Without the database of ML Metadata the numbers of executions begin anew: another may have written here.
             if not artifact.is_external and fileio.exists(artifact.uri):
                 outputs_utils.remove_output_dirs({"": [artifact]})
-        with inventory.whole(execution_info.input_dict):
+        with inventory.checked_inputs(execution_info.input_dict):
             output = super()._run_executor(execution_info)
         for key, channel in execution_info.output_dict.items():
             # What an executor says of its outputs is published in their place.

@@ -135,6 +135,6 @@ def test_each_difference_is_told(made):
 def test_a_model_of_somebody_elses_trainer_is_none(made):
     foreign = artifact("Model", "/elsewhere")
     assert baseline_of(foreign, made("2", number=2))[1] == (
-        "the latest blessed model does not say what it was trained on"
+        "the latest blessed model has no record of its training data"
     )
-    assert baseline_of(made("2", number=2), foreign) == ([], "the candidate does not say what it was trained on")
+    assert baseline_of(made("2", number=2), foreign) == ([], "the candidate has no record of its training data")

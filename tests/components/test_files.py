@@ -53,7 +53,7 @@ def test_a_folder_whose_source_cannot_be_removed_has_been_moved(bucket, tmp_path
     monkeypatch.setattr(bucket, operation, fail)
     move_folder("store://bucket/source", "store://bucket/target")
     assert contents(target) == FILES
-    assert "what is left of it cannot be removed: 503" in caplog.text
+    assert "the rest of it cannot be removed: 503" in caplog.text
 
 
 def test_a_file_that_is_overwritten_is_read_again_until_it_is_whole(bucket, tmp_path, monkeypatch):

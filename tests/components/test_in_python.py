@@ -36,7 +36,7 @@ def train(component: type, **given: Any) -> Any:
         ({"filesystm": {"base_directory": "serving"}}, 'has no field named "filesystm"'),
         ("serving", "Pusher(push_destination=…) is 'serving'"),
         ({}, "Pusher(push_destination=…) is empty"),
-        ({"filesystem": {}}, "there this Pusher cannot push"),
+        ({"filesystem": {}}, "this Pusher cannot push there"),
         ({"filesystem": {"base_directory": "serving", "versioning": "BY_NAME"}}, "Invalid enum value BY_NAME"),
     ],
 )

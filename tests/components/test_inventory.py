@@ -10,7 +10,7 @@ import pytest
 
 from tests.artifacts import artifact, write_records
 from tests.folders import write_files
-from tfx_estimator.components.inventory import damage, note, whole
+from tfx_estimator.components.inventory import checked_inputs, damage, note
 from tfx_estimator.pipeline.base.errors import DamagedDataError, TaskFailedError
 
 pytestmark = pytest.mark.unit
@@ -46,7 +46,7 @@ def test_whoever_reads_examples_reads_all_of_them_or_none(examples, name):
     file_of(examples).unlink()
     with pytest.raises(DamagedDataError, match="Split-train/b: it is gone") as raised:
         executor().Do({"examples": [examples]}, {}, {})
-    assert raised.value.todo == f"remove {examples.uri}, and run it again: it is made anew"
+    assert raised.value.todo == f"remove {examples.uri}, and run it again: that recreates it"
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_whoever_reads_examples_reads_all_of_them_or_none(examples, name):
     ids=["raised here", "told by a task"],
 )
 def test_the_file_whose_bytes_are_others_is_named_where_reading_failed(examples, error):
-    with pytest.raises(type(error)), whole({"examples": [examples]}):
+    with pytest.raises(type(error)), checked_inputs({"examples": [examples]}):
         raise error
     file = file_of(examples)
     content = bytearray(file.read_bytes())
     content[45] ^= 255
     file.write_bytes(content)
-    with pytest.raises(DamagedDataError, match=f"damaged file {file}: "), whole({"examples": [examples]}):
+    with pytest.raises(DamagedDataError, match=f"damaged file {file}: "), checked_inputs({"examples": [examples]}):
         raise error
 
 

@@ -210,7 +210,7 @@ def test_other_types_and_a_single_channel(images, operation):
     ("features", "what"),
     [
         ({"pixels": np.zeros([2, 4, 4, 1], np.float32)}, "returns pixels, and no `image`"),
-        ({"image": np.zeros([2, 4, 4, 1], np.uint8)}, "returns an `image` that is no tensor of floats"),
+        ({"image": np.zeros([2, 4, 4, 1], np.uint8)}, "returns an `image` that is not a dense float tensor"),
         ({"image": np.zeros([2, 16], np.float32)}, "returns an `image` of the shape"),
     ],
 )

@@ -79,11 +79,11 @@ def decode():
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        (b"", "image 2 of the batch is no whole PNG or JPEG file"),
-        (b"text", "image 2 of the batch is no whole PNG or JPEG file"),
-        (file(COLOUR)[:-20], "image 2 of the batch is no whole PNG or JPEG file"),
-        (file(COLOUR, "JPEG")[:-30], "image 2 of the batch is no whole PNG or JPEG file"),
-        (file(COLOUR, "GIF"), "image 2 of the batch is no whole PNG or JPEG file"),
+        (b"", "image 2 of the batch is not a complete PNG or JPEG file"),
+        (b"text", "image 2 of the batch is not a complete PNG or JPEG file"),
+        (file(COLOUR)[:-20], "image 2 of the batch is not a complete PNG or JPEG file"),
+        (file(COLOUR, "JPEG")[:-30], "image 2 of the batch is not a complete PNG or JPEG file"),
+        (file(COLOUR, "GIF"), "image 2 of the batch is not a complete PNG or JPEG file"),
         (file(pixels(9, 13, 4), "JPEG", mode="CMYK"), "image 2 of the batch is CMYK"),
         (file(pixels(9, 12, 3)), r"image 2 of the batch is of height, width, channels \[9 12 3\]"),
         (file(GREY[1:]), r"image 2 of the batch is of height, width, channels \[8 13 1\]"),

@@ -116,7 +116,7 @@ def test_a_pipeline_whose_files_are_empty_is_refused_in_each_pipeline(tmp_path):
         (tmp_path / name).write_bytes(b"x" * size)
     paths = [str(tmp_path / name) for name in sizes]
     for index in range(2):
-        with pytest.raises(DataError, match="input pipeline 1 of 2 would have no example to read: b, d are empty"):
+        with pytest.raises(DataError, match="input pipeline 1 of 2 would have no examples: b, d are empty"):
             own_files(paths, context(2, index))
     # An empty file beside others does no harm.
     assert own_files([paths[0], paths[2], paths[1]], None) == paths[:3]

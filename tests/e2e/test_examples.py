@@ -96,4 +96,4 @@ def test_own_dataset_is_told_of_when_it_was_edited_and_named_when_it_is_damaged(
     (info,) = (folder / "prepared").rglob("dataset_info.json")
     info.write_bytes(info.read_bytes()[:-9])
     said = workdir.run("own-dataset.yaml", cwd=folder, code=3)
-    assert f"damaged file {info}: it cannot be understood" in said
+    assert f"damaged file {info}: it cannot be parsed" in said

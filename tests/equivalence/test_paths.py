@@ -180,7 +180,9 @@ def test_what_is_served_has_the_names_shapes_and_numbers_of_the_estimator(traini
         for name in ("images", "encoded"):
             for key, value in answers[-1]["serving_default"].items():
                 np.testing.assert_array_equal(answers[-1][name][key].numpy(), value.numpy())
-        with pytest.raises(tf.errors.InvalidArgumentError, match="image 1 of the batch is no whole PNG or JPEG file"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="image 1 of the batch is not a complete PNG or JPEG file"
+        ):
             served["encoded"](encoded=tf.stack([files[0], tf.strings.substr(files[1], 0, 60)]))
     assert described[0] == described[1]
     assert sorted(described[0]) == sorted(inputs)

@@ -1,4 +1,4 @@
-"""The task of an estimate: builds one training step with the declared batch, and never runs it."""
+"""The task of an estimate: builds one training step with the declared batch, without running it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from tfx_estimator.pipeline.config.runtime import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source import loader
 
-# Of made-up images for the user's preprocessing_fn.
+# Made-up images for the user's preprocessing_fn.
 _EXAMPLES = 16
-# Of a record's features beside the pixels, and of its place in memory.
+# A record's features other than pixels, and its overhead in memory.
 _RECORD_BYTES = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class Held:
-    """Bytes on one of the devices that a network is divided among; as of Costs, where they are of all together."""
+    """The bytes of Costs on one of the devices that a network is divided among."""
 
     weight_bytes: int
     trained_bytes: int
@@ -44,24 +44,24 @@ class Held:
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """What one replica's part of a step costs.
+    """The cost of one replica's part of a step.
 
     Args:
-        parameters: Numbers that are trained.
-        weight_bytes: Of all variables of the model, those that are not trained among them.
-        trained_bytes: Of those that are trained: as much are their gradients.
-        slot_bytes: Of the optimizer's variables.
+        parameters: Number of trainable parameters.
+        weight_bytes: All variables of the model, trainable or not.
+        trained_bytes: Trainable variables; their gradients are as large.
+        slot_bytes: The optimizer's variables.
         batch: Examples of the replica.
-        peak_bytes: The most that a step holds at once beside the variables: its batch, activations, gradients.
+        peak_bytes: Peak memory of a step without the variables: its batch, activations, gradients.
         forward_flops: Floating-point operations of the batch's loss.
-        step_flops: Those of the whole step.
-        example_bytes: Of one example as the model is fed with it.
-        resident_bytes: Of the training files that are kept in memory; None if the data set is not there yet.
-        runtime_bytes: Of the process before it trains: interpreter, TensorFlow, TFX.
-        unseen: Kinds of operations whose costs are not seen.
-        table_bytes: Of tables of embeddings among those: their gradients are rows, which nobody compresses.
-        devices: What each of the devices holds that the network is divided among, in the order of the declaration.
-        sent_bytes: Between these in a step.
+        step_flops: Floating-point operations of the whole step.
+        example_bytes: One example as the model's input.
+        resident_bytes: Training files that are kept in memory; None if the data set is not prepared yet.
+        runtime_bytes: The process before it trains: interpreter, TensorFlow, TFX.
+        unseen: Kinds of operations whose costs are unknown.
+        table_bytes: Embedding tables among `trained_bytes`: their gradients are rows, which are never compressed.
+        devices: The part of each device that the network is divided among, in the order of the declaration.
+        sent_bytes: Transfers between these devices in a step.
     """
 
     parameters: int
@@ -82,7 +82,7 @@ class Costs:
 
 
 def run(context: TaskContext) -> None:
-    """Builds the step, and reports what it costs."""
+    """Builds the step, and reports its cost."""
     declaration = Declaration.parse_obj(context.settings.declaration)
 
     def begin(what: str) -> None:
@@ -93,7 +93,7 @@ def run(context: TaskContext) -> None:
 
     source = open_source(declaration.data)
     begin("the import of TensorFlow and TFX")
-    # What training imports is in a training's memory.
+    # All that training imports counts as a training's memory.
     from tfx_estimator.components.trainer.estimator import path as _estimator  # noqa: F401
     from tfx_estimator.components.trainer.keras import path as _keras  # noqa: F401
     from tfx_estimator.model_fn.parallel.strategies import configure_devices
@@ -108,13 +108,13 @@ def run(context: TaskContext) -> None:
     )
     costs = find_costs(settings, spec)
     costs = dataclasses.replace(costs, resident_bytes=_resident(declaration, source))
-    # Numbers of numpy are among them.
+    # `default` converts numpy's numbers.
     found = json.loads(json.dumps(dataclasses.asdict(costs), default=int))
     context.progress.write(Event.TRIED, found=found)
 
 
 def _of_batch(feature: Any, batch: int) -> Any:
-    """A transformed feature of a batch; of any number of values it is a placeholder that nobody counts."""
+    """Returns the spec of a batch's transformed feature; one of variable length is not counted."""
     if isinstance(feature, tf.io.FixedLenFeature):
         return tf.TensorSpec([batch, *feature.shape], feature.dtype)
     kind = tf.SparseTensorSpec if isinstance(feature, tf.io.VarLenFeature) else tf.RaggedTensorSpec
@@ -129,23 +129,23 @@ def find_costs(settings: Settings, spec: Mapping[str, Any]) -> Costs:
     assert settings.trainer is not None
     settings = settings.with_trainer(**stand_ins(settings.trainer, len(settings.label_names)))
     assert settings.trainer is not None
-    # What XLA compiles is not seen: the costs are the same. Parts at the same time need what the whole batch needs, and
-    # gradients of their own.
+    # Without XLA, whose functions are opaque: the costs are the same. Parallel parts need the memory of the whole
+    # batch, and gradients of their own.
     parts = parts_at_once(settings.trainer)
     section = _on_cpus(settings.trainer).copy(update={"xla": False, "parallel_parts": 1})
-    # Of a replica, all of which are built alike.
+    # One replica's: all are built alike.
     batch = max(section.global_batch_size // section.distribution.train.replicas, 1)
     features = {name: _of_batch(each, batch) for name, each in spec.items() if name != LABEL}
     labels = tf.TensorSpec([batch], tf.int64)
     if section.path == ESTIMATOR and is_model_fn(function := find_function(section.model or "")):
         built = _model_fn_step(function, settings, section, features, labels)
     else:
-        # The Estimator's own step has the same operations.
+        # The step of the built-in model_fn has the same operations.
         built = _keras_step(settings, section, spec, features, labels)
     trained, others, slots, loss, outputs = built
     forward, step = graph_costs.needed([loss], after=False), graph_costs.needed(outputs)
-    # Variables of a graph hold no values before a session does.
-    own = _bytes([*trained, *others, *slots]) if loss.graph.building_function else 0
+    # The variables of a v1 graph take no memory yet.
+    allocated = _bytes([*trained, *others, *slots]) if loss.graph.building_function else 0
     devices, sent = _divided(settings.trainer, built, step)
     return Costs(
         parameters=sum(each.shape.num_elements() or 0 for each in trained),
@@ -158,7 +158,7 @@ def find_costs(settings: Settings, spec: Mapping[str, Any]) -> Costs:
         step_flops=graph_costs.dearest_flops(step),
         example_bytes=sum((each.shape.num_elements() or 0) * each.dtype.size // batch for each in features.values()),
         resident_bytes=None,
-        runtime_bytes=max((kilobytes("/proc/self/status", "VmRSS") << 10) - own, 0),
+        runtime_bytes=max((kilobytes("/proc/self/status", "VmRSS") << 10) - allocated, 0),
         unseen=tuple(graph_costs.opaque(step)),
         table_bytes=_bytes(_tables(settings.trainer, trained, loss.graph)),
         devices=devices,
@@ -167,7 +167,7 @@ def find_costs(settings: Settings, spec: Mapping[str, Any]) -> Costs:
 
 
 def _on_cpus(section: TrainerSection) -> TrainerSection:
-    """The section with logical CPUs in place of the devices that parts of the network are on: nothing runs on them."""
+    """Replaces the devices of a divided network by logical CPUs: nothing runs on them."""
     model, pipeline = section.model_parallel, section.pipeline_parallel
     if model is not None:
         model = model.copy(update={"devices": tuple(f"cpu:{place}" for place in range(len(model.devices)))})
@@ -177,7 +177,7 @@ def _on_cpus(section: TrainerSection) -> TrainerSection:
 
 
 def _divided(section: TrainerSection, built: tuple[Any, ...], step: Any) -> tuple[tuple[Held, ...], int]:
-    """What each device of a divided network holds, and what goes between them."""
+    """Returns the memory on each device of a divided network, and the bytes sent between them."""
     from tfx_estimator.components.trainer.dry_run import graph_costs
 
     trained, others, slots, loss, _ = built
@@ -197,8 +197,8 @@ def _divided(section: TrainerSection, built: tuple[Any, ...], step: Any) -> tupl
 
 
 def _tables(section: TrainerSection, trained: Any, graph: Any) -> list[Any]:
-    """The variables whose gradients are rows when the replicas add them up."""
-    # Parts of a batch touch other rows each, and of a scaled loss each entry is looked at.
+    """Returns the variables whose gradients are IndexedSlices when the replicas sum them."""
+    # Summing parts of a batch, and unscaling a scaled loss, make these gradients dense.
     in_parts = section.gradient_accumulation > 1 or parts_at_once(section) > 1
     if in_parts or section.precision == "mixed_float16" or not graph.building_function:
         return []
@@ -208,7 +208,7 @@ def _tables(section: TrainerSection, trained: Any, graph: Any) -> list[Any]:
 
 
 def _keras_step(settings: Settings, section: Any, spec: Any, features: Any, labels: Any) -> tuple[Any, ...]:
-    """Trained, other and the optimizer's variables; the loss, and all that a step does."""
+    """Returns the trainable, the other and the optimizer's variables; the loss, and all outputs of a step."""
     from tfx_estimator.components.trainer.estimator.first_call import refuse_compiled
     from tfx_estimator.components.trainer.keras.model import ModelMaker
     from tfx_estimator.model_fn.step.compiled_classifier import CompiledClassifier
@@ -220,27 +220,26 @@ def _keras_step(settings: Settings, section: Any, spec: Any, features: Any, labe
     graph = function.graph
     variables = model.optimizer.variables
     slots = list(variables() if callable(variables) else variables)
-    # A loss is what a step returns first by that name, whatever else it returns.
     loss = graph.structured_outputs["loss"]
     outputs = [*graph.outputs, *graph.control_outputs]
     return model.trainable_variables, model.non_trainable_variables, slots, loss, outputs
 
 
 def _model_fn_step(function: Any, settings: Settings, section: Any, features: Any, labels: Any) -> tuple[Any, ...]:
-    """The same of a whole model_fn."""
+    """Returns the same as `_keras_step`, for a model_fn."""
     from tfx_estimator.components.trainer.estimator.trainer_fn import params_of
 
     with tf.Graph().as_default() as graph:
         step = tf.compat.v1.train.get_or_create_global_step()
-        fed = {name: tf.compat.v1.placeholder(each.dtype, each.shape) for name, each in features.items()}
+        inputs = {name: tf.compat.v1.placeholder(each.dtype, each.shape) for name, each in features.items()}
         arguments: dict[str, Any] = {
             "labels": tf.compat.v1.placeholder(labels.dtype, labels.shape),
             "mode": ModeKeys.TRAIN,
             "params": params_of(section, settings),
             "config": tf.estimator.RunConfig(),
         }
-        takes = inspect.signature(function).parameters
-        spec = function(fed, **{name: value for name, value in arguments.items() if name in takes})
+        accepted = inspect.signature(function).parameters
+        spec = function(inputs, **{name: value for name, value in arguments.items() if name in accepted})
         trained = tf.compat.v1.trainable_variables()
         names = {each.name.rpartition(":")[0] for each in trained}
         rest = [each for each in tf.compat.v1.global_variables() if each.name not in {v.name for v in trained}]
@@ -257,7 +256,7 @@ def _bytes(variables: Any) -> int:
 
 
 def _spec(declaration: Declaration, info: SourceInfo, folder: str) -> Mapping[str, Any]:
-    """Of the transformed features; of a preprocessing_fn of the user's, what it makes of a few made-up images."""
+    """Returns the spec of the transformed features; a user's preprocessing_fn is run on a few made-up images."""
     transform = declaration.transform
     if transform.target in SHORT_NAMES["transform.preprocessing_fn"].values():
         image = tf.io.FixedLenFeature(list(info.image_shape), tf.float32)
@@ -271,7 +270,7 @@ def _spec(declaration: Declaration, info: SourceInfo, folder: str) -> Mapping[st
 
 
 def _resident(declaration: Declaration, source: ImageSource) -> Optional[int]:
-    """Bytes of the training files that stay in memory."""
+    """Returns the bytes of the training files that stay in memory."""
     with contextlib.suppress(DataError):
         if source.is_prepared:
             count = sum(map(len, source.resolve(declaration.data.splits.train)))

@@ -1,4 +1,4 @@
-"""What a graph needs, told from its shapes alone: the most memory at once, and whose costs are not seen."""
+"""The cost of a graph by its shapes: peak memory, operations, transfers, and the operations of unknown cost."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from tensorflow.python.util import _pywrap_util_port
 
 from tfx_estimator.model_fn.parallel.stages import flops
 
-# Their output is their input's memory.
+# Their output shares the memory of their input.
 _ALIASES = ("Reshape", "Identity", "IdentityN", "Squeeze", "ExpandDims", "StopGradient", "PreventGradient")
-# Their output takes the memory of an input that nobody else needs any more.
+# Their output reuses the memory of an input that no other operation still needs.
 _IN_PLACE = (
     *("Relu", "Relu6", "Elu", "Selu", "LeakyRelu", "Tanh", "Sigmoid", "Softplus", "Softmax", "LogSoftmax"),
     *("ReluGrad", "Relu6Grad", "TanhGrad", "SigmoidGrad", "BiasAdd", "Cast", "Neg", "Square", "Exp", "Log", "Sqrt"),
     *("Mul", "Add", "AddV2", "AddN", "Sub", "RealDiv", "Rsqrt", "Maximum", "Minimum", "SelectV2"),
 )
-# oneDNN lays out what they read and write in its own order, in a copy; which copies are alive together is its own
-# choice: one of the largest tensor is what was measured. It has no float16 here; what computes that in its place took,
-# as measured, the largest tensor in float32. Without oneDNN, TensorFlow's choice for older processors, there are none.
+# oneDNN copies what they read and write to a layout of its own. It decides which copies are alive together: measured
+# was one of the largest tensor. It does not support float16 here; computing that otherwise took, as measured, the
+# largest tensor in float32. Without oneDNN, TensorFlow's choice for older processors, there are no copies.
 _COPIES = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "MaxPoolGrad", "AvgPoolGrad")
 # Their output is the variable itself.
 _READS = ("ReadVariableOp", "VariableV2", "VarHandleOp")
-# One of their branches runs; each is seen.
+# One of their branches runs; the cost of each is known.
 _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
-# What is inside is not seen.
+# The cost of their inside is unknown.
 _OPAQUE = ("While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall", "PyFunc")
-# What a function is given is alive outside of it.
-_GIVEN = ("Placeholder",)
+# The arguments of a function are alive outside of it.
+_ARGUMENTS = ("Placeholder",)
 
 
 def needed(outputs: Iterable[Any], *, after: bool = True) -> list[tf.Operation]:
     """Returns the operations that outputs need, in the order in which they were made.
 
-    What only has to run before, and changes nothing, is not run by TensorFlow either: such are the gradients of the
-    images, which a gated gradient names beside those of a kernel.
+    Control inputs without side effects are left out, since TensorFlow does not run them either: for example the
+    gradients of the images, to which gated gradients add a dependency.
 
     Args:
-        after: Are those among them that only have to run before.
+        after: True to include control inputs with side effects.
     """
     stack = [(each.op if hasattr(each, "op") else each, True) for each in outputs]
     found: set[tf.Operation] = set()
     left_out: set[tf.Operation] = set()
     while stack:
         op, used = stack.pop()
-        # The one is of variables that are resources, the other of those that are references.
+        # Stateful operations are those of resource variables, arguments by reference those of v1 variables.
         used = used or op.op_def.is_stateful or any(argument.is_ref for argument in op.op_def.input_arg)
         if op in found or (op in left_out and not used):
             continue
@@ -58,33 +58,33 @@ def needed(outputs: Iterable[Any], *, after: bool = True) -> list[tf.Operation]:
 
 
 def opaque(ops: Sequence[tf.Operation]) -> list[str]:
-    """Returns the kinds of operations whose costs are not seen: loops and functions."""
+    """Returns the kinds of operations of unknown cost: loops and functions."""
     inside = [op for branches in map(_branches, ops) for branch in branches for op in branch]
     found = {op.type for op in ops} & set(_OPAQUE)
     return sorted(found.union(opaque(inside)) if inside else found)
 
 
 def dearest_flops(ops: Sequence[tf.Operation]) -> int:
-    """Adds up floating-point operations, of branches those of the dearest one."""
+    """Sums floating-point operations, of branches those of the most expensive one."""
     return flops(ops) + sum(max(map(dearest_flops, branches)) for op in ops if (branches := _branches(op)))
 
 
 def _branches(op: tf.Operation) -> list[list[tf.Operation]]:
-    """The operations of each branch; none of another operation."""
+    """Returns the operations of each branch; empty if the operation has none."""
     if op.type not in _BRANCHES:
         return []
     return [graph.get_operations() for graph in cond_v2.get_func_graphs(op)]
 
 
 def devices_of(ops: Sequence[tf.Operation], variables: Mapping[Any, str]) -> dict[tf.Operation, int]:
-    """Returns the number of the device, of several of one kind, that each operation runs on.
+    """Returns the index of the device that each operation runs on, among several of one kind.
 
     Args:
-        variables: The devices of the variables, by the tensors that are them in the graph.
+        variables: The devices of the variables, by the tensors that capture them in the graph.
 
     Returns:
-        By operation: the device that it was made for; without one, that of a variable that it reads or writes, as
-        TensorFlow has it; else the first.
+        For each operation its assigned device; else that of a variable that it reads or writes, as TensorFlow places
+        it; else the first.
     """
     found = {}
     for op in ops:
@@ -96,12 +96,12 @@ def devices_of(ops: Sequence[tf.Operation], variables: Mapping[Any, str]) -> dic
 
 
 def number_of(device: str) -> int:
-    """Returns the number of a device, by TensorFlow's name of it; 0 of none."""
+    """Returns the index in a device's name; 0 without one."""
     return tf.DeviceSpec.from_string(device or "").device_index or 0
 
 
 def sent_bytes(ops: Sequence[tf.Operation], devices: Mapping[tf.Operation, int]) -> int:
-    """Returns what goes from one device to another: each tensor once to each device that it was not made on."""
+    """Returns the bytes sent between devices: each tensor once to each device other than its own."""
     sent = {(tensor.ref(), devices[op]): tensor for op in ops for tensor in op.inputs}
     return sum(_bytes(tensor) for (_, device), tensor in sent.items() if devices[tensor.op] != device)
 
@@ -111,21 +111,21 @@ def peak_bytes(
     here: Callable[[tf.Operation], bool] = lambda op: True,
     uncounted: Sequence[str] = _READS,
 ) -> int:
-    """Returns the most bytes that are alive at once, when one operation runs after another.
+    """Returns the peak of live bytes when the operations run one after another.
 
-    Variables are not counted. A tensor lives from the operation that makes it to the last one that reads it; on a
-    device that it was sent to, from the first to the last one there.
+    Variables are not counted. A tensor is alive from the operation that makes it to the last one that reads it; on a
+    device that it was sent to, from the first to the last one that reads it there.
 
     Args:
-        ops: All that run, in their order; their shapes are known.
-        here: Tells of an operation whether it runs on the device that is meant.
-        uncounted: Kinds of operations whose outputs are there anyway.
+        ops: All operations, in order, with known shapes.
+        here: Returns True if an operation runs on the device in question.
+        uncounted: Kinds of operations whose outputs are not counted.
     """
     onednn = _pywrap_util_port.IsMklEnabled()
     last: dict[Any, int] = {}
     for place, op in enumerate(ops):
         last.update({tensor.ref(): place for tensor in op.inputs if here(op) or here(tensor.op)})
-    # A buffer is known by the tensor that it was made for.
+    # A buffer is identified by the tensor that it was allocated for.
     buffer_of: dict[Any, Any] = {}
     holders: dict[Any, set[Any]] = {}
     sizes: dict[Any, int] = {}
@@ -157,8 +157,8 @@ def peak_bytes(
             holders[shared].add(tensor.ref())
         touched = {*inputs, *(buffer_of[tensor.ref()] for tensor in op.outputs if here(op))}
         copies = onednn and here(op) and any(op.type.startswith(name) for name in _COPIES)
-        inside = [peak_bytes(each, uncounted=(*uncounted, *_GIVEN)) for each in _branches(op)] if here(op) else []
-        # What a branch returns is counted inside as well as outside.
+        inside = [peak_bytes(each, uncounted=(*uncounted, *_ARGUMENTS)) for each in _branches(op)] if here(op) else []
+        # The outputs of a branch are counted both inside and outside.
         own = max(inside, default=0) - (sum(map(_bytes, op.outputs)) if inside else 0)
         copied = max((sizes[each] for each in touched), default=0) if copies else 0
         if any(tensor.dtype == tf.float16 for tensor in op.outputs):

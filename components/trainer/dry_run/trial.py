@@ -1,4 +1,4 @@
-"""The task of a dry run: the whole way of a training, one step long, on made-up examples."""
+"""The task of a dry run: trains one step, evaluates and exports, on made-up examples."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.config.tune import TuneSection
 from tfx_estimator.pipeline.user_source import loader
 
-# Of a split, where a batch is larger: the input repeats them.
+# Per split; the input repeats them for a larger batch.
 _MOST_EXAMPLES = 256
-# Of them, as many as the Evaluator's call is tried with.
+# The number of examples in the trial call of the served signature.
 _CALLED_WITH = 8
-# Of made-up images, at most and whose.
+# Limit of made-up images, and their seed.
 _MOST_BYTES, _SEED = 64 << 20, 1
 _SPLITS = ("train", "eval")
 _OPTIONS = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
-# What a schedule is told of a length that is not known yet.
+# The length of a learning rate schedule, while the number of steps is unknown.
 _STEPS = 1000
 
 
 def run(context: TaskContext) -> None:
     """Tries a declaration's code, and reports what was tried."""
     folder = context.job.training_dir
-    # What libraries leave behind goes with it.
+    # Temporary files that libraries leave behind are removed with the folder.
     tempfile.tempdir = folder
     declaration = Declaration.parse_obj(context.settings.declaration)
     trainer, transform = declaration.trainer, declaration.transform
@@ -54,11 +54,11 @@ def run(context: TaskContext) -> None:
         context.progress.write(Event.TRYING, text=what)
 
     begin("opening the data set")
-    # Each import where it is needed: what comes first is told first.
+    # Imports where they are needed, so that errors are reported in order.
     from tfx_estimator.data.sources import open_source
 
     info = open_source(declaration.data).info
-    # TFX packs what lies beside a module file with it.
+    # TFX packages a module file together with its neighbours.
     loader.install([os.path.dirname(file) for file in (trainer.module_file, transform.module_file) if file])
     shape = "x".join(map(str, info.image_shape))
     begin(f"{transform.preprocessing_fn or transform.module_file or 'standardize'} on made-up images of {shape}")
@@ -66,14 +66,14 @@ def run(context: TaskContext) -> None:
     from tfx_estimator.model_fn.step import compiling, objective
 
     compiling.TRIED_FOR[:] = [trainer.distribution.train.replicas]
-    # Now: the preprocessing_fn has TensorFlow begin.
+    # Before the preprocessing_fn initialises TensorFlow.
     configure_devices(cpus=trainer.logical_cpus)
     examples = min(trainer.global_batch_size, _MOST_EXAMPLES)
     inputs = make_inputs(os.path.join(folder, "inputs"), info, transform, examples)
     if not (trainer.module_file or transform.target in SHORT_NAMES["transform.preprocessing_fn"].values()):
         _check_labels(inputs)
     _check_evaluation(declaration, inputs, info)
-    # One replica; what a model may refuse of the declared distribution stays.
+    # One replica; of the distribution only options stay that a model may refuse.
     kept = {"gradient_compression": trainer.distribution.train.gradient_compression}
     settings = dataclasses.replace(
         context.settings.with_trainer(distribution={"train": kept}, **stand_ins(trainer, info.num_classes)),
@@ -86,7 +86,7 @@ def run(context: TaskContext) -> None:
     job = _make_job(context.job, settings, inputs)
     name = trainer.model or os.path.basename(trainer.module_file or "")
     if job.path == RUN_FN:
-        begin(f"the import of {name}; its run_fn was not called: how long it trains is its own affair")
+        begin(f"the import of {name}; its run_fn was not called, as it may train for any time")
         _check_run_fn(job)
     else:
         begin(f"a step, an evaluation and the export of {name}, with batches of {trainer.global_batch_size:,}")
@@ -98,7 +98,7 @@ def run(context: TaskContext) -> None:
 
 
 def stand_ins(section: TrainerSection, classes: int) -> dict[str, Any]:
-    """Puts a number of steps in the place of epochs, and equal weights in that of balanced ones."""
+    """Replaces epochs by a number of steps, and balanced class weights by equal ones."""
     changed: dict[str, Any] = {}
     if section.train_steps is None:
         changed.update(train_steps=_STEPS, train_epochs=None)
@@ -108,10 +108,7 @@ def stand_ins(section: TrainerSection, classes: int) -> dict[str, Any]:
 
 
 def make_inputs(folder: str, info: SourceInfo, transform: TransformSection, examples: int) -> dict[str, Any]:
-    """Writes what a Trainer reads: examples, their schema, and the graph of the declared preprocessing_fn.
-
-    Nobody ingested these examples: they are random images of the data set's shape.
-    """
+    """Writes a Trainer's inputs: random images of the data set's shape, their schema, and the Transform graph."""
     import tensorflow_transform as tft
     import tensorflow_transform.beam as tft_beam
     from apache_beam import Create, Pipeline
@@ -159,7 +156,7 @@ def _write(folder: str, schema: Any, raw: list[dict[str, Any]]) -> None:
 
 
 def _preprocessing_fn(transform: TransformSection, info: SourceInfo) -> Callable[..., Any]:
-    """The declared function, called as TFX's Transform does."""
+    """Returns the declared function, which is called as TFX's Transform does."""
     from tfx.components.util import udf_utils
 
     name = "preprocessing_fn"
@@ -173,7 +170,7 @@ def _preprocessing_fn(transform: TransformSection, info: SourceInfo) -> Callable
 
 
 def _make_job(job: Job, settings: Settings, inputs: dict[str, Any]) -> Job:
-    """What the Trainer would hand to a task of these inputs."""
+    """Makes the job that the Trainer would pass to a task with these inputs."""
     from tfx.types import artifact_utils, standard_artifacts
 
     outputs: dict[str, Any] = {"model": standard_artifacts.Model(), "model_run": standard_artifacts.ModelRun()}
@@ -186,7 +183,7 @@ def _make_job(job: Job, settings: Settings, inputs: dict[str, Any]) -> Job:
         "eval_args": json.dumps({"num_steps": section.eval_steps or 0}),
         "custom_config": "null",
         **built_in_function(section),
-        # Packed, it is imported by its name.
+        # As a packaged module it is imported by its name.
         **({"module_path": Path(section.module_file).stem} if section.module_file else {}),
     }
     return dataclasses.replace(
@@ -201,7 +198,7 @@ def _make_job(job: Job, settings: Settings, inputs: dict[str, Any]) -> Job:
 
 
 def _first_values(tune: TuneSection, folder: str) -> Any:
-    """What code that reads `fn_args.hyperparameters` would be given: the first value of each range."""
+    """Makes the artifact for code that reads `fn_args.hyperparameters`: the first value of each range."""
     from tfx.types import standard_artifacts
 
     from tfx_estimator.components.trainer.settling import write_config
@@ -214,7 +211,7 @@ def _first_values(tune: TuneSection, folder: str) -> Any:
 
 
 def _check_run_fn(job: Job) -> None:
-    """Imports it, and looks at its arguments."""
+    """Imports run_fn, and checks its arguments."""
     from tfx_estimator.components.trainer.task.user_code import function_of
 
     run_fn = function_of(job.exec_properties, "run_fn")
@@ -229,7 +226,7 @@ def _check_run_fn(job: Job) -> None:
 
 
 def _check_labels(inputs: dict[str, Any]) -> None:
-    """Refuses labels that the preprocessing_fn has changed: the model would be evaluated by those of the examples."""
+    """Refuses changed labels: the Evaluator uses those of the examples."""
     import tensorflow_transform as tft
 
     graph = tft.TFTransformOutput(inputs["transform_graph"][0].uri)
@@ -237,19 +234,19 @@ def _check_labels(inputs: dict[str, Any]) -> None:
     returned = graph.transform_raw_features(tf.io.parse_example(records, graph.raw_feature_spec())).get(LABEL)
     if not isinstance(returned, tf.Tensor):
         return
-    # As they were written: what a graph was given may not be read after it.
+    # Parsed from the records: a graph's inputs may not be read after it has run.
     given = [tf.train.Example.FromString(record).features.feature[LABEL].int64_list.value[0] for record in records]
     for label, other in zip(given, returned.numpy().ravel().tolist()):
         if label != other:
             raise UserCodeError(
                 f"the preprocessing_fn returns the label {other} for {label}",
-                expected="`label` as it is given: the Evaluator, the report and the classes' names go by that",
-                todo='return inputs["label"] as it is, and change labels where the data set is made',
+                expected="`label` unchanged: the Evaluator, the report and the class names use the original labels",
+                todo='return inputs["label"] unchanged, and change labels when making the data set',
             )
 
 
 def _check_evaluation(declaration: Declaration, inputs: dict[str, Any], info: Any) -> None:
-    """Looks for the features of the slices, and measures made-up predictions: the Evaluator would fail at the end."""
+    """Checks the slices' features, and the metrics on made-up predictions: the Evaluator would fail only later."""
     import tensorflow_transform as tft
 
     from tfx_estimator.components.evaluator.eval_config import eval_config
@@ -265,7 +262,7 @@ def _check_evaluation(declaration: Declaration, inputs: dict[str, Any], info: An
 
 
 def _evaluate_as_served(job: Job, declaration: Declaration, info: Any, inputs: dict[str, Any]) -> str:
-    """Finds the scores as the Evaluator will, whether its metrics fit them, and has it call the model; says where."""
+    """Finds the scores as the Evaluator will, checks its metrics, and calls the model; returns a description."""
     from tfx.utils import path_utils
 
     from tfx_estimator.components.evaluator.completion import complete
@@ -283,6 +280,6 @@ def _evaluate_as_served(job: Job, declaration: Declaration, info: Any, inputs: d
 
 
 def _records(inputs: dict[str, Any]) -> list[bytes]:
-    """The made-up examples, serialized."""
+    """Returns the made-up examples, serialized."""
     files = tf.io.gfile.glob(os.path.join(inputs["examples"][0].uri, "Split-train", "*"))
     return list(tf.data.TFRecordDataset(files).as_numpy_iterator())

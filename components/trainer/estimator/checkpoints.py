@@ -1,4 +1,4 @@
-"""The last whole checkpoint of a training folder."""
+"""The last intact checkpoint of a training folder."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ logger = get_logger("trainer")
 
 
 def folder_of(training_dir: str) -> str:
-    """Finds the folder with the checkpoints: this or one in it; TFX's examples use `fn_args.serving_model_dir`."""
-    # Others may hold what training starts from, somebody's pretrained weights say.
+    """Finds the folder with the checkpoints: this or a subfolder; TFX's examples use `fn_args.serving_model_dir`."""
+    # First these two: another subfolder may hold pretrained weights.
     for folder in (training_dir, path_utils.serving_model_dir(training_dir)):
         if tf.io.gfile.glob(os.path.join(folder, _INDEX)):
             return folder
@@ -37,22 +37,22 @@ def folder_of(training_dir: str) -> str:
 
 
 def last_step(training_dir: str) -> Optional[int]:
-    """Returns the global step of the last checkpoint, by its name; None where there is none. It changes nothing."""
+    """Returns the global step in the name of the last checkpoint, if there is one."""
     paths = tf.io.gfile.glob(os.path.join(folder_of(training_dir), _INDEX))
     return max((step_of(path[: -len(".index")]) for path in paths), default=None)
 
 
 def adopt(checkpoint: str, training_dir: str) -> None:
-    """Makes a checkpoint of another training the first of this one; killed before the end, it has made none.
+    """Copies a checkpoint of another training as the first of this one, atomically.
 
     Args:
-        checkpoint: Without its `.index`; its name ends with its step.
+        checkpoint: Path without `.index`; its name ends with its step.
     """
     own = os.path.join(training_dir, f"model.ckpt-{step_of(checkpoint)}")
     proof = os.path.join(os.path.dirname(os.path.dirname(checkpoint)), PROOF)
-    if tf.io.gfile.exists(proof):  # a conversion's, which the report of this training shows
+    if tf.io.gfile.exists(proof):  # written by a conversion; the report of this training shows it
         tf.io.gfile.copy(proof, os.path.join(training_dir, PROOF), overwrite=True)
-    # The index last: by that a checkpoint is found.
+    # The index last: a checkpoint is found by its index.
     for path in sorted(tf.io.gfile.glob(f"{checkpoint}.*"), key=lambda each: each.endswith(".index")):
         draft = os.path.join(training_dir, f"adopted{path[len(checkpoint) :]}")
         tf.io.gfile.copy(path, draft, overwrite=True)
@@ -61,16 +61,16 @@ def adopt(checkpoint: str, training_dir: str) -> None:
 
 
 class TrainingCheckpoints:
-    """The checkpoints in a training folder, as the supervisor asks of them."""
+    """The supervisor's view of the checkpoints in a training folder."""
 
     def __init__(self, training_dir: str) -> None:
         self._training_dir = training_dir
 
     def drop_damaged(self) -> Optional[int]:
-        """Makes the newest whole checkpoint the latest one, so that a damaged last one does not end the next attempt.
+        """Makes the newest intact checkpoint the latest one, so that a damaged one does not fail the next attempt.
 
         Returns:
-            The global step that training goes on from; None if there is no checkpoint.
+            The global step to resume from; None if there is no checkpoint.
         """
         folder = folder_of(self._training_dir)
         state = _state(folder)
@@ -84,7 +84,7 @@ class TrainingCheckpoints:
             reason = damage(candidates[-1])
             if reason is None:
                 break
-            logger.warning(f"checkpoint {candidates[-1]} is damaged ({reason}); the one before it is used")
+            logger.warning(f"checkpoint {candidates[-1]} is damaged ({reason}); falling back to the previous one")
             damaged.append(candidates.pop())
         for path in damaged:
             for name in tf.io.gfile.glob(f"{path}.*"):
@@ -98,10 +98,7 @@ class TrainingCheckpoints:
         return step_of(candidates[-1])
 
     def tidy(self) -> None:
-        """Makes the folder ready to be moved: removes what only the tasks of a cluster needed.
-
-        Drafts as well, what a task that was killed had written of a checkpoint.
-        """
+        """Prepares the folder for its move: removes the workers' folders and partly written checkpoints."""
         places = [(*within, each) for each in (_WORKERS, _DRAFTS) for within in ((), ("*",))]
         patterns = [os.path.join(self._training_dir, *place) for place in places]
         for folder in [path for pattern in patterns for path in tf.io.gfile.glob(pattern)]:
@@ -109,19 +106,19 @@ class TrainingCheckpoints:
                 tf.io.gfile.rmtree(folder)
             else:
                 shutil.rmtree(folder, ignore_errors=True)
-        # They are found when the folder has been moved: the savers of some Estimators name whole paths.
+        # The savers of some Estimators write absolute paths, which would be wrong after the move.
         training_dir = folder_of(self._training_dir)
         state = _state(training_dir)
-        # Those of others, of Keras's callbacks say, may lie elsewhere.
+        # Those of other savers, such as Keras's callbacks, may be elsewhere.
         paths = list(state.all_model_checkpoint_paths) if state is not None else []
         if paths and {os.path.dirname(path) for path in paths} == {os.path.normpath(training_dir)}:
             _write_state(training_dir, paths)
 
 
 def _write_state(training_dir: str, paths: list[str]) -> None:
-    """Names the checkpoints, newest last; relative to the folder, which is moved when training is done."""
+    """Writes the file `checkpoint`, newest last, with relative paths: the folder is moved when training has ended."""
     names = [os.path.basename(path) for path in paths]
-    # A CheckpointManager forgets those of no time, and never removes them.
+    # A CheckpointManager ignores checkpoints without a timestamp, and never removes them.
     times = [_time_of(os.path.join(training_dir, name)) for name in names]
     state = CheckpointState(
         model_checkpoint_path=names[-1], all_model_checkpoint_paths=names, all_model_checkpoint_timestamps=times
@@ -130,15 +127,15 @@ def _write_state(training_dir: str, paths: list[str]) -> None:
 
 
 def _state(training_dir: str) -> Optional[CheckpointState]:
-    """What the file `checkpoint` tells; None where it is missing, or damaged, as a full disk leaves it."""
+    """Reads the file `checkpoint`; None if it is missing, or damaged, as a full disk leaves it."""
     try:
         return tf.train.get_checkpoint_state(training_dir)
-    except ValueError:  # what TensorFlow says of one that is empty, or no text; of others it says None
+    except ValueError:  # an empty or binary file; TensorFlow returns None for other damage
         return None
 
 
 def _time_of(path: str) -> float:
-    """When a checkpoint was written, in seconds; 0 if it is there no more."""
+    """Returns when a checkpoint was written, in seconds; 0 if it has been removed."""
     try:
         return tf.io.gfile.stat(f"{path}.index").mtime_nsec / 1e9
     except tf.errors.NotFoundError:

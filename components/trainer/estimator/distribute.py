@@ -1,4 +1,4 @@
-"""Gives an Estimator the declared strategies, and weights to begin with, whoever built it."""
+"""Applies the declared strategies and warm start to an Estimator that a trainer_fn has built."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tfx_estimator.pipeline.config.warm_start import WarmStart
 bring_back_estimator()
 
 _NEVER = 2**31 - 1
-# Of a RunConfig, what TF_CONFIG and this project decide, or its other settings.
-_DECIDED = (
+# Fields of a RunConfig that TF_CONFIG, this project or other fields determine.
+_DERIVED = (
     *("train_distribute", "eval_distribute", "experimental_distribute", "experimental_max_worker_delay_secs"),
     *("save_checkpoints_steps", "save_checkpoints_secs"),
 )
@@ -35,10 +35,10 @@ def distribute(
     """Rebuilds an Estimator around a RunConfig with the strategies.
 
     Args:
-        step_timeout: Longest wait for the others in a step, in seconds; None waits for ever.
+        step_timeout: Longest wait for the other tasks in a step, in seconds; None is no limit.
 
     Returns:
-        The Estimator itself where nothing is declared; else another one of the same model_fn, params and folder.
+        The Estimator itself if nothing is declared; else a new one with the same model_fn, params and folder.
     """
     config = estimator.config
     if train is None and evaluation is None and not in_cluster:
@@ -60,7 +60,7 @@ def distribute(
         # TensorFlow's multi-worker session saves no checkpoints where it writes no summaries.
         changes["save_summary_steps"] = _NEVER
     if in_cluster and config.tf_random_seed is None:
-        # All workers must shuffle alike.
+        # All workers must shuffle in the same order.
         changes["tf_random_seed"] = SEED
     if step_timeout is not None:
         session_config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
@@ -72,62 +72,58 @@ def distribute(
 
 
 def rebuild(estimator: tf.estimator.Estimator, **changes: Any) -> tf.estimator.Estimator:
-    """Makes another Estimator of the same model_fn, params and warm start, with these changes of its RunConfig."""
+    """Makes an Estimator with the same model_fn, params and warm start, and these changes to its RunConfig."""
     patches.apply(patches.REPLICA_PATCHES)
     config = estimator.config
     names = inspect.signature(tf.estimator.RunConfig).parameters
-    kept: dict[str, Any] = {name: getattr(config, name) for name in names if name not in _DECIDED}
-    # A RunConfig takes one of the two, even where the other is None.
+    kept: dict[str, Any] = {name: getattr(config, name) for name in names if name not in _DERIVED}
+    # A RunConfig takes only one of the two, even if the other is None.
     saves = "save_checkpoints_secs" if config.save_checkpoints_steps is None else "save_checkpoints_steps"
     if "save_checkpoints_steps" not in changes:
         kept[saves] = getattr(config, saves)
-    # Else a worker of parameter servers sleeps five seconds and more before it trains.
+    # By default a worker of parameter_server sleeps five seconds and more before it trains.
     rebuilt = tf.estimator.RunConfig(**{**kept, **changes}, experimental_max_worker_delay_secs=0)
-    # The model_fn has its params; an input_fn may ask for them as well.
+    # The model_fn is already bound to its params; an input_fn may take them as well.
     made = tf.estimator.Estimator(estimator.model_fn, config=rebuilt, warm_start_from=estimator._warm_start_settings)
     made._params = estimator.params
     return made
 
 
 class _Deferred(tf.estimator.WarmStartSettings):
-    """Settings that are known once the graph of training is there, in which TensorFlow unpacks them.
-
-    It does where there is no checkpoint yet, and has the variables' initial values be these.
-    """
+    """Warm-start settings computed when TensorFlow unpacks them, in the graph of training, if no checkpoint exists."""
 
     section: WarmStart
-    tell: Callable[[Matched], None]
+    report: Callable[[Matched], None]
     own: Any
 
     def __iter__(self) -> Iterator[Any]:
         if self.own is not None:
-            # That of a trainer_fn of the user's may come with weights of its own.
+            # The Estimator of a user's trainer_fn may have a warm start of its own.
             tf.compat.v1.train.warm_start(*self.own)
         collections = tf.compat.v1.global_variables(), tf.compat.v1.trainable_variables()
         variables = of_graph(*collections)
         shapes = {name: shape_of(parts) for name, parts in variables.items()}
         matched = match(self.ckpt_to_initialize_from, shapes, self.section.exclude)
-        self.tell(matched)
-        wanted = [_own(part) for name in matched.keys for part in variables[name]]
+        self.report(matched)
+        wanted = [_inner(part) for name in matched.keys for part in variables[name]]
         return iter((self.ckpt_to_initialize_from, wanted, None, matched.keys))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Deferred:
-        """Of each task in a cluster TensorFlow copies the Estimator; a tuple's own copy would unpack it, too early."""
+        """Returns itself: in a cluster TensorFlow copies the Estimator; copying a tuple would unpack it too early."""
         return self
 
 
-def _own(variable: Any) -> Any:
-    """The variable within that of `central_storage`, whose own initial value nobody reads."""
+def _inner(variable: Any) -> Any:
+    """Unwraps a variable of `central_storage`: TensorFlow ignores the wrapper's initial value."""
     return getattr(variable, "_v", variable)
 
 
-def begin_with(estimator: tf.estimator.Estimator, section: WarmStart, tell: Callable[[Matched], None]) -> None:
-    """Has an Estimator begin with other weights.
+def warm_start(estimator: tf.estimator.Estimator, section: WarmStart, report: Callable[[Matched], None]) -> None:
+    """Makes an Estimator start from the declared weights, which override its own warm start.
 
     Args:
-        estimator: Anyone's; what it begins with by itself is read first, and these weights replace it.
-        tell: Is told what the user should know of it.
+        report: Called with the matched variables.
     """
     settings = _Deferred(section.prefix, vars_to_warm_start=".*")
-    settings.section, settings.tell, settings.own = section, tell, estimator._warm_start_settings
+    settings.section, settings.report, settings.own = section, report, estimator._warm_start_settings
     estimator._warm_start_settings = settings

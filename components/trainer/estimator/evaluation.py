@@ -1,4 +1,4 @@
-"""The final evaluation, its report, and the export that it leads to."""
+"""The final evaluation and export, and the exporters that wrap the user's."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ bring_back_estimator()
 
 
 class NoMoreEvaluationsError(Exception):
-    """Ends an evaluator's task: training is over, and another task evaluates and exports what it leaves."""
+    """Ends an evaluator's task: training has ended, and another task evaluates and exports the last checkpoint."""
 
 
 class NeverFinal(tf.estimator.Exporter):
-    """Has an exporter of the user's export what it does while training, and leave the final export for later."""
+    """Wraps a user's exporter, so that it exports during training but makes no final export."""
 
     def __init__(self, exporter: tf.estimator.Exporter) -> None:
         self._exporter = exporter
 
     @property
     def name(self) -> str:
-        """Of the exporter."""
+        """See tf.estimator.Exporter."""
         return self._exporter.name
 
     def export(self, *args: Any, is_the_final_export: bool, **kwargs: Any) -> Any:
@@ -41,12 +41,11 @@ class NeverFinal(tf.estimator.Exporter):
 
 
 class MetricsReporter(tf.estimator.Exporter):
-    """Exports nothing: it reports the metrics of each evaluation to the supervisor, and to what decides by them.
+    """Reports the metrics of each evaluation to the supervisor and the keeper; exports nothing.
 
     Args:
-        progress: Where to report.
-        keeper: Where evaluations while training decide something.
-        leaves: Is there no evaluation more once training is over.
+        keeper: None unless evaluations during training decide what is exported, or when training ends.
+        leaves: True if the task ends as soon as the keeper ends training.
     """
 
     name = "tfx_estimator_metrics"
@@ -55,7 +54,7 @@ class MetricsReporter(tf.estimator.Exporter):
         self._progress = progress
         self._keeper = keeper
         self._leaves = leaves
-        # Of the last evaluation: its checkpoint and metrics, and whether TensorFlow took it for the final one.
+        # The last evaluation: its checkpoint and metrics, and whether TensorFlow considered it the final one.
         self.last: tuple[str, Mapping[str, Any]] = ("", {})
         self.was_final = False
 
@@ -67,8 +66,8 @@ class MetricsReporter(tf.estimator.Exporter):
         eval_result: dict[str, Any],
         is_the_final_export: bool,
     ) -> None:
-        """Reports the metrics of the evaluated checkpoint; raises NoMoreEvaluationsError where the task leaves."""
-        # A metric may be a vector, such as precision_at_thresholds: TensorBoard shows those.
+        """Reports the metrics of the evaluated checkpoint; raises NoMoreEvaluationsError if the task is to end."""
+        # Scalars only: a metric may be a vector, such as precision_at_thresholds, which TensorBoard shows.
         scalars = {name: value for name, value in eval_result.items() if np.ndim(value) == 0 and name != "global_step"}
         values = {name: float(value) for name, value in scalars.items()}
         self.last, self.was_final = (checkpoint_path, eval_result), is_the_final_export
@@ -81,18 +80,18 @@ class MetricsReporter(tf.estimator.Exporter):
 
 
 def evaluate(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> None:
-    """Evaluates the last checkpoint, and has the exporters export it."""
+    """Evaluates the last checkpoint, and calls the exporters."""
     checkpoint = last_checkpoint(estimator)
     metrics = estimator.evaluate(eval_spec.input_fn, eval_spec.steps, hooks=eval_spec.hooks, name=eval_spec.name)
     export_all(estimator, eval_spec.exporters, checkpoint, metrics)
 
 
 def metric_names(estimator: tf.estimator.Estimator, eval_spec: tf.estimator.EvalSpec) -> list[str]:
-    """Returns the names of the numbers that evaluations will report: the graph of one is built, and not run."""
+    """Returns the names of the scalars that an evaluation will report, from its graph, which is built and not run."""
     strategy = estimator._eval_distribution
     build = estimator._call_model_fn_eval_distributed if strategy else estimator._call_model_fn_eval
     with tf.Graph().as_default() as graph, strategy.scope() if strategy else contextlib.nullcontext():
-        # As `evaluate` does.
+        # As Estimator.evaluate does.
         tf.compat.v1.random.set_random_seed(estimator.config.tf_random_seed)
         estimator._create_and_assert_global_step(graph)
         *_, values = build(eval_spec.input_fn, estimator.config)
@@ -105,7 +104,7 @@ def export_all(
     checkpoint: str,
     metrics: Mapping[str, Any],
 ) -> None:
-    """Has exporters export a checkpoint, as the final one."""
+    """Calls the exporters with a checkpoint, as the final export."""
     for exporter in exporters:
         exporter.export(
             estimator=estimator,
@@ -117,7 +116,7 @@ def export_all(
 
 
 def last_checkpoint(estimator: tf.estimator.Estimator) -> str:
-    """Returns the path of the last checkpoint; raises ExportError where there is none."""
+    """Returns the path of the last checkpoint; raises ExportError if there is none."""
     if checkpoint := estimator.latest_checkpoint():
         return checkpoint
     raise ExportError(
@@ -128,7 +127,7 @@ def last_checkpoint(estimator: tf.estimator.Estimator) -> str:
 
 
 def was_overtaken(estimator: tf.estimator.Estimator, error: Exception) -> bool:
-    """Tells whether an evaluation failed only because training went on: the checkpoint that the error names is gone."""
+    """Returns True if an evaluation failed only because training has removed the checkpoint that the error names."""
     named = re.search(r"(\S*model\.ckpt-\d+)", str(error))
     latest = estimator.latest_checkpoint()
     return bool(
@@ -137,9 +136,9 @@ def was_overtaken(estimator: tf.estimator.Estimator, error: Exception) -> bool:
 
 
 def newest_export(estimator: tf.estimator.Estimator, exporters: Sequence[tf.estimator.Exporter]) -> str:
-    """Finds the newest export of the first exporter that has one; where there is none, the folder that it should be in.
+    """Finds the newest export of the first exporter that has one; without any, returns the folder of exports.
 
-    A BestExporter's need not come from the last evaluation.
+    That of a BestExporter need not come from the last evaluation.
     """
     for exporter in exporters:
         if found := export.newest_version(os.path.join(estimator.model_dir, "export", exporter.name)):

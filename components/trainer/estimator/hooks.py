@@ -1,4 +1,4 @@
-"""The session hooks by which an Estimator's training and evaluations are watched."""
+"""Session hooks that observe an Estimator's training and evaluations."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from tfx_estimator.model_fn.step import precision
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _REPORT_SECONDS = 0.5
 # Far past the end of any measurement.
 _NEVER = 10**9
-# In a graph with a model of Keras's, that is the name of a scope already.
+# TensorFlow appends _1 if a Keras model in the graph has taken the name for a scope.
 _LOSSES = ("loss", "loss_1")
-# Far more than anybody's model_fn adds up the gradients of, before it counts a step.
+# Far more batches than a model_fn accumulates gradients of before it counts a step.
 _UNMOVED_RUNS = 1_000
-# Where any of several tasks may be the one that counts, and that one may be starting again.
+# For asynchronous tasks: another one, possibly restarting, may be the one that counts the steps.
 _UNMOVED_SECONDS = 300.0
 
 
 class ObserverHook(tf.compat.v1.train.SessionRunHook):
-    """Calls observers between the steps of an Estimator, and ends training where one of them says so.
+    """Calls observers between the steps of an Estimator, and ends training if one of them stops.
 
     Args:
-        alone: Is each run of this process one global step; asynchronous workers do some of each other's.
-        in_step: Do the tasks of a cluster do each step together. Such a task ends as soon as it has lost a peer: an
-            Estimator would make a new session and wait, for ever, as a task that is restarted alone cannot rejoin.
+        alone: True if each run in this process is one global step; False for asynchronous workers, which share it.
+        in_step: True if the tasks of a cluster train synchronously. Such a task ends as soon as it has lost a peer: an
+            Estimator would make a new session and wait forever, as a task that restarts alone cannot rejoin.
     """
 
     def __init__(self, observers: Sequence[Observer], alone: bool = True, in_step: bool = False) -> None:
@@ -54,17 +54,17 @@ class ObserverHook(tf.compat.v1.train.SessionRunHook):
         self._sessions = 0
 
     def begin(self) -> None:
-        """Finds the tensors: the global step's is the one that TensorFlow's own hooks ask for in every step."""
+        """Finds the tensors: the global step's is the one that TensorFlow's own hooks fetch in every step."""
         self._read: dict[str, tf.Tensor] = {"step": training_util._get_or_create_global_step_read()}
         for skipped in tf.compat.v1.get_collection(precision.SKIPPED_STEPS)[:1]:
             self._read[SKIPPED_STEPS] = skipped
-        # The training loss of anyone's model_fn: what an Estimator's own `loss` summary shows.
+        # The training loss of any model_fn is the input of the Estimator's `loss` summary.
         summaries = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SUMMARIES)
         losses = [each.op.inputs[1] for each in summaries if each.op.name in _LOSSES]
         self._loss = {"loss": losses[0]} if losses else {}
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """Notes the step that training starts from."""
+        """Reads the step that training starts from."""
         self._sessions += 1
         if self._in_step and self._sessions > 1:
             raise PeerLostError("the session to the other tasks was lost")
@@ -73,7 +73,7 @@ class ObserverHook(tf.compat.v1.train.SessionRunHook):
             each.begin(self._step)
 
     def before_run(self, run_context: Any) -> Optional[tf.compat.v1.train.SessionRunArgs]:
-        """Asks for what is wanted, and for the global step where others add to it; for nothing in most steps."""
+        """Fetches what an observer wants, and the global step if other tasks add to it; nothing in most steps."""
         for each in self._observers:
             each.before_step(self._step)
         self._wanted = any(each.wants_values for each in self._observers)
@@ -82,7 +82,7 @@ class ObserverHook(tf.compat.v1.train.SessionRunHook):
         return None if self._alone else tf.compat.v1.train.SessionRunArgs({"step": self._read["step"]})
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Counts the step; one that is read is read beside the update, and may be that of before."""
+        """Counts the step; a fetched step is read concurrently with the update, and may be the previous one."""
         self._step = self._step + 1 if self._alone else int(run_values.results["step"])
         for each in self._observers:
             each.after_step(self._step, run_values.results if self._wanted else {})
@@ -90,7 +90,7 @@ class ObserverHook(tf.compat.v1.train.SessionRunHook):
             run_context.request_stop()
 
     def end(self, session: Any) -> None:
-        """Tells the last step."""
+        """Reports the last step."""
         values = session.run(self._read)
         for each in self._observers:
             each.end(int(values["step"]), values)
@@ -109,9 +109,9 @@ class ObserverListener(tf.compat.v1.train.CheckpointSaverListener):
 
 
 class StopRequest(Observer):
-    """Ends training at the step that the supervisor asks for, the same in each task.
+    """Ends training at the step that the supervisor requests, the same in each task.
 
-    Tasks swallow SIGTERM, and a synchronous one that stops a step before the others would leave them waiting.
+    Tasks ignore SIGTERM: a synchronous task that stops a step before the others would leave them waiting.
 
     Args:
         path: The task's `stop_file`.
@@ -129,42 +129,42 @@ class StopRequest(Observer):
         return self._stopped
 
     def after_step(self, step: int, values: Any) -> None:
-        """Looks for the request ten times a second."""
-        if self._stop_at is None and time.monotonic() - self._last >= _LOOK_SECONDS:
+        """Checks for the request ten times a second."""
+        if self._stop_at is None and time.monotonic() - self._last >= _POLL_SECONDS:
             self._last = time.monotonic()
             self._stop_at = stop_step(self._path)
         self._stopped = self._stop_at is not None and step >= self._stop_at
 
 
 class UnmovedStep(Observer):
-    """Ends a training whose train_op never raises global_step: TensorFlow would wait for `max_steps` for ever.
+    """Ends a training whose train_op never increments global_step: it would never reach `max_steps`.
 
     Args:
         total: `max_steps`.
-        runs: Of the train_op, without a step, that are too many.
-        seconds: That must have passed as well, where this process is not alone.
+        runs: Limit of runs of the train_op without a step.
+        seconds: Least time without a step, in addition, unless `alone`.
     """
 
     def __init__(
         self, total: int, alone: bool = True, runs: int = _UNMOVED_RUNS, seconds: float = _UNMOVED_SECONDS
     ) -> None:
         self._total = total
-        self._most = runs
+        self._most_runs = runs
         self._seconds = 0.0 if alone else seconds
 
     @property
     def wants_values(self) -> bool:
         """See Observer."""
-        return self._runs >= self._most
+        return self._runs >= self._most_runs
 
     def begin(self, step: int) -> None:
-        """Notes the step that was read last, and when it had moved."""
+        """Resets the count of runs, at a new step."""
         self._step, self._runs, self._since = step, 0, time.monotonic()
 
     def after_step(self, step: int, values: Any) -> None:
-        """Counts the run, and compares the step once it should long have moved."""
+        """Counts the run, and compares the step after too many runs."""
         self._runs += 1
-        if self._runs <= self._most or "step" not in values:
+        if self._runs <= self._most_runs or "step" not in values:
             return
         if (read := int(values["step"])) != self._step:
             self.begin(read)
@@ -172,18 +172,14 @@ class UnmovedStep(Observer):
             raise UserCodeError(
                 f"the train_op ran {self._runs:,} times, and global_step stayed at {read:,}: training to step "
                 f"{self._total:,} would never end",
-                expected="a train_op that raises tf.compat.v1.train.get_global_step() by one in each step",
-                todo="pass it as global_step to the minimize or apply_gradients of an optimizer of tf.compat.v1; make "
-                "it the iterations of one of Keras's; or group the train_op with its assign_add(1)",
+                expected="a train_op that increments tf.compat.v1.train.get_global_step() by one in each step",
+                todo="pass it as global_step to the minimize or apply_gradients of a tf.compat.v1 optimizer; set it as "
+                "the iterations of a Keras optimizer; or group the train_op with its assign_add(1)",
             )
 
 
 class EvaluationHook(tf.compat.v1.train.SessionRunHook):
-    """Reports that an evaluation is alive; none begins after training was stopped, nor the export that would follow.
-
-    Args:
-        stop: Knows whether it was.
-    """
+    """Reports the progress of an evaluation, and prevents one, with its export, after a request to stop."""
 
     def __init__(self, progress: ProgressWriter, stop: StopRequest) -> None:
         self._progress = progress
@@ -192,7 +188,7 @@ class EvaluationHook(tf.compat.v1.train.SessionRunHook):
         self._batches = 0
 
     def begin(self) -> None:
-        """Ends the evaluation before it begins."""
+        """Raises StoppedByRequestError after a request to stop."""
         if self._stop.stops:
             raise StoppedByRequestError
 
@@ -205,11 +201,11 @@ class EvaluationHook(tf.compat.v1.train.SessionRunHook):
 
 
 def measured(spec: dict[str, Any], task: TaskSpec) -> dict[str, Any]:
-    """Adds the measurement of `tfx-estimator bench` to what a task trains, where the environment asks for one.
+    """Adds the measurement of `tfx-estimator bench` to a task's spec, if the environment requests one.
 
     Returns:
-        The spec; where this task trains and is measured, with another `train_spec`, and an `estimator` that writes no
-        checkpoint while it is measured, whatever its RunConfig says.
+        The spec; if this task trains and is measured, with a new `train_spec`, and an `estimator` that writes no
+        checkpoint during the measurement, regardless of its RunConfig.
     """
     if task.type == PS:
         measure_server(task.name)
@@ -234,17 +230,17 @@ def measured(spec: dict[str, Any], task: TaskSpec) -> dict[str, Any]:
 
 
 class _BatchCounter:
-    """Counts the examples that the replicas of this task are fed, whoever made the batches: a batch's first dimension.
+    """Counts the examples that this task's replicas are fed: the first dimension of any input_fn's batches.
 
-    Where the graph knows it, this costs nothing; else one number for each replica is fetched in each step.
+    A static dimension costs nothing; otherwise one number per replica is fetched in each step.
     """
 
     def __init__(self) -> None:
-        # Of each replica: the size of its batch, a number or a tensor.
+        # The graph and batch size of each replica: a number, or a tensor.
         self._replicas: list[tuple[tf.Graph, Any]] = []
 
     def wrap(self, model_fn: Callable) -> Callable:
-        """Makes a model_fn that notes what it is fed, with the same arguments: an Estimator goes by their names."""
+        """Makes a model_fn that notes its batches; with the same signature, which an Estimator inspects."""
 
         def counted(**arguments: Any) -> Any:
             self._note(**arguments)
@@ -254,20 +250,20 @@ class _BatchCounter:
         return counted
 
     def find(self) -> None:
-        """Looks up the replicas of the present graph."""
+        """Looks up the replicas of the current graph."""
         graph = tf.compat.v1.get_default_graph()
         sizes = [size for at, size in self._replicas if at is graph]
-        self.changing = [size for size in sizes if tf.is_tensor(size)]
+        self.dynamic = [size for size in sizes if tf.is_tensor(size)]
         self._fixed = sum(size for size in sizes if not tf.is_tensor(size))
         self.known = bool(sizes)
 
-    def size(self, changing: Sequence[int]) -> int:
-        """Returns the examples of this task's step, by the values of `changing`."""
-        return self._fixed + int(sum(changing))
+    def size(self, dynamic: Sequence[int]) -> int:
+        """Returns the number of examples in this task's step, given the values of `self.dynamic`."""
+        return self._fixed + int(sum(dynamic))
 
     @tf.autograph.experimental.do_not_convert
     def _note(self, features: Any, mode: str, labels: Any = None, **_: Any) -> None:
-        # Labels come first: of the features one may be of no example, such as a table.
+        # Labels first: a feature may have no batch dimension, such as a table.
         leaves = [leaf for leaf in tf.nest.flatten((labels, features)) if tf.is_tensor(leaf) and leaf.shape.rank != 0]
         if mode == ModeKeys.TRAIN and leaves:
             size = leaves[0].shape.rank and leaves[0].shape[0]
@@ -276,7 +272,7 @@ class _BatchCounter:
 
 
 class _MeasureHook(tf.compat.v1.train.SessionRunHook):
-    """Tells the meter of each step, and of the examples that the model is fed in it."""
+    """Reports each step, and its number of examples, to the meter."""
 
     def __init__(self, meter: Meter, batches: _BatchCounter) -> None:
         self._meter = meter
@@ -288,17 +284,17 @@ class _MeasureHook(tf.compat.v1.train.SessionRunHook):
         self._batches.find()
 
     def before_run(self, run_context: Any) -> Optional[tf.compat.v1.train.SessionRunArgs]:
-        """Asks for the step, which the Estimator itself asks for anyway, and for sizes that only the step knows."""
+        """Fetches the step, as the Estimator does anyway, and the batch sizes that are not static."""
         if self._meter.ended:
             return None
-        return tf.compat.v1.train.SessionRunArgs((self._tensor, self._batches.changing))
+        return tf.compat.v1.train.SessionRunArgs((self._tensor, self._batches.dynamic))
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Tells the meter."""
+        """Reports the step to the meter."""
         if self._meter.ended:
             return
         before, sizes = run_values.results
-        # The step was read beside the update, so it may be the one before.
+        # The step was read concurrently with the update, so it may be the previous one.
         step = before + 1
         if self._meter.is_due(step):
             step = int(run_context.session.run(self._tensor))

@@ -1,4 +1,4 @@
-"""What a training task changes in TensorFlow for its Estimator, in its own process alone."""
+"""Patches of TensorFlow that a training task applies for its Estimator, in its own process only."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from tensorflow.python.distribute import ps_values
 from tfx_estimator.components.trainer.patch import Patch
 from tfx_estimator.pipeline.base.stack import keras2
 
-_LOOK_SECONDS = 1
+_POLL_SECONDS = 1
 
 
 def apply(patches: Iterable[Patch]) -> None:
-    """Applies some of them; a second call changes nothing."""
+    """Applies patches, idempotently."""
     for patch in patches:
         patch.apply()
 
 
-def _save_without_asking_every_step(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+def _save_without_reading_every_step(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     original(self, *args, **kwargs)
-    # Known only to a private method, which Estimator calls for a TPU alone.
+    # Only a private method sets it, which Estimator calls only for a TPU.
     self._set_steps_per_run(1)
 
 
-def _look_often_for_the_chief(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+def _poll_the_chief_often(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     original(self, *args, **kwargs)
-    self._recovery_wait_secs = min(self._recovery_wait_secs, _LOOK_SECONDS)
+    self._recovery_wait_secs = min(self._recovery_wait_secs, _POLL_SECONDS)
 
 
-# Of every task.
+# For every task.
 PATCHES = (
     Patch(
         "tensorflow.python.training.basic_session_run_hooks:CheckpointSaverHook.__init__",
-        _save_without_asking_every_step,
-        reason="checkpoint hooks take a run for up to a million steps, a TPU's, unless told: they read the global step "
-        "by a session.run of their own after each step, 7 % of the examples per second of a small network",
-        until="tf.estimator tells its checkpoint hooks the steps of a run on other devices too",
+        _save_without_reading_every_step,
+        reason="checkpoint hooks assume up to a million steps per run, as on a TPU: they read the global step in a "
+        "session.run of their own after each step, which costs a small network 7 % of its examples per second",
+        until="tf.estimator passes its checkpoint hooks the steps of a run on other devices too",
     ),
     Patch(
         "tensorflow.python.training.session_manager:SessionManager.__init__",
-        _look_often_for_the_chief,
-        reason="a worker of parameter servers looks every 30 s only whether the chief has initialised the variables, "
+        _poll_the_chief_often,
+        reason="a worker of parameter_server checks only every 30 s whether the chief has initialised the variables, "
         "and misses a short training altogether",
-        until="tf.estimator hands recovery_wait_secs on",
+        until="tf.estimator passes recovery_wait_secs on",
     ),
 )
 
@@ -60,9 +60,9 @@ def _copy_optimizer(original: Any, opt: Any, *args: Any, **kwargs: Any) -> Any:
 def _reduce_whole_tables(
     original: Any, self: Any, input_slices: tf.IndexedSlices, options: Optional[Any] = None
 ) -> tf.IndexedSlices:
-    """Adds up whole tables, with a count for each row.
+    """Sums dense tables, with a count for each row.
 
-    The optimizer still sees only the rows that some worker has a gradient of, as on one device.
+    The optimizer still sees only the rows that some worker has a gradient for, as on one device.
     """
     if tf.compat.v1.executing_eagerly_outside_functions() or input_slices.dense_shape is None:
         return original(self, input_slices, options)
@@ -84,7 +84,7 @@ def _measure_baseline_of_all(original: Any, self: Any, eval_metrics: dict[str, A
         mean = labels.result()
         return tf.maximum(mean, 1 - mean)
 
-    # As Keras does with a metric's own: what all replicas have counted.
+    # As Keras wraps a metric's own result: over the counts of all replicas.
     baseline.result = types.MethodType(keras2.internal("utils.metrics_utils").result_wrapper(result), baseline)
 
 
@@ -101,34 +101,34 @@ def _list_wrapped_alone(original: Any, *args: Any, **kwargs: Any) -> Any:
     return create_and_list
 
 
-# Of those that train or evaluate under several replicas.
+# For tasks that train or evaluate under several replicas.
 REPLICA_PATCHES = (
     Patch(
         "tensorflow_estimator.python.estimator.canned.optimizers:get_optimizer_instance_v2",
         _copy_optimizer,
-        reason="canned Estimators call their model_fn once for each replica, and a Keras optimizer that was handed to "
-        "them as an object serves one call: the second one fails",
+        reason="canned Estimators call their model_fn once for each replica, and a Keras optimizer that was passed to "
+        "them as an object can be used in one call only: the second one fails",
         until="there is no tf.estimator",
     ),
     Patch(
         "tensorflow_estimator.python.estimator.head.binary_class_head:BinaryClassHead._update_accuracy_baseline",
         _measure_baseline_of_all,
         reason="binary canned Estimators divide the labels that one replica has counted by the number of examples of "
-        "all: `accuracy_baseline` comes out divided by the replicas",
+        "all: `accuracy_baseline` is divided by the number of replicas",
         until="there is no tf.estimator",
     ),
     Patch(
         "tensorflow.python.distribute.parameter_server_strategy:ParameterServerStrategyExtended._create_var_creator",
         _list_wrapped_alone,
-        reason="under central_storage a graph lists what Keras optimizers keep of a variable, a momentum, twice, "
-        "wrapped and not, and cannot be saved: `At least two variables have the same name`",
+        reason="under central_storage a graph lists the slots of a Keras optimizer twice, wrapped and unwrapped, and "
+        "cannot be saved: `At least two variables have the same name`",
         until="there is no tf.estimator",
     ),
     Patch(
         "tensorflow.python.distribute.cross_device_utils:CollectiveReplicaLauncher.all_reduce_indexed_slices",
         _reduce_whole_tables,
-        reason="a collective op of a graph remembers the shape of its first step, and the rows that each worker has a "
-        "gradient of an embedding of are another number in each step: `Shape mismatch in the collective instance`",
+        reason="a collective op of a graph keeps the shape of its first step, and the number of an embedding's rows "
+        "with a gradient differs in each step: `Shape mismatch in the collective instance`",
         until="nothing trains in graphs of TensorFlow 1 under multi_worker_mirrored",
     ),
 )

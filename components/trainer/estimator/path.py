@@ -16,7 +16,7 @@ from tfx_estimator.components.files import write_whole
 from tfx_estimator.components.trainer import export, seeds
 from tfx_estimator.components.trainer.cluster.tf_config import VARIABLE as TF_CONFIG
 from tfx_estimator.components.trainer.estimator import evaluation, patches
-from tfx_estimator.components.trainer.estimator.distribute import begin_with, distribute
+from tfx_estimator.components.trainer.estimator.distribute import distribute, warm_start
 from tfx_estimator.components.trainer.estimator.training import train_and_evaluate
 from tfx_estimator.components.trainer.job import TaskContext
 from tfx_estimator.components.trainer.protocol.events import Event
@@ -45,7 +45,7 @@ def run(context: TaskContext) -> None:
     # Before any TensorFlow op, and while TF_CONFIG is there.
     strategies = make_strategy(train), make_strategy(evaluate)
     progress.write(Event.STARTED, pid=os.getpid())
-    # A RunConfig of a trainer_fn that knows nothing of the cluster shall not be made for one.
+    # Without TF_CONFIG: the RunConfig of a user's trainer_fn shall not be made for a cluster.
     tf_config = os.environ.pop(TF_CONFIG, None)
     make_spec = _spec_maker(context)
     if task.type == REPLICA_CHECK:
@@ -62,12 +62,12 @@ def run(context: TaskContext) -> None:
         spec["estimator"],
         *strategies,
         in_cluster=bool(task.tf_config),
-        # Not the strategy's own option: TensorFlow keeps a thread for each collective until its timeout has passed.
+        # Not the strategy's own option: with that TensorFlow keeps a thread per collective until the timeout.
         step_timeout=distribution.train.timeout_seconds if synchronous else None,
     )
-    # One that goes on needs its source no more.
-    if spec["estimator"].latest_checkpoint() is None and (begins := warm_start_of(context)):
-        begin_with(spec["estimator"], begins, functools.partial(tell, context))
+    # A training that resumes no longer needs the source of its warm start.
+    if spec["estimator"].latest_checkpoint() is None and (declared := warm_start_of(context)):
+        warm_start(spec["estimator"], declared, functools.partial(tell, context))
     for name, strategy, how in (
         ("train_spec", strategies[0], {"in_step": not distribution.train.asynchronous}),
         ("eval_spec", strategies[1], {"training": False}),
@@ -92,12 +92,12 @@ def run(context: TaskContext) -> None:
 
 
 def _spec_maker(context: TaskContext) -> Callable[[], dict[str, Any]]:
-    """Calls the user's trainer_fn, as often as asked."""
+    """Returns a function that calls the user's trainer_fn."""
     fn_args = make_fn_args(context.job)
     if context.job.exec_properties.get("trainer_fn") == BUILT_IN_TRAINER_FN:
         fn_args.custom_config = {**(fn_args.custom_config or {}), SETTINGS_KEY: context.job.settings}
     section = context.settings.trainer
-    # A module may draw as well, where it is imported.
+    # A module may draw random numbers when it is imported.
     seeds.begin(section)
     trainer_fn = function_of(context.job.exec_properties, "trainer_fn")
 
@@ -109,20 +109,17 @@ def _spec_maker(context: TaskContext) -> Callable[[], dict[str, Any]]:
 
 
 def _sections(distribution: Distribution, task: TaskSpec) -> tuple[Strategy, Strategy]:
-    """The strategies of this task: one that only evaluates, or only trains, has no other."""
+    """Returns this task's strategies of training and evaluation; the default one for what the task does not do."""
     if task.type == REPLICA_CHECK:
         return replica_check.section(distribution), Strategy()
-    # The exporter trains no step, and evaluates as declared.
+    # The exporter does not train, and evaluates under the declared strategy.
     alone = distribution.train.is_cluster and not task.in_cluster
     train = TrainStrategy() if alone else distribution.train
     return train, distribution.eval if task.evaluates else Strategy()
 
 
 def _call_trainer_fn(trainer_fn: Callable, fn_args: fn_args_utils.FnArgs) -> dict[str, Any]:
-    """The legacy Estimator contract.
-
-    Source: `tfx.components.trainer.executor.Executor`.
-    """
+    """Calls a trainer_fn as `tfx.components.trainer.executor.Executor` does, and checks what it returns."""
     schema = io_utils.parse_pbtxt_file(fn_args.schema_path, schema_pb2.Schema()) if fn_args.schema_path else None
     spec = dict(trainer_fn(fn_args, schema))
     if missing := {"estimator", "train_spec", "eval_spec"} - set(spec):
@@ -141,19 +138,19 @@ def _call_trainer_fn(trainer_fn: Callable, fn_args: fn_args_utils.FnArgs) -> dic
     if os.path.normpath(folder) != os.path.normpath(own) and not folder.startswith(os.path.join(own, "")):
         raise UserCodeError(
             f"the Estimator that trainer_fn returned keeps its checkpoints in {folder}",
-            expected=f"a folder in {own}, where they are found again when training is started again",
-            todo="make it with model_dir=fn_args.serving_model_dir, as TFX has it; or in the RunConfig",
+            expected=f"a folder in {own}, where a restarted training finds them",
+            todo="set model_dir=fn_args.serving_model_dir, as in TFX's examples, in the Estimator or its RunConfig",
         )
     return spec
 
 
 def _adopt_exports(spec: dict[str, Any], exports: str, checkpoint: str) -> None:
-    """Moves what the exporters wrote to where the supervisor publishes it from."""
+    """Moves the exports to the folder that the supervisor publishes from."""
     estimator: tf.estimator.Estimator = spec["estimator"]
     saved_model = evaluation.newest_export(estimator, spec["eval_spec"].exporters)
     export.check(saved_model)
     if spec.get("eval_input_receiver_fn"):
-        # Imported here, and no more than this of TFMA: all of it takes longer than TensorFlow.
+        # Imported here, and only this module: all of TFMA takes longer to import than TensorFlow.
         from tensorflow_model_analysis.eval_saved_model import export as tfma_export
 
         with whole_network():
@@ -164,5 +161,5 @@ def _adopt_exports(spec: dict[str, Any], exports: str, checkpoint: str) -> None:
                 checkpoint_path=checkpoint,
             )
         export.adopt(tf.compat.as_str(exported), path_utils.eval_model_dir(exports))
-    # Last: that it is there says that all is.
+    # Last: its presence means that the exports are complete.
     export.adopt(saved_model, path_utils.serving_model_dir(exports))

@@ -1,4 +1,4 @@
-"""Which entries of its `params` a model_fn takes, noted while it is trained."""
+"""Records which entries of its `params` a model_fn reads during training."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from tfx_estimator.pipeline.config.notes import keys_of, word_unread
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source.functions import Keys, is_read
 
-# The entry of a trainer_fn's specs that holds them.
+# Keys of a trainer_fn's spec: the RecordedParams; the declared optimizer, if the built-in model_fn trains with it.
 SPEC_KEY = "recorded_params"
-# The same of the declared optimizer, where the built-in model_fn trains by it.
 OPTIMIZER_KEY = "declared_optimizer"
 
 
 class RecordedParams(dict):
-    """A dict that notes which of its entries are read; each copy of it, and each dict in it, notes them for all.
+    """A dict that records which of its entries are read, in one set for all its copies and nested dicts.
 
-    An Estimator hands a deep copy to each call of a model_fn.
+    An Estimator passes a deep copy to each call of a model_fn.
 
     Args:
-        read: Where the keys of what is read are noted; `()` is all.
+        read: The set of key paths that were read; `()` stands for all.
         path: The keys that lead to this dict.
     """
 
@@ -40,7 +39,7 @@ class RecordedParams(dict):
         super().__init__(inner)
 
     def _note(self, *key: Any) -> None:
-        # What is inside of another one notes itself.
+        # A nested RecordedParams notes its own entries.
         if not (key and isinstance(dict.get(self, key[0]), RecordedParams)):
             self.read.add((*self._path, *map(str, key)))
 
@@ -60,7 +59,7 @@ class RecordedParams(dict):
 
 
 def _noting(name: str, whole: bool) -> Callable[..., Any]:
-    """A method of dict that notes what it reads; called by its name, since AutoGraph cannot convert a `super()`."""
+    """Makes a method of dict that notes what it reads; without `super()`, which AutoGraph cannot convert."""
     own, keys = getattr(dict, name), 0 if whole else 1
 
     def method(self: RecordedParams, *args: Any) -> Any:
@@ -78,7 +77,7 @@ for _name in ("__iter__", "keys", "values", "items"):
 
 @dataclass(frozen=True)
 class _Unread(Observer):
-    """Reports at the end of training what was declared, and nothing took."""
+    """Reports declared options that nothing has read by the end of training."""
 
     progress: ProgressWriter
     section: TrainerSection
@@ -93,9 +92,8 @@ class _Unread(Observer):
 
 
 def unread_params(spec: dict[str, Any], settings: Settings, progress: ProgressWriter) -> Optional[Observer]:
-    """Makes what tells of params that nothing takes, where there is something to watch."""
+    """Makes an observer that reports unread params; None for a network, whose built-in model_fn reads them all."""
     section, params = settings.trainer, spec.get(SPEC_KEY)
-    # A network of a declaration is trained by the built-in model_fn, which reads them all.
     if section is None or not (params or section.module_file):
         return None
     return _Unread(progress, section, settings.declared, params.read if params else set())

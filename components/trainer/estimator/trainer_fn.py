@@ -1,4 +1,4 @@
-"""The built-in trainer_fn: what the declaration says, in the legacy Estimator contract that any module file may use."""
+"""The built-in trainer_fn: the declaration's Estimator and specs, by TFX's legacy contract of a trainer_fn."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 bring_back_estimator()
 
 _Transform = Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
-# An Estimator, and what else the specs hold for those who tell the user of it.
+# An Estimator, and further entries of the spec, for reports.
 _Made = tuple[tf.estimator.Estimator, dict[str, Any]]
 
 
@@ -40,10 +40,10 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
 
     Args:
         fn_args: TFX's arguments; `custom_config` holds the settings of the Trainer.
-        schema: Not needed, the Transform graph holds it.
+        schema: Unused: the Transform graph holds it.
 
     Returns:
-        `estimator`, `train_spec`, `eval_spec` and, where TFMA has EvalSavedModels, `eval_input_receiver_fn`.
+        `estimator`, `train_spec`, `eval_spec` and, if TFMA supports EvalSavedModels, `eval_input_receiver_fn`.
     """
     settings: Settings = (fn_args.custom_config or {}).get(SETTINGS_KEY) or Settings()
     section = settings.trainer
@@ -76,11 +76,11 @@ def trainer_fn(fn_args: FnArgs, schema: Optional[Any]) -> dict[str, Any]:
 def _of_model_fn(
     function: Callable[..., Any], section: TrainerSection, settings: Settings, config: tf.estimator.RunConfig
 ) -> _Made:
-    """Makes the Estimator of a whole model_fn of the user's."""
+    """Makes the Estimator of a user's model_fn."""
     refuse_step_options(section, "is a whole model_fn")
-    # They know what the model_fn has read, so that the user is told of what it does not take.
+    # Recorded, to report options that the model_fn does not read.
     params = RecordedParams(params_of(section, settings))
-    # An Estimator refuses params for a model_fn that does not take them.
+    # An Estimator rejects params if the model_fn does not take them.
     takes_params = "params" in inspect.signature(function).parameters
     estimator = tf.estimator.Estimator(function, config=config, params=params if takes_params else None)
     return estimator, {SPEC_KEY: params}
@@ -95,7 +95,7 @@ def _of_network(
 ) -> _Made:
     """Makes the Estimator of a network, which the built-in model_fn trains."""
     params = {
-        # Without trainer.params: these are the network's own arguments, whatever their names.
+        # Without trainer.params: these are arguments of the network function, and their names may clash.
         **_built_in_params(section, settings),
         "gradient_compression": section.distribution.train.gradient_compression,
         "gradient_accumulation": section.gradient_accumulation,
@@ -113,12 +113,11 @@ def _of_network(
 
 
 def params_of(section: TrainerSection, settings: Settings) -> dict[str, Any]:
-    """Returns the params of a model_fn of the user's: what is declared, and `trainer.params`, which come first."""
+    """Returns the params of a user's model_fn: declared options, overridden by `trainer.params`."""
     return {**_built_in_params(section, settings), **section.params}
 
 
 def _built_in_params(section: TrainerSection, settings: Settings) -> dict[str, Any]:
-    """The same of the built-in model_fn."""
     return {
         "num_classes": len(settings.label_names),
         "label_names": list(settings.label_names),
@@ -142,7 +141,7 @@ class _Exporter(tf.estimator.FinalExporter):
 
 
 def _global_step(model_dir: str) -> int:
-    """The step that training will start from."""
+    """Returns the step that training will start from."""
     checkpoint = tf.train.latest_checkpoint(model_dir)
     return int(tf.train.load_variable(checkpoint, "global_step")) if checkpoint else 0
 
@@ -150,20 +149,20 @@ def _global_step(model_dir: str) -> int:
 def _serving_receiver_fn(
     feature_spec: dict[str, Any], transform: _Transform, settings: Settings
 ) -> Callable[[], tf.estimator.export.ServingInputReceiver]:
-    """Makes a `serving_input_receiver_fn`, whose signatures go through the same Transform graph.
+    """Makes a `serving_input_receiver_fn`, whose signatures share the Transform graph.
 
     `serving_default` takes `examples`, serialized tf.Examples, string [batch]; `images` takes `images`, uint8 [batch,
-    height, width, channels]; `encoded`, where the settings say so, PNG and JPEG files, string [batch].
+    height, width, channels]; `encoded`, if `settings.encoded`, takes PNG and JPEG files, string [batch].
     """
     image_shape = settings.image_shape
 
     def serving_input_receiver_fn() -> tf.estimator.export.ServingInputReceiver:
         examples, others = tf.compat.v1.placeholder(tf.string, [None], name=EXAMPLES), {}
         if settings.encoded:
-            # One graph for both: of what is not asked with there is nothing.
-            nothing = tf.zeros([0], tf.string)
-            examples = tf.compat.v1.placeholder_with_default(nothing, [None], name=EXAMPLES)
-            files = tf.compat.v1.placeholder_with_default(nothing, [None], name=ENCODED)
+            # One graph for both signatures: the input of the other one is empty.
+            empty = tf.zeros([0], tf.string)
+            examples = tf.compat.v1.placeholder_with_default(empty, [None], name=EXAMPLES)
+            files = tf.compat.v1.placeholder_with_default(empty, [None], name=ENCODED)
             others = {ENCODED: {ENCODED: files}}
         parsed = tf.io.parse_example(examples, {IMAGE: feature_spec[IMAGE]})
         pixels = decode_images(parsed[IMAGE], image_shape)
@@ -173,7 +172,7 @@ def _serving_receiver_fn(
                 lambda: decode_encoded(files, image_shape, settings.encoded == RESIZED),
                 lambda: pixels,
             )
-        # All inputs go through this tensor, so that any preprocessing_fn sees the bytes that it saw in training.
+        # All inputs go through this tensor, so that the preprocessing_fn gets the same bytes as in training.
         images = tf.identity(pixels, name=IMAGES)
         encoded = tf.reshape(encode_images(images), [-1, *feature_spec[IMAGE].shape])
         features = transform({IMAGE: encoded})

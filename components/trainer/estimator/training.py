@@ -1,4 +1,4 @@
-"""What a task does with an Estimator and its specs: trains, evaluates, has the exporters export; under our hooks."""
+"""Trains, evaluates and exports an Estimator in one task, with the hooks for progress, stopping and profiling."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from tfx_estimator.components.trainer.protocol.events import Event, StoppedByReq
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, EVALUATOR, EXPORTER, PS
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
-# What is reported by those that wait for others.
-_QUIET = {PS: Event.SERVING, EVALUATOR: Event.WAITING}
+# First event of tasks that wait for others.
+_WAITING = {PS: Event.SERVING, EVALUATOR: Event.WAITING}
 
 
 def train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[str]:
-    """Trains to `max_steps`; evaluates and exports a checkpoint where that is this task's part.
+    """Trains to `max_steps`; evaluates and exports a checkpoint if this task does so.
 
     Args:
-        spec: What a trainer_fn returned, for the strategies of this task.
+        spec: A trainer_fn's result, with the strategies of this task.
 
     Returns:
         Path of the exported checkpoint: the last one, or the best; None if none was exported.
@@ -45,21 +45,20 @@ def train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[s
     spec = measured(spec, task)
     if _in_step(context) and spec["train_spec"].saving_listeners:
         raise UserCodeError(
-            "TensorFlow calls no saving_listeners of a TrainSpec under multi_worker_mirrored",
+            "TensorFlow does not call the saving_listeners of a TrainSpec under multi_worker_mirrored",
             expected="a TrainSpec without saving_listeners",
-            todo="do in a SessionRunHook what they do, or train with another strategy",
+            todo="use a SessionRunHook instead, or train with another strategy",
         )
     if task.type == CHIEF:
-        _tell_scaling(spec, context)
+        _report_scaling(spec, context)
     section, keeper = context.settings.trainer, None
     if section is not None and is_declared(section) and task.evaluates:
         keeper = Keeper(context.job.training_dir, section, damage, progress)
     training = _Training(spec, context, StopRequest(task.stop_file), keeper)
     train_spec, eval_spec = training.train_spec(), training.eval_spec()
-    if task.type in _QUIET:
-        progress.write(_QUIET[task.type])
-    # An exporter has nothing to train: whatever steps the cluster did, TensorFlow would do those that it thinks are
-    # missing.
+    if task.type in _WAITING:
+        progress.write(_WAITING[task.type])
+    # An exporter must not train: TensorFlow would run any steps that the cluster has left out.
     if task.type != EXPORTER:
         training.run(train_spec, eval_spec)
         if task.in_cluster:
@@ -72,12 +71,12 @@ def train_and_evaluate(spec: dict[str, Any], context: TaskContext) -> Optional[s
 
 
 def _in_step(context: TaskContext) -> bool:
-    """Tells whether the tasks of a cluster do each step together."""
+    """Returns True if the tasks of a cluster train synchronously."""
     return context.distribution.train.is_collective and context.task.in_cluster
 
 
-def _tell_scaling(spec: dict[str, Any], context: TaskContext) -> None:
-    """Reports what the replicas make of the declared learning rate."""
+def _report_scaling(spec: dict[str, Any], context: TaskContext) -> None:
+    """Reports how the number of replicas scales the declared learning rate."""
     if (optimizer := spec.get(OPTIMIZER_KEY)) and optimizer.scaling != "none":
         strategy = spec["estimator"].config.train_distribute
         replicas = strategy.num_replicas_in_sync if strategy else 1
@@ -86,13 +85,12 @@ def _tell_scaling(spec: dict[str, Any], context: TaskContext) -> None:
 
 @dataclass(frozen=True)
 class _Training:
-    """What one task trains and evaluates with.
+    """The training and evaluation of one task.
 
     Args:
-        spec: What a trainer_fn returned, and what it is measured by.
-        stop: Ends training where the supervisor asks for it.
-        keeper: Decides on the checkpoint that is exported, and on when training is over; None where nothing is
-            declared, or another task evaluates.
+        spec: A trainer_fn's result, with the measurement of `bench` if there is one.
+        keeper: Decides which checkpoint is exported, and when training ends; None if neither is declared, or another
+            task evaluates.
     """
 
     spec: dict[str, Any]
@@ -102,16 +100,16 @@ class _Training:
 
     @property
     def estimator(self) -> tf.estimator.Estimator:
-        """The Estimator that is trained."""
+        """The Estimator of the spec."""
         return self.spec["estimator"]
 
     @property
     def ended(self) -> bool:
-        """Has an evaluation ended the training."""
+        """True if an evaluation has ended the training."""
         return bool(self.keeper and self.keeper.stops)
 
     def train_spec(self) -> tf.estimator.TrainSpec:
-        """Returns the user's TrainSpec with our hooks and listeners after his."""
+        """Returns the user's TrainSpec with our hooks and listeners appended."""
         given: tf.estimator.TrainSpec = self.spec["train_spec"]
         context, observers = self.context, self._observers()
         profiler = Profiler.of(context.settings.section, context.job.training_dir, context.task, context.progress)
@@ -119,16 +117,16 @@ class _Training:
         alone = not context.distribution.train.asynchronous
         hooks = [*given.hooks, ObserverHook(observers, alone, _in_step(context))]
         if profiler:
-            # Of asynchronous workers each counts its own steps, from where it began.
+            # Without `alone`: each asynchronous worker profiles by its own count of steps.
             hooks.append(ObserverHook(profilers))
-        # In a cluster a checkpoint's step may be that of another task; and TensorFlow may call no listener.
+        # In a cluster a checkpoint's step may come from another task, and TensorFlow may call no listener.
         own = [] if context.task.in_cluster else [ObserverListener([*observers, *profilers])]
         return given._replace(hooks=hooks, saving_listeners=(*given.saving_listeners, *own))
 
     def _observers(self) -> Sequence[Observer]:
         context, task, total = self.context, self.context.task, self.spec["train_spec"].max_steps
         observers: list[Optional[Observer]] = [Reporter(context.progress, total and int(total)), self.stop]
-        # Without an end, the input's or a hook of the user's is the end.
+        # Without max_steps the end of the input, or a user's hook, ends training.
         if total is not None:
             observers.append(UnmovedStep(total, alone=not context.distribution.train.asynchronous))
         if task.type == CHIEF:
@@ -136,7 +134,7 @@ class _Training:
         return [each for each in (*observers, self.keeper) if each]
 
     def eval_spec(self) -> tf.estimator.EvalSpec:
-        """Returns the user's EvalSpec with our hooks and exporters, and the declared pace."""
+        """Returns the user's EvalSpec with our hooks and exporters, and the declared delays."""
         given: tf.estimator.EvalSpec = self.spec["eval_spec"]
         progress, distribution = self.context.progress, self.context.distribution
         leaves = self.context.task.type == EVALUATOR
@@ -153,7 +151,7 @@ class _Training:
         return given._replace(throttle_secs=distribution.throttle_secs) if distribution.throttle_secs else given
 
     def run(self, train_spec: tf.estimator.TrainSpec, eval_spec: tf.estimator.EvalSpec) -> None:
-        """Trains and evaluates, whichever of it is this task's part, until training is over, or to stop."""
+        """Trains and evaluates, as this task's type requires, until training has ended or a request to stop."""
         task = self.context.task
         if self.keeper:
             self.keeper.check_metrics(functools.partial(evaluation.metric_names, self.estimator, eval_spec))
@@ -167,19 +165,19 @@ class _Training:
             except evaluation.NoMoreEvaluationsError:
                 break
             except (ValueError, tf.errors.OpError) as error:
-                # The chief keeps a few checkpoints only, and may remove the one that is being evaluated.
+                # The chief keeps only a few checkpoints, and may remove the one that is being evaluated.
                 if task.type != EVALUATOR or not evaluation.was_overtaken(self.estimator, error):
                     raise
         if self.stop.stops and not is_over(task.stop_file):
             raise StoppedByRequestError
 
     def _evaluate(self, eval_spec: tf.estimator.EvalSpec, checkpoint: str) -> None:
-        """Evaluates the last checkpoint, if a process that was ended had still to do so."""
+        """Evaluates the last checkpoint, unless an earlier process has done so."""
         if self.keeper and not self.keeper.knows(step_of(checkpoint)):
             evaluation.evaluate(self.estimator, eval_spec)
 
     def finish(self, eval_spec: tf.estimator.EvalSpec) -> str:
-        """Has the exporters export, unless they did; returns the path of the exported checkpoint."""
+        """Calls the exporters, unless TensorFlow did; returns the path of the exported checkpoint."""
         last, total = evaluation.last_checkpoint(self.estimator), self.spec["train_spec"].max_steps
         step = step_of(last)
         if total and step < total and not self.ended:
@@ -188,8 +186,8 @@ class _Training:
         if not self.keeper:
             *exporters, reporter = eval_spec.exporters
             checkpoint, metrics = reporter.last
-            # TensorFlow evaluates nothing where training had ended in an earlier run or other tasks; and takes no
-            # evaluation for the final one where it ended before `max_steps`, by a hook or the end of its input.
+            # TensorFlow evaluates nothing if training had ended in an earlier run or in other tasks; and considers no
+            # evaluation final if training ended before `max_steps`, by a hook or the end of its input.
             if checkpoint != last:
                 evaluation.evaluate(self.estimator, eval_spec)
             elif not reporter.was_final:

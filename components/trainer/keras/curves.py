@@ -1,4 +1,4 @@
-"""Curves for TensorBoard, in the form in which an Estimator writes them."""
+"""TensorBoard summaries, in the format of an Estimator's."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from tfx_estimator.model_fn.optim.optimizer import given_rate
 
 
 class Curves(Observer):
-    """Writes scalars and the marks of a session.
+    """Writes scalars and session logs.
 
     Args:
-        folder: Of the event files.
+        folder: The folder of the event files.
         every: Steps between two points of a training.
-        rate: The learning rate of a step, counted from 1; None where it is not known.
+        rate: Returns the learning rate of a step, counted from 1; None if unknown.
     """
 
     def __init__(self, folder: str, every: int = 1, rate: Callable[[int], Optional[float]] = lambda step: None) -> None:
-        # Refused outside of a graph, of which nothing is written.
+        # FileWriter requires graph mode; nothing of this graph is written.
         with tf.Graph().as_default():
             self._writer = tf.compat.v1.summary.FileWriter(folder)
         self._every = every
         self._rate = rate
 
     def begin(self, step: int) -> None:
-        """Marks that training starts, or goes on."""
+        """Marks that training starts or resumes."""
         self._mark(tf.compat.v1.SessionLog.START, step)
 
     def after_step(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes a point where one is due."""
+        """Writes a point if one is due."""
         if step % self._every == 0:
             self.write(step, values)
 
@@ -50,7 +50,7 @@ class Curves(Observer):
         self._writer.add_summary(summary, step)
 
     def flush(self) -> None:
-        """Has what was written be seen."""
+        """Flushes the file."""
         self._writer.flush()
 
     def _mark(self, status: int, step: int) -> None:
@@ -59,25 +59,25 @@ class Curves(Observer):
 
 
 def learning_rate_of(optimizer: Any, step: int) -> Optional[float]:
-    """Returns the learning rate by which a step changed the weights, counted from 1, as an Estimator's summaries are.
+    """Returns the learning rate of a step, counted from 1 as in an Estimator's summaries.
 
-    None of an optimizer that has none, or whose schedule cannot be called outside of its update: a curve shall not end
-    a training that Keras runs.
+    None if the optimizer has none, or if its schedule cannot be called outside of an update: a summary must not fail a
+    training that Keras runs.
     """
-    # Of mixed precision.
+    # Unwraps a LossScaleOptimizer.
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     rate = given_rate(optimizer)
     if rate is None:
         return None
     if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule):
-        # Of the user's own, perhaps: it is given steps as the optimizer counts them.
+        # It may be the user's: it gets the step in the optimizer's own dtype.
         legacy = isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer)
         done = tf.constant(step - 1, tf.keras.backend.floatx() if legacy else tf.int64)
         try:
             rate = float(rate(done))
         except Exception:
             return None
-    # A number, or a variable, which has a copy on each replica.
+    # A number, or a variable, which may be mirrored on the replicas.
     value = float(tf.convert_to_tensor(rate))
-    # `decay`, of the older ones.
+    # `decay` of legacy optimizers.
     return value / (1.0 + float(getattr(optimizer, "_initial_decay", 0.0)) * (step - 1))

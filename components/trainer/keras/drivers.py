@@ -1,7 +1,7 @@
-"""The two ways to drive the same training step: `fit`, and a loop of our own.
+"""Two drivers of the same training step: `fit`, and a custom loop.
 
-Each is there for replicas that train in step, and for parameter servers, as TensorFlow 2 has them: the chief hands out
-steps, and the workers do them.
+Each exists for synchronous replicas, and for parameter servers as in TensorFlow 2: the chief schedules steps, and the
+workers execute them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 _FAIL_FAST = "GRPC_FAIL_FAST"
-# Shorter stretches between two moments when no worker works would cost more than they tell.
+# A stretch is the steps between two points where all workers wait. Shorter ones would cost too much time.
 _LEAST_STRETCH = 10
-# Longer ones would be heard of too seldom.
+# Longer ones would be reported too seldom.
 _MOST_STRETCH = 100
 
 InputFn = Callable[..., tf.data.Dataset]
@@ -42,27 +42,27 @@ def fit(
     """Trains by `Model.fit` until the watch has ended.
 
     Args:
-        model: Compiled with `steps_per_execution` of 2 or more: Keras then lets the number change.
-        batches: An endless data set, distributed if the model is.
-        averaging: Of the replicas' weights; None where they are equal anyway.
+        model: Compiled with `steps_per_execution` of 2 or more: only then does Keras let the number change.
+        batches: An infinite data set, distributed if the model is.
+        averaging: Averages the replicas' weights; None if they are equal anyway.
     """
     if watch.ended:
         return
     if averaging is not None:
         execute, length = make_execute(model, strategy, averaging), model._steps_per_execution
-        # Keras keeps what `make_train_function` returned, and has no place in it between two steps.
+        # Replaces Keras's train function, which has no hook between two steps of an execution.
         model.train_function = lambda iterator: execute(iterator, length.value(), tf.constant(watch.step, tf.int64))
     remaining = watch.total - watch.step
     model.fit(batches, steps_per_epoch=remaining, epochs=1, verbose=0, callbacks=[_Callback(watch)])
 
 
 class _Callback(tf.keras.callbacks.Callback):
-    """Tells the watch of each execution, and Keras of the next one's length."""
+    """Reports each execution to the watch, and sets the length of the next one in Keras."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self._watch = watch
-        # What logs Keras makes for it are fetched once per execution.
+        # False: Keras fetches the logs once per execution.
         self._supports_tf_logs = False
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -89,7 +89,7 @@ def loop(
     strategy: tf.distribute.Strategy,
     averaging: Optional[Averaging] = None,
 ) -> None:
-    """The same by a loop of several steps in one `tf.function`.
+    """Trains by a loop of several steps in one `tf.function`, until the watch has ended.
 
     Source: https://www.tensorflow.org/tutorials/distribute/custom_training.
     """
@@ -103,9 +103,9 @@ def loop(
 def make_execute(
     model: tf.keras.Model, strategy: tf.distribute.Strategy, averaging: Optional[Averaging] = None
 ) -> Callable[..., Mapping[str, tf.Tensor]]:
-    """Makes the `tf.function` of several steps, of an iterator over batches, which returns what the last step does.
+    """Makes a `tf.function` of an iterator, a number of steps and the global step before them, int64.
 
-    The global step that they start from, int64, an averaging alone needs.
+    It returns the last step's values. Only averaging needs the global step.
     """
 
     def one_step(iterator: Any, step: tf.Tensor) -> Mapping[str, tf.Tensor]:
@@ -115,7 +115,7 @@ def make_execute(
         return {name: of_task(strategy.experimental_local_results(value)) for name, value in values.items()}
 
     def of_task(replicas: Sequence[tf.Tensor]) -> tf.Tensor:
-        # The step has added up over the replicas, and each has the same; but where they train by themselves.
+        # Every replica has the sum over all of them, unless they train independently between averages.
         return replicas[0] if averaging is None else tf.add_n(list(replicas)) / len(replicas)
 
     @tf.function
@@ -129,9 +129,9 @@ def make_execute(
 
 
 def prepare(tasks: int) -> None:
-    """Sets what TensorFlow reads once, before it is used."""
+    """Sets options that TensorFlow reads once, before its first use."""
     allow_ops(tasks)
-    # As the tutorial has it: that a task has gone is an error at once.
+    # As in TensorFlow's tutorial: a lost task is an error at once.
     os.environ.setdefault(_FAIL_FAST, "use_caller")
 
 
@@ -149,14 +149,14 @@ def serve(context: TaskContext) -> None:
 
 
 def stretch(section: TrainerSection) -> int:
-    """Returns the steps between two moments when all workers wait: for a report, and at times for a checkpoint."""
+    """Returns the steps between two points where all workers wait, for a report and possibly a checkpoint."""
     every, most = section.checkpoint_steps, max(section.report_steps, _LEAST_STRETCH)
     fitting = max(each for each in range(1, min(every, most) + 1) if every % each == 0)
     return fitting if fitting >= _LEAST_STRETCH else every if every <= _MOST_STRETCH else most
 
 
 def dataset_fn(input_fn: InputFn, workers: int) -> Callable[[Any], tf.data.Dataset]:
-    """Makes what TensorFlow traces once, and calls on each worker: its share of the examples, by its own number."""
+    """Makes a function that TensorFlow traces once and calls on each worker, for its shard of the examples."""
 
     def make(_: Any) -> tf.data.Dataset:
         number = tf.distribute.coordinator.experimental_get_current_worker_index()
@@ -167,21 +167,21 @@ def dataset_fn(input_fn: InputFn, workers: int) -> Callable[[Any], tf.data.Datas
 
 
 def position(model: tf.keras.Model, step: int) -> Callable[[], tf.Tensor]:
-    """Makes what tells in the graph, whenever a worker begins to read, how many steps are done, int64.
+    """Makes a function that returns, in the graph, the number of completed steps when a worker begins to read, int64.
 
-    TensorFlow runs the same graph for a worker that is started again alone: a number would be that of the beginning.
+    TensorFlow runs the same graph again for a restarted worker: a constant would be the step of the first start.
     """
     return lambda: tf.maximum(tf.cast(model.optimizer.iterations, tf.int64), step)
 
 
 def _values(model: tf.keras.Model, watch: Watch, steps: int, values: Mapping[str, Any]) -> dict[str, float]:
-    """What to report of a stretch: with the steps that were done once more, as the worker died that had done them."""
+    """Returns the values to report, with the number of extra steps: those that were repeated after a worker died."""
     extra = max(int(model.optimizer.iterations.numpy()) - watch.step - steps, 0)
     return {**{name: float(value) for name, value in values.items()}, EXTRA_STEPS: extra}
 
 
 def fit_by_workers(model: tf.keras.Model, make_dataset: Callable[[Any], tf.data.Dataset], watch: Watch) -> None:
-    """Trains by `Model.fit`, whose callbacks know of no step here: an epoch is a stretch."""
+    """Trains by `Model.fit` with one epoch per stretch: its callbacks see no steps here."""
     while not watch.ended:
         length = watch.next_steps()
         epochs = watch.whole_executions(length) if length == watch.stretch else 1
@@ -196,7 +196,7 @@ class _Stretches(tf.keras.callbacks.Callback):
         self._steps = steps
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        # In the first the workers make what they read, and at times the functions that they run.
+        # In the first epoch the workers build their data sets, and possibly trace their functions.
         self._watch.done(self._steps, _values(self.model, self._watch, self._steps, logs), paced=epoch > 0)
         if self._watch.ended:
             self.model.stop_training = True
@@ -208,7 +208,7 @@ def loop_by_workers(
     watch: Watch,
     strategy: tf.distribute.Strategy,
 ) -> None:
-    """Trains by a `ClusterCoordinator` of our own.
+    """Trains by a `ClusterCoordinator`.
 
     Source: https://www.tensorflow.org/tutorials/distribute/parameter_server_training.
     """
@@ -225,7 +225,7 @@ def loop_by_workers(
     iterator = iter(coordinator.create_per_worker_dataset(per_worker))
     while not watch.ended:
         steps = watch.next_steps()
-        # As `fit` does at each of its epochs: no worker is in a step.
+        # As `fit` does at each epoch: no worker is in a step.
         model.reset_metrics()
         for _ in range(steps):
             last = coordinator.schedule(one_step, args=(iterator,))

@@ -1,4 +1,4 @@
-"""Evaluates checkpoints, every example exactly once; and has that decide what is declared to be decided by it."""
+"""Evaluates checkpoints, every example exactly once, for the curve and for the keeper's decisions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tfx_estimator.pipeline.base.errors import DataError, TrainingError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Distribution
 
-_EVERY_SECONDS = _LOOK_SECONDS = 0.5
-# Where an Estimator's evaluation writes its events.
+_REPORT_SECONDS = _POLL_SECONDS = 0.5
+# The subfolder of an Estimator's evaluation events.
 _FOLDER = "eval"
 
 
@@ -37,9 +37,8 @@ class Evaluation:
     """Evaluates checkpoints under the strategy of evaluation, with a model of its own.
 
     Args:
-        strategy: Of evaluation; None is one device.
+        strategy: None is one device.
         steps: Batches of an evaluation; None is all.
-        progress: Where to report.
     """
 
     def __init__(
@@ -64,8 +63,8 @@ class Evaluation:
         """Evaluates a checkpoint, and reports its metrics.
 
         Returns:
-            The metrics by name: `accuracy`, and the mean `loss` of the examples, also as `average_loss`; NaN as well:
-            one of a network that normalises batches and has seen few may recover.
+            The metrics by name: `accuracy`, and the mean `loss` of the examples, also as `average_loss`. They may be
+            NaN: a network with batch normalisation that has seen few batches may recover.
         """
         restore_weights(self._model, path)
         metrics = self._measure(self._steps)
@@ -76,12 +75,12 @@ class Evaluation:
         return metrics
 
     def names(self) -> list[str]:
-        """Returns the names of the metrics that `evaluate` returns; of a first batch, as some are there only then."""
+        """Returns the names of the metrics that `evaluate` returns, from a first batch: some exist only after one."""
         return sorted(self._measure(1))
 
     def _measure(self, steps: Optional[int]) -> dict[str, float]:
-        """The metrics of so many batches, with the weights that the model has."""
-        # Of a compiled model of the user's.
+        """Returns the metrics of so many batches, with the model's current weights."""
+        # Those of a user's compiled model.
         self._model.reset_metrics()
         sums: dict[str, float] = {}
         returned: dict[str, tf.Tensor] = {}
@@ -92,7 +91,7 @@ class Evaluation:
             summed, returned = self._step(batch)
             for name, value in summed.items():
                 sums[name] = sums.get(name, 0.0) + float(value)
-            if time.monotonic() - reported >= _EVERY_SECONDS:
+            if time.monotonic() - reported >= _REPORT_SECONDS:
                 reported = time.monotonic()
                 self._progress.write(Event.EVALUATING, batches=number + 1)
         examples = sums.pop("examples", 0.0)
@@ -105,7 +104,7 @@ class Evaluation:
         metrics = {name: value / examples for name, value in sums.items()}
         metrics["average_loss"] = metrics["loss"]
         metrics.update(self._model.own_metrics())
-        # Of a test_step of the user's own: after the last batch, as in Keras.
+        # Results of a user's test_step: those after the last batch, as in Keras.
         metrics.update({name: float(value) for name, value in returned.items()})
         return metrics
 
@@ -114,7 +113,7 @@ class Evaluation:
         return self._strategy.distribute_datasets_from_function(lambda context: self._reader.input_fn(mode, context))
 
     def _one_step(self, batch: Any) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-        """The sums over all replicas; and what a test_step of the user's own returns."""
+        """Returns the sums over all replicas, and the results of a user's test_step."""
         values = self._strategy.run(self._model.test_step, args=(batch,))
         returned = values.pop(RETURNED, {})
         summed = {name: self._strategy.reduce("SUM", value, axis=None) for name, value in values.items()}
@@ -124,14 +123,13 @@ class Evaluation:
 
 @dataclass
 class Evaluations:
-    """The evaluations of a task while it trains, or beside those that train: for the curve, or to decide by them.
+    """The evaluations of a task during its training, or of an evaluator: for the curve, or for the keeper.
 
     Args:
-        make: Makes what evaluates, once.
-        folder: Of the checkpoints.
-        keeper: Decides what is exported, and when training is over; None where nothing is declared.
-        seconds: Between the starts of two evaluations, and before the first one, at least, where nothing decides.
-        progress: Where to report.
+        make: Makes the evaluation, once.
+        folder: The folder of the checkpoints.
+        keeper: Decides which checkpoint is exported, and when training ends; None if neither is declared.
+        seconds: Without a keeper: the least time between the starts of two evaluations, and before the first one.
     """
 
     make: Callable[[], Evaluation]
@@ -140,7 +138,7 @@ class Evaluations:
     seconds: float
     progress: ProgressWriter
     _started: float = field(init=False, default_factory=time.monotonic)
-    # The last checkpoint of which the loss is known to be a number.
+    # The last checkpoint whose loss is known to be a number.
     _seen: str = field(init=False, default="")
 
     @functools.cached_property
@@ -153,14 +151,14 @@ class Evaluations:
 
     @property
     def stop(self) -> bool:
-        """Is training over before its last step."""
+        """True if an evaluation has ended the training before its last step."""
         return bool(self.keeper and self.keeper.stops)
 
     def prepare(self, step: int) -> None:
-        """Makes the model that evaluates; evaluates the checkpoint that training goes on from, if that was not done.
+        """Makes the model of evaluation; evaluates the checkpoint that training resumes from, unless that was done.
 
-        Before training draws by chance, and after its weights are drawn: whoever makes a model sets the seeds anew, and
-        training is to be the same as without an evaluation.
+        To call after the weights are initialised, and before training draws random numbers: making a model resets the
+        seeds, and training must be the same as without an evaluation.
         """
         evaluation = self._evaluation
         if self.keeper:
@@ -170,21 +168,21 @@ class Evaluations:
                 self._evaluate(self._latest)
 
     def ends(self) -> bool:
-        """Evaluates the checkpoint that was just saved, if it is time; tells whether training is over."""
+        """Evaluates the checkpoint that was just saved, if due; returns True if training has ended."""
         if not self.keeper and time.monotonic() - self._started < self.seconds:
             return False
         self._started = time.monotonic()
-        # In a thread of its own: `fit` calls from inside the scope of its strategy, which no other may enter.
+        # In a thread of its own: `fit` calls this inside the scope of its strategy, where no other can be entered.
         with ThreadPoolExecutor(1) as pool:
             try:
                 pool.submit(self._evaluate, self._latest).result()
             except TrainingError as error:
-                # The last checkpoint is judged: this one may be of a network that normalises batches and has seen few.
-                logging.warning("%s; training goes on", error)
+                # Only the last checkpoint counts: before, batch normalisation may have seen too few batches.
+                logging.warning("%s; training continues", error)
         return self.stop
 
     def follow(self, distribution: Distribution, last_step: int) -> str:
-        """Evaluates the newest checkpoint, again and again, until it is the last, or training is over; returns it."""
+        """Evaluates each newest checkpoint, until the last one or the end of training; returns that one."""
         if self.keeper:
             self.keeper.check_metrics(self._evaluation.names)
         self.progress.write(Event.WAITING)
@@ -194,15 +192,15 @@ class Evaluations:
             latest = self._latest
             early = time.monotonic() - started < distribution.seconds_between_evaluations
             if latest in ("", seen) or (early and step_of(latest) < last_step):
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
                 continue
             started = time.monotonic()
             try:
-                # The last one is judged when it is chosen.
+                # `choose` checks the last one.
                 with contextlib.suppress(TrainingError):
                     self._evaluate(latest)
             except tf.errors.OpError:
-                # The chief keeps a few checkpoints only, and may have removed this one meanwhile.
+                # The chief keeps only a few checkpoints, and may have removed this one meanwhile.
                 if self._latest == latest:
                     raise
                 continue
@@ -210,7 +208,7 @@ class Evaluations:
         return latest
 
     def choose(self, last: str) -> str:
-        """Returns the checkpoint to export: the last one, which is evaluated unless it was, or the best."""
+        """Returns the checkpoint to export, the last one or the best; evaluates the last one, unless that was done."""
         step = step_of(last)
         if not self.keeper:
             if self._seen != last:

@@ -28,17 +28,17 @@ from tfx_estimator.model_fn.user_models.probabilities import assumed, mismatch, 
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-# What is declared of the built-in loss and optimizer.
+# Options of the built-in loss and optimizer.
 _BUILT_IN = ("trainer.optimizer", "trainer.label_smoothing", "trainer.class_weights")
 
 
 @dataclass(frozen=True)
 class ModelMaker:
-    """Makes the model of a declaration, as often as asked: for training, for evaluation, for serving.
+    """Makes the model of a declaration: for training, for evaluation, for serving.
 
     Args:
-        spec: Of the transformed features.
-        trains: Whether the model is trained; another one computes in float32, whatever `trainer.precision`.
+        spec: Feature spec of the transformed features.
+        trains: True if the model is trained; otherwise it computes in float32, regardless of `trainer.precision`.
     """
 
     section: TrainerSection
@@ -47,7 +47,7 @@ class ModelMaker:
     trains: bool = True
 
     def make(self) -> Union[KerasClassifier, CompiledClassifier]:
-        """Builds the model with all its variables, and without an optimizer, unless the user's is compiled."""
+        """Builds the model with all its variables; without an optimizer, unless the user's model is compiled."""
         section = self.section
         seeds.begin(section)
         function = find_function(section.model or "")
@@ -65,7 +65,7 @@ class ModelMaker:
             seeds.begin(section)
         with division.used() if division else contextlib.nullcontext():
             network = self._make_network(function)
-        # Built before a checkpoint is read: every variable is there to be restored.
+        # Built before a checkpoint is read, so that every variable exists to be restored.
         with division.used(network) if division else contextlib.nullcontext():
             outputs = build(network, self.spec)
             if not is_compiled(network):
@@ -111,7 +111,7 @@ class ModelMaker:
 
 
 def _make_slots(optimizer: Any, variables: list[tf.Variable]) -> None:
-    """Has a checkpoint hold all that it will, before the first step."""
+    """Creates the optimizer's slots before the first step, so that every checkpoint is complete."""
     if isinstance(optimizer, tf.keras.optimizers.legacy.Optimizer):
         optimizer._create_all_weights(variables)
     else:
@@ -119,19 +119,19 @@ def _make_slots(optimizer: Any, variables: list[tf.Variable]) -> None:
 
 
 def compiled_notices(model: tf.keras.Model, section: TrainerSection, declared: Sequence[str]) -> list[str]:
-    """Says what a compiled model brings, and what was in vain of the dotted paths that the user wrote down."""
+    """Returns notices: the compiled model's own loss and optimizer, and the declared paths that have no effect."""
     loss = model.loss if isinstance(model.loss, str) else getattr(model.loss, "__name__", type(model.loss).__name__)
     own = f"optimizer, {type(model.optimizer).__name__}, and loss, {loss}"
-    said = [f"{section.model} returns a compiled model: it is trained by its own {own}"]
+    notices = [f"{section.model} returns a compiled model: it is trained by its own {own}"]
     if taken := assumed(model):
-        said.append(
+        notices.append(
             f"the loss of {section.model}, {loss}, does not tell whether the model's outputs are logits or "
-            f"probabilities: {taken}. A loss of tf.keras.losses with from_logits=… tells it"
+            f"probabilities: {taken}. A loss of tf.keras.losses with from_logits=… does"
         )
     if wrong := mismatch(model):
-        said.append(f"the loss of {section.model}, {loss}, {wrong}")
-    vain = [path for path in declared if any(path == each or path.startswith(f"{each}.") for each in _BUILT_IN)]
-    if vain:
-        verb = "has" if len(vain) == 1 else "have"
-        said.append(f"{', '.join(vain)} {verb} no effect: the compiled model of {section.model} brings its own")
-    return said
+        notices.append(f"the loss of {section.model}, {loss}, {wrong}")
+    unused = [path for path in declared if any(path == each or path.startswith(f"{each}.") for each in _BUILT_IN)]
+    if unused:
+        verb = "has" if len(unused) == 1 else "have"
+        notices.append(f"{', '.join(unused)} {verb} no effect: the compiled model of {section.model} has its own")
+    return notices

@@ -1,4 +1,4 @@
-"""The Keras paths: train, evaluate, export, whichever of it is this task's part."""
+"""The Keras paths: one task trains, evaluates and exports, as its type requires."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 
 def run(context: TaskContext) -> None:
-    """Trains the declared model by `fit`, or by a loop of our own: `trainer.path` says which."""
+    """Trains the declared model by `fit` or a custom loop, as `trainer.path` declares."""
     assert context.settings.trainer is not None, "the Keras paths train a declaration"
     _Task(context, context.settings.trainer).run()
 
@@ -58,14 +58,14 @@ class _Task:
         if context.task.type == DRY_RUN:
             section = section.copy(update={"train_steps": 1, "eval_steps": 1})
         if self._is_served:
-            # Between two moments when no worker works there is nothing to report.
+            # Reports are possible only where all workers wait.
             section = section.copy(update={"log_every_steps": drivers.stretch(section)})
         self._section = section
         # In a cluster another task evaluates.
         self._evaluations = None if self._task.in_cluster else self._make_evaluations()
 
     def run(self) -> None:
-        """Does this task's part."""
+        """Runs the task."""
         if self._is_served and self._task.in_cluster:
             drivers.prepare(self._context.distribution.train.worker_count)
             if self._task.type != CHIEF:
@@ -108,14 +108,14 @@ class _Task:
         return self._task.trains or self._task.type == DRY_RUN
 
     def _strategies(self) -> tuple[Optional[tf.distribute.Strategy], Optional[tf.distribute.Strategy]]:
-        """Those of this task; before any TensorFlow op, and while TF_CONFIG is there."""
+        """Makes this task's strategies; before any TensorFlow op, and while TF_CONFIG is set."""
         distribution = self._context.distribution
         train = distribution.train if self._trains else TrainStrategy()
         evaluate = Strategy() if self._task.in_cluster else distribution.eval
         seeds.apply(self._section)
         configure_devices(train, evaluate, cpus=self._section.logical_cpus)
         made = make_keras_strategy(train), make_keras_strategy(evaluate)
-        # What has been read must not make another cluster of anything else.
+        # TF_CONFIG has been read: it must not affect anything else.
         os.environ.pop(TF_CONFIG, None)
         return made
 
@@ -124,7 +124,7 @@ class _Task:
         return self._declare()
 
     def _declare(self) -> DeclaredInput:
-        """The examples that this task trains and evaluates with."""
+        """Returns the examples that this task trains and evaluates with."""
         declared = declared_input(
             make_fn_args(self._context.job), self._section, lambda: step_of(tf.train.latest_checkpoint(self._folder))
         )
@@ -146,11 +146,11 @@ class _Task:
         )
 
     def _train(self, strategy: tf.distribute.Strategy) -> None:
-        """Trains to the last step, or until it is to stop."""
+        """Trains to the last step, or until a request to stop."""
         section = self._section
         with strategy.scope():
-            # At least 2: of 1 Keras makes a function whose number of steps does not change. What is handed out to a
-            # worker is done once more if it dies: a single step.
+            # At least 2: with 1 Keras makes a function with a fixed number of steps. A parameter server's worker that
+            # dies has its scheduled function repeated: one step.
             at_once = 1 if self._is_served else max(section.steps_per_execution, 2)
             model = self._maker(section, trains=True).make_compiled(at_once)
             sync = section.sync_every
@@ -191,7 +191,7 @@ class _Task:
             raise StoppedByRequestError
 
     def _notice(self, model: tf.keras.Model, replicas: int) -> None:
-        """Reports what else the user should know of the model that is trained."""
+        """Reports notices about the model."""
         section = self._section
         if isinstance(model, CompiledClassifier):
             for text in compiled_notices(model.own, section, self._context.settings.declared):
@@ -214,7 +214,7 @@ class _Task:
         input_fn: drivers.InputFn,
         watch: Watch,
     ) -> None:
-        """Trains until the watch has ended: by `fit` or by a loop of our own, with parameter servers or without."""
+        """Trains until the watch has ended, by the driver of this path and strategy."""
         by_fit = self._context.job.path == KERAS
         if isinstance(strategy, tf.distribute.ParameterServerStrategy):
             make_dataset = drivers.dataset_fn(input_fn, self._context.distribution.train.worker_count - 1)
@@ -231,8 +231,8 @@ class _Task:
         settings, exports = self._context.settings, self._context.job.exports_dir
         folder = os.path.join(self._folder, "export")
         maker = self._maker(self._section.undivided, trains=False)
-        # With a Transform layer of its own: Keras saves a layer with the inputs of its first call, and the layer that
-        # training has called was given labels as well.
+        # With a new Transform layer: Keras saves a layer with the inputs of its first call, and in training the layer
+        # is called with labels as well.
         export_model(maker, checkpoint, self._declare(), settings, folder)
         export.check(folder)
         export.adopt(folder, path_utils.serving_model_dir(exports))

@@ -1,9 +1,9 @@
-"""What is saved of a Keras training: checkpoints, and the SavedModel of one.
+"""Checkpoints of a Keras training, and the SavedModel of one.
 
-A checkpoint holds weights, the optimizer's slots, and the step. It is of `tf.train.CheckpointManager`, not of
-`BackupAndRestore`: one at each declared step, under the name that the supervisor looks for, of which several are kept,
-so that a damaged last one costs an interval and not the training. The step tells the input where to go on, which
-neither of the two, nor PreemptionCheckpointHandler, keeps.
+A checkpoint holds weights, the optimizer's slots, and the step. `tf.train.CheckpointManager` writes it, rather than
+`BackupAndRestore`: one at each declared step, under the name that the supervisor looks for. Several are kept, so that a
+damaged last one costs an interval and not the training. The input resumes at the checkpoint's step; neither of the two,
+nor PreemptionCheckpointHandler, keeps the input's position.
 
 Source: https://www.tensorflow.org/guide/checkpoint.
 """
@@ -31,19 +31,19 @@ from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.base.text import first_line
 
 _PREFIX = "model.ckpt"
-# Of a compiled model, with variables that no answer depends on.
+# Parts of a compiled model that its outputs do not depend on.
 _OPTIMIZERS = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
 
 
 class Saver:
     """Saves and restores a compiled model, and keeps the newest checkpoints.
 
-    In a cluster all tasks save, and only what the chief saves is kept.
+    In a cluster all tasks save, and only the chief's checkpoints are kept.
     """
 
     def __init__(self, model: tf.keras.Model, folder: str, keep: int, task: TaskSpec) -> None:
         self._folder, self._model = folder, model
-        # By the names of its objects, whatever strategy made it.
+        # Object-based, so independent of the strategy.
         self._checkpoint = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
         own = os.path.join(folder, f"tmp_worker_{task.index}") if task.type == WORKER else folder
         self._manager = tf.train.CheckpointManager(
@@ -71,12 +71,12 @@ class Saver:
 
 
 def restore_weights(model: tf.keras.Model, path: str) -> None:
-    """Restores the weights of a checkpoint alone, for evaluation and serving."""
+    """Restores only the weights of a checkpoint, for evaluation and serving."""
     status = tf.train.Checkpoint(model=model).restore(path).expect_partial()
     try:
         status.assert_existing_objects_matched()
     except AssertionError:
-        # Metrics may make their variables in the first evaluation, which no checkpoint of the training holds.
+        # Metrics may create their variables in the first evaluation: no checkpoint of the training holds those.
         known = {id(each) for each in status._checkpoint.object_by_proto_id.values()}
         known |= {id(each) for metric in model.metrics for each in metric.variables}
         if any(id(each) not in known for each in model.weights):
@@ -85,11 +85,10 @@ def restore_weights(model: tf.keras.Model, path: str) -> None:
 
 
 class ServedModel(tf.Module):
-    """A model with the Transform graph before it; its signatures are those of an Estimator's export, to the name.
+    """A model preceded by the Transform graph, with the same signatures as an Estimator's export.
 
     Args:
-        declared: The input of the declaration.
-        settings: Say what the images and classes are, and whether files are served.
+        settings: The image shape, the classes, and whether encoded files are served.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class ServedModel(tf.Module):
         settings: Settings,
     ) -> None:
         super().__init__(name="served_model")
-        # What it reads alone, not the model: Keras would trace all of it once more.
+        # Tracks the model's resources, not the model itself: Keras would trace all of it again.
         self.weights = list(model.weights)
         self.resources = [each for each in _parts(model) if isinstance(each, (tf.Variable, CapturableResource))]
         self._answers = functools.partial(model.answers, label_names=list(settings.label_names))
@@ -114,7 +113,7 @@ class ServedModel(tf.Module):
 
     def from_images(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
         """Classifies images, uint8 [batch, height, width, channels]."""
-        # Both inputs go this way, so that any preprocessing_fn sees the bytes that it saw in training.
+        # Both inputs are encoded, so that the preprocessing_fn gets the same bytes as in training.
         encoded = tf.reshape(encode_images(images), [-1, *self._raw.shape])
         return self._answers(self._transform({IMAGE: encoded}))
 
@@ -123,7 +122,7 @@ class ServedModel(tf.Module):
         return self.from_images(decode_encoded(encoded, self._image_shape, self._encoded == RESIZED))
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
-        """Returns what is served, by name."""
+        """Returns the served functions by name."""
         examples = tf.TensorSpec([None], tf.string, EXAMPLES)
         images = tf.TensorSpec([None, *self._image_shape], tf.uint8, IMAGES)
         traced = {
@@ -135,7 +134,7 @@ class ServedModel(tf.Module):
         if self._encoded:
             files = tf.TensorSpec([None], tf.string, ENCODED)
             traced[ENCODED] = tf.function(self.from_encoded).get_concrete_function(files)
-        # Of metrics that `call` updates, as those of add_metric.
+        # Variables of metrics that `call` updates, such as those of add_metric.
         kept = {id(each) for each in (*self.weights, *self.resources)}
         read = {id(each): each for function in traced.values() for each in function.graph.variables}
         self.resources += [each for key, each in read.items() if key not in kept]
@@ -143,15 +142,15 @@ class ServedModel(tf.Module):
 
 
 def _parts(model: tf.keras.Model) -> Iterator[Any]:
-    """What a model consists of: no function can be exported without the variables and tables that it reads.
+    """Yields the trackable parts of a model: its functions cannot be exported without the resources that they read.
 
-    Not all are weights to Keras: vocabularies, and what a model that a layer has loaded from a SavedModel keeps.
+    Keras does not list all of them as weights: vocabularies, and those of a SavedModel that a layer has loaded.
     """
     seen, left = {id(model): model}, [model]
     while left:
         each = left.pop()
         yield each
-        # What is within a metric counts for evaluations alone.
+        # The inside of a metric matters only for evaluations.
         if not isinstance(each, (tf.Variable, CapturableResource, tf.keras.metrics.Metric, *_OPTIMIZERS)):
             children = tf.train.TrackableView.children(each).values()
             new = {id(child): child for child in children if id(child) not in seen}

@@ -1,4 +1,4 @@
-"""What happens between two executions of a Keras training: reports, checkpoints, the request to stop."""
+"""The work between two executions of a Keras training: reports, checkpoints, requests to stop."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from tfx_estimator.model_fn.optim.averaging import Averaging
 from tfx_estimator.pipeline.base.errors import TrainingError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-# Between two looks for the request to stop; no execution is much longer.
-_EVERY_SECONDS = 0.5
-# Of executions that are to have a fixed number of steps: a longer one would outlive a request to stop. As long as it is
-# not known how long a step lasts, they have few.
+# Between two checks for the request to stop; no execution is much longer.
+_CHECK_SECONDS = 0.5
+# Limit of an execution with a fixed number of steps: a longer one would outlive a request to stop.
 _MOST_SECONDS = 10.0
+# Limit of its steps, until the duration of a step is known.
 _FIRST_STEPS = 5
 
 
 class Watch:
-    """Decides how many steps the next execution has, and does what is due after it.
+    """Decides the number of steps of each execution, and does the work that is due after it.
 
     An execution ends where something is due: a checkpoint, a point of the curves, the last step. It has as many steps
-    as half a second allows, so that a request to stop is heard soon. All tasks of a cluster must have the same
-    executions: TensorFlow knows their messages by the turn of the execution's loop as well, and would wait for ever for
-    those of another turn. So they agree about twice a second on their pace, and on whether one of them is to stop.
+    as half a second allows, so that a request to stop is seen soon. All tasks of a cluster must run the same
+    executions: TensorFlow matches their messages by the iteration of the execution's loop too, and would wait forever
+    for those of another iteration. So they agree about twice a second on their pace, and on whether one is to stop.
 
     Args:
-        strategy: Under which all of them train.
-        stop_file: Where the supervisor asks to stop.
+        strategy: The strategy of all the tasks.
+        stop_file: The supervisor's request to stop.
         at_once: Most steps of an execution.
         observers: Called between two executions.
-        ends: Says, after each checkpoint, whether training is over.
-        averaging: Of the weights of all tasks; executions do it by themselves every `section.sync_every` steps. None
-            where they are equal anyway.
-        fixed: Have all executions `at_once` steps, but where something is due, or they would last too long.
+        ends: Returns, after each checkpoint, True if training has ended.
+        averaging: Averages the weights of all tasks; executions do so every `section.sync_every` steps. None if they
+            are equal anyway.
+        fixed: True if executions have `at_once` steps, unless something is due, or they would last too long.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class Watch:
         self._sync_steps = section.sync_every.steps if section.sync_every else self.total
         self._fixed = fixed
         self._began = 0.0
-        # Since the tasks agreed last, and how many steps after it they do again; it doubles at most, as the first step
-        # is one of tracing.
+        # Steps and seconds since the tasks last agreed.
         self._steps, self._seconds = 0, 0.0
+        # Steps until they agree again; it at most doubles each time, as the first step traces the function.
         self._pause = 0.5
         self._agree_at = 0
-        # Seconds a step, of an execution before which nothing was built.
+        # Seconds per step, of an execution that traced nothing.
         self._pace: Optional[float] = None
         self._diverged = False
         self.step = 0
@@ -81,7 +81,7 @@ class Watch:
         self.over = False
 
     def begin(self, step: int, over: bool = False) -> None:
-        """Notes the step that training starts from, the same in all tasks; has an evaluation said that it is over."""
+        """Starts at a step, the same in all tasks; `over` if an evaluation has already ended the training."""
         self.step, self.over = step, over
         for each in self._observers:
             each.begin(step)
@@ -91,11 +91,11 @@ class Watch:
 
     @property
     def ended(self) -> bool:
-        """Is training done, or to stop."""
+        """True if training has ended or is to stop."""
         return self.stopped or self.over or self.step >= self.total
 
     def next_steps(self) -> int:
-        """Returns the number of steps of the next execution, which begins now."""
+        """Begins an execution; returns its number of steps."""
         for each in self._observers:
             each.before_step(self.step)
         self._began = time.monotonic()
@@ -110,17 +110,16 @@ class Watch:
 
     @property
     def stretch(self) -> int:
-        """Steps of an execution where all have as many: `at_once`, or a part of it where that would last long."""
+        """The fixed number of steps of an execution: `at_once`, or a divisor of it if that would last too long."""
         if self._pace is None:
             return min(self._at_once, _FIRST_STEPS)
         longest = max(int(_MOST_SECONDS / self._pace), 1)
         return max(part for part in range(1, min(self._at_once, longest) + 1) if self._at_once % part == 0)
 
     def whole_executions(self, steps: int) -> int:
-        """Returns how many executions of as many steps follow one another, as all are where parameter servers are.
+        """Returns how many executions of so many steps to run in a row, with parameter servers.
 
-        1 at least; those up to the next edge of a profile, the next checkpoint that would be in the midst of one, or
-        the last step.
+        At least 1; up to the next edge of a profile, the next checkpoint inside an execution, or the last step.
         """
         edges = self._edges
         if self._checkpoint_steps % steps:
@@ -130,11 +129,11 @@ class Watch:
         return executions if self._pace is not None else min(executions, 2)
 
     def done(self, steps: int, values: Mapping[str, float], paced: bool = True) -> None:
-        """Does what is due after an execution.
+        """Does the work that is due after an execution.
 
         Args:
-            values: Of its last step: `loss`, and what else there is to report.
-            paced: Was nothing but its steps done in it.
+            values: Its last step's `loss` and other values to report.
+            paced: True if the execution did nothing but its steps, so that its duration counts.
         """
         now = time.monotonic()
         if paced:
@@ -142,7 +141,7 @@ class Watch:
         self._steps, self._seconds = self._steps + steps, self._seconds + now - self._began
         self.step += steps
         if math.isnan(values["loss"]):
-            # Of a task that trains by itself the others do not know: they would wait for it.
+            # With averaging the other tasks do not see this loss, and would wait: they learn of it in `_agree`.
             if self._averaging is None:
                 raise not_a_number(f"the loss of step {self.step}")
             self._diverged = True
@@ -157,7 +156,7 @@ class Watch:
             for each in self._observers:
                 each.before_save(self.step)
             self._saver.save(self.step)
-            # The checkpoint of one that is asked to stop is evaluated when training goes on.
+            # After a request to stop, the checkpoint is evaluated when training resumes.
             self.over = not self.stopped and self._ends()
         self._end(values)
         self._began = time.monotonic()
@@ -170,37 +169,35 @@ class Watch:
     def _agree(self) -> None:
         stop_at = stop_step(self._stop_file)
         asked = stop_at is not None and self.step >= stop_at
-        own = self._seconds / self._steps if self._steps else _EVERY_SECONDS
+        own = self._seconds / self._steps if self._steps else _CHECK_SECONDS
         numbers = own, float(asked), float(self.step), float(self._diverged)
         seconds, stops, step, diverged = self._mean(*numbers)
         if step != self.step:
             raise PeerLostError(
-                f"this task goes on from step {self.step}, and others from another one: do all see one training folder?"
+                f"this task starts at step {self.step}, and others at another step: do all share one training folder?"
             )
         if diverged:
             raise not_a_number(f"the loss of a task, up to step {self.step},")
         self.stopped = stops > 0
-        self._pause = 1 if self._fixed else max(min(_EVERY_SECONDS / max(seconds, 1e-9), 2 * self._pause), 1)
+        self._pause = 1 if self._fixed else max(min(_CHECK_SECONDS / max(seconds, 1e-9), 2 * self._pause), 1)
         self._agree_at = self.step + int(self._pause)
         self._steps, self._seconds = 0, 0.0
 
 
 def not_a_number(what: str) -> TrainingError:
-    """Returns the error of a training that has diverged: something is not a number."""
+    """Returns the error of a training that has diverged."""
     return TrainingError(
-        f"{what} is not a number: training has diverged, or was fed something that is no number either",
+        f"{what} is not a number: training has diverged, or its input holds NaN or infinity",
         expected="a finite loss",
-        todo="lower trainer.optimizer.learning_rate or clip the gradients, and see that what the preprocessing_fn "
-        "returns is finite; a changed declaration starts at step 0",
+        todo="lower trainer.optimizer.learning_rate or clip the gradients, and check that the preprocessing_fn returns "
+        "finite values; a changed declaration starts at step 0",
     )
 
 
 def mean_over_tasks(strategy: tf.distribute.Strategy) -> Callable[..., Sequence[float]]:
-    """Makes what averages numbers over all tasks of a synchronous cluster, which so decide alike.
+    """Makes a function that averages numbers over all tasks of a synchronous cluster, so that they decide alike.
 
-    Returns:
-        A function that every task must call between the same two executions; one that trains alone agrees with itself,
-        at no cost.
+    Every task must call it between the same two executions. For one task it returns its arguments.
     """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return lambda *values: values
@@ -208,7 +205,7 @@ def mean_over_tasks(strategy: tf.distribute.Strategy) -> Callable[..., Sequence[
     @tf.function
     def over_replicas(values: tf.Tensor) -> tf.Tensor:
         def mean() -> tf.Tensor:
-            # A copy: a reduction goes by the replica's device, and an argument has none.
+            # tf.identity: a reduction uses its tensor's device, and an argument has none.
             return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, tf.identity(values))
 
         return strategy.run(mean)

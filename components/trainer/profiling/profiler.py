@@ -23,86 +23,86 @@ from tfx_estimator.components.trainer.settings import ESTIMATOR
 from tfx_estimator.pipeline.config.runtime import PROFILE_JSON, PROFILE_TEXT, PROFILES, Profile
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-# Steps that a training that goes on does before its profile.
+# Least steps that a resumed training runs before its profile.
 _WARM_UP = 10
-# Where none are declared.
+# The undeclared profile of pipeline_parallel, in a temporary folder.
 _OF_A_PIPELINE = Profile(start_step=20, steps=5)
-_PASSING = "pipeline_profile"
-# In a summary: what was declared.
+_TEMPORARY = "pipeline_profile"
+# The key of the declared profile in a summary.
 _DECLARED = "declared"
-# A task's folder; what the user's own code has put beside it is not ours.
+# The name of a task's folder; other folders belong to the user's code.
 _TASK = re.compile(r"[a-z_]+-\d+")
 _COORDINATES = (
-    "This task hands out the steps, and runs none of their operations: the workers of a parameter_server training do, "
-    "on the Keras paths without a profile of their own. So nothing is said of shares here."
+    "This task schedules the steps, and runs none of their operations: the workers of a parameter_server training do, "
+    "on the Keras paths without a profile of their own. So no shares are given here."
 )
 
 
 class Profiler(Observer):
-    """Starts and ends the profile of a task, between two of its steps.
+    """Starts and stops the profile of a task, between two of its steps.
 
     Args:
-        declared: Which steps; where `section` declares none, of a pipeline whose stages it tells how long they wait.
+        declared: The steps; if `section` declares no profile, it measures how long the stages of a pipeline wait.
     """
 
     def __init__(
         self, section: TrainerSection, folder: str, task: TaskSpec, progress: ProgressWriter, declared: Profile
     ) -> None:
-        # Is the profile kept, and summed up.
+        # False for a pipeline's temporary profile.
         self._keeps = section.profile is not None
-        self._folder = os.path.join(folder, PROFILES, task.name) if self._keeps else os.path.join(folder, _PASSING)
+        self._folder = os.path.join(folder, PROFILES, task.name) if self._keeps else os.path.join(folder, _TEMPORARY)
         self._section = section
         self._task = task
         self._progress = progress
         self._declared = declared
         self._first: Optional[int] = None
         self._began: Optional[int] = None
-        # The last step: an asynchronous worker's by its own count, and `end` is told the global one.
+        # The last step; an asynchronous worker counts its own, while `end` gets the global one.
         self._at = 0
         self._ended = False
 
     @classmethod
     def of(cls, section: TrainerSection, folder: str, task: TaskSpec, progress: ProgressWriter) -> Optional[Profiler]:
-        """Returns what is declared, or looks into a pipeline; None if nothing is, or this task does no steps."""
-        # Not where the time of steps is measured.
-        looks = section.pipeline_parallel and not Window.of_environment()
-        declared = section.profile or (_OF_A_PIPELINE if looks else None)
+        """Returns the declared profiler, or a pipeline's; None without either, or if this task runs no steps."""
+        # A profile would distort the measurement of `bench`.
+        profiles_pipeline = section.pipeline_parallel and not Window.of_environment()
+        declared = section.profile or (_OF_A_PIPELINE if profiles_pipeline else None)
         return cls(section, folder, task, progress, declared) if declared and task.trains else None
 
     @property
     def edges(self) -> Sequence[int]:
-        """The global steps after which it begins and ends."""
+        """The global steps after which the profile begins and ends."""
         first = self._declared.start_step if self._first is None else self._first
         return first, first + self._declared.steps
 
     def begin(self, step: int) -> None:
-        """See Observer; the first call tells where training starts."""
+        """See Observer; only the first call sets where training starts."""
         self._at = step
         if self._first is None:
-            # What a training that goes on does first builds and warms up as well.
+            # A resumed training traces and warms up in its first steps as well.
             self._first = max(self._declared.start_step, step + _WARM_UP if step else 0)
             self._ended = self._keeps and _is_of(self._folder, self._declared)
 
     def before_step(self, step: int) -> None:
-        """Begins, where it is time: after a checkpoint is written, which would be profiled too."""
+        """Starts the profile when due; after a checkpoint is written, so that it is not profiled."""
         if not self._ended and self._began is None and step >= self.edges[0]:
-            with self._going_on():
+            with self._ignoring_failures():
                 self._began = step
                 tf.profiler.experimental.start(self._folder)
 
     def after_step(self, step: int, values: Mapping[str, float]) -> None:
-        """Ends, where it is time."""
+        """Stops the profile when due."""
         self._at = step
         self.before_save(step)
 
     def before_save(self, step: int) -> None:
-        """The same before a checkpoint is written, and evaluated."""
+        """Stops the profile when due, before a checkpoint is written and evaluated."""
         began = self._began
         if began is not None and not self._ended and step >= max(self.edges[1], began + self._declared.steps):
             self._end(began, step)
 
     def end(self, step: int, values: Mapping[str, float]) -> None:
-        """Ends a profile that training has not filled."""
+        """Stops a profile with fewer steps than declared."""
         if self._ended:
             return
         if self._began is not None:
@@ -114,32 +114,32 @@ class Profiler(Observer):
 
     def _end(self, began: int, step: int) -> None:
         self._ended = True
-        with self._going_on():
+        with self._ignoring_failures():
             tf.profiler.experimental.stop()
-            self._tell(step - began)
+            self._report(step - began)
 
     @contextlib.contextmanager
-    def _going_on(self) -> Iterator[None]:
-        """Has training go on without a profile that cannot be made."""
+    def _ignoring_failures(self) -> Iterator[None]:
+        """Continues training when profiling fails."""
         try:
             yield
         except (OSError, ValueError, DecodeError, tf.errors.OpError) as error:
             self._ended = True
-            self._notice(f"the profile of {self._task.name} was not made, and training goes on: {error}")
+            self._notice(f"the profile of {self._task.name} failed, and training continues: {error}")
 
     def _notice(self, text: str) -> None:
         self._progress.write(Event.NOTICED, text=f"trainer.profile: {text}")
 
-    def _tell(self, steps: int) -> None:
-        """Writes the summary beside the profile, and reports it; of a pipeline how long its stages waited."""
+    def _report(self, steps: int) -> None:
+        """Writes the summary next to the profile, and reports it; for a pipeline reports how long its stages waited."""
         files = tf.io.gfile.glob(os.path.join(self._folder, "plugins", "profile", "*", "*.xplane.pb"))
         space = xplane_pb2.XSpace()
         with tf.io.gfile.GFile(max(files), "rb") as file:
             space.ParseFromString(file.read())
         section = self._section
         if section.pipeline_parallel and (bubbles := trace.find_bubbles(space)):
-            # The one in the middle: a step may be late for any reason.
-            self._progress.write(Event.STAGED, text=bubbles[len(bubbles) // 2].tell(section.pipeline_parallel))
+            # The median: any step may be delayed.
+            self._progress.write(Event.STAGED, text=bubbles[len(bubbles) // 2].describe(section.pipeline_parallel))
         if not self._keeps:
             tf.io.gfile.rmtree(self._folder)
             return
@@ -155,7 +155,7 @@ class Profiler(Observer):
 
 
 def _is_of(folder: str, declared: Optional[Profile]) -> bool:
-    """Tells whether a task's profile was made, of the steps that are declared; None are none."""
+    """Returns True if a folder holds a profile of the declared steps."""
     path = os.path.join(folder, PROFILE_JSON)
     if declared is None or not fileio.exists(path):
         return False
@@ -168,7 +168,7 @@ def _is_of(folder: str, declared: Optional[Profile]) -> bool:
 
 
 def drop_others(training_dir: str, declared: Optional[Profile]) -> None:
-    """Removes profiles of other steps than are declared now, which a training that goes on would tell as its own."""
+    """Removes profiles of steps other than declared, which a resumed training would report as its own."""
     profiles = os.path.join(training_dir, PROFILES)
     names = [name.rstrip("/") for name in (fileio.listdir(profiles) if fileio.exists(profiles) else ())]
     for name in filter(_TASK.fullmatch, names):

@@ -1,6 +1,6 @@
-"""Sums up a profile without TensorBoard: where the time of the steps went, and which operations were the dearest.
+"""Summarises a profile without TensorBoard: where the time of the steps went, and the most expensive operations.
 
-Of a pipeline it tells how long the stages wait for each other: its operations bear their stage's name.
+For a pipeline it finds how long the stages wait for each other: its operations have their stage's name.
 
 Source: https://www.tensorflow.org/guide/profiler; the file is an `XSpace` of `tsl/profiler/protobuf/xplane.proto`.
 """
@@ -16,22 +16,22 @@ from typing import Any
 
 from tfx_estimator.pipeline.config.parallel import STAGE_SCOPE, PipelineParallel
 
-# As TensorFlow writes an operation: its name in the graph, and its kind.
+# TensorFlow's name of an operation's event: name in the graph, and kind.
 _OPERATION = re.compile(r"^(?P<name>[\w.][\w./>-]*):(?P<kind>_?[A-Z]\w*)$")
-# Threads of tf.data, and kinds of operations that only an input has.
+# Threads of tf.data, and kinds of operations that occur only in the input.
 _INPUT_THREAD = "tf_data"
 _INPUT_KINDS = re.compile(r"Iterator|Dataset|Parse|Decode")
-# What they call is told by itself.
+# The operations that they call have events of their own.
 _CALLERS = re.compile(r"PartitionedCall$|While$|If$|Case$")
-# A call of a function, which tells what it calls; but of one that XLA has compiled nothing is told inside.
+# A call of a function, and the events inside it; there are none in a function that XLA has compiled.
 _CALL, _CALLED = "ExecutorState::ProcessAsync::Start", ("PartitionedCallOp", "FunctionRun", "ExecutorState::Process")
 _FUNCTION = re.compile(r"PartitionedCall$")
 _XLA = "XLA"
-# The plane of a GPU has its kernels, as CUPTI records them.
+# The plane of a GPU holds the kernels that CUPTI records.
 _GPU, _KERNEL = "/device:GPU:", "kernel"
 _NONE_RECORDED = (
-    "None of the model's operations was recorded, so the shares say nothing. CUPTI records those of a GPU, and its "
-    "library has to fit the driver: see the task's log."
+    "None of the model's operations was recorded, so the shares mean nothing. CUPTI records those of a GPU, and its "
+    "library must match the driver: see the task's log."
 )
 _WAITS_FOR_INPUT = re.compile(r"^IteratorGetNext|^Iterator::Root$|:IteratorGetNext$")
 _COMMUNICATION = re.compile(
@@ -39,8 +39,8 @@ _COMMUNICATION = re.compile(
 )
 _OUTER = re.compile(r"^(while/body/_\d+/)+")
 _PICOS = 1e12
-_DEAREST = 10
-_LEAST_TO_TELL = 0.2
+_MOST_LISTED = 10
+_LEAST_SHARE = 0.2
 
 _STAGE = re.compile(rf"(?:^|/){STAGE_SCOPE}(\d+)(?:_\d+)?/")
 
@@ -49,16 +49,16 @@ _Spans = list[_Span]
 
 
 def summarise(space: Any, steps: int, cluster: bool) -> dict[str, Any]:
-    """Sums up a profile.
+    """Summarises a profile.
 
     Args:
-        cluster: Is the task one of several that train together.
+        cluster: True if several tasks train together.
 
     Returns:
         `steps`, `seconds`; `shares` of that time, which add up to 1: `compute`, `input` (no operation ran, and the step
-        waited for its batch), `communication` (the same for other devices and tasks) and `other` (the rest: Python, the
-        runtime, and whatever else is waited for); `dearest`, operations with `name`, `kind`, `count`, `seconds` of all
-        threads, and `share` of all operations' seconds, a function that XLA has compiled being one of the kind `XLA`;
+        waited for its batch), `communication` (the same for other devices and tasks) and `other` (Python, the runtime,
+        and other waits); `dearest`, the most expensive operations with `name`, `kind`, `count`, `seconds` of all
+        threads, and `share` of all operations' seconds; a function that XLA has compiled is one of the kind `XLA`;
         `advice`, lines.
     """
     compute: _Spans = []
@@ -99,14 +99,14 @@ def summarise(space: Any, steps: int, cluster: bool) -> dict[str, Any]:
     total = sum(each[1] for each in cost.values()) or 1.0
     dearest = [
         {"name": name, "kind": kind, "count": count, "seconds": spent, "share": spent / total}
-        for (name, kind), (count, spent) in sorted(cost.items(), key=lambda item: -item[1][1])[:_DEAREST]
+        for (name, kind), (count, spent) in sorted(cost.items(), key=lambda item: -item[1][1])[:_MOST_LISTED]
     ]
     advice = _advice(shares, cluster, any(kind == _XLA for _, kind in cost)) if cost else [_NONE_RECORDED]
     return {"steps": steps, "seconds": seconds, "shares": shares, "dearest": dearest, "advice": advice}
 
 
 def to_text(task: str, summary: dict[str, Any]) -> str:
-    """Writes the summary of `summarise` for a person."""
+    """Formats the summary of `summarise` as text."""
     shares = ", ".join(f"{name} {share:.0%}" for name, share in summary["shares"].items())
     lines = [f"profile of {task}: {summary['steps']} steps in {summary['seconds']:.3f} s: {shares}".removesuffix(": ")]
     for each in summary["dearest"]:
@@ -118,33 +118,36 @@ def to_text(task: str, summary: dict[str, Any]) -> str:
 def _compiled_calls(
     line: Any, names: Mapping[int, str], keys: Mapping[int, str]
 ) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The calls of functions that XLA has compiled, in one thread: they are computed in the call itself."""
+    """Yields the calls of functions that XLA has compiled, in one thread, with their spans."""
     began = sorted(each.offset_ps for each in line.events if names[each.metadata_id] in _CALLED)
     for event in line.events:
         if names[event.metadata_id] != _CALL:
             continue
-        told = {keys[each.metadata_id]: each.str_value or keys.get(each.ref_value, "") for each in event.stats}
+        stats = _stats(event, keys)
         begin, end = event.offset_ps, event.offset_ps + event.duration_ps
         calls = bisect.bisect_right(began, end) > bisect.bisect_left(began, begin)
-        if _FUNCTION.search(told.get("kernel_type", "")) and not calls:
+        if _FUNCTION.search(stats.get("kernel_type", "")) and not calls:
             base = line.timestamp_ns * 1000
-            yield told.get("name", ""), (base + begin, base + end)
+            yield stats.get("name", ""), (base + begin, base + end)
 
 
 def _of_kernel(event: Any, kernel: str, keys: Mapping[int, str]) -> tuple[str, str]:
-    """The operation that a kernel of a GPU is part of, and its kind; the kernel's own name where none is told."""
-    told = {keys[each.metadata_id]: each.str_value or keys.get(each.ref_value, "") for each in event.stats}
-    found = _OPERATION.match(told.get("tf_op", ""))
+    """Returns the name and kind of the operation that launched a GPU's kernel; else the kernel's own."""
+    found = _OPERATION.match(_stats(event, keys).get("tf_op", ""))
     return (found["name"], found["kind"]) if found else (kernel, _KERNEL)
 
 
+def _stats(event: Any, keys: Mapping[int, str]) -> dict[str, str]:
+    return {keys[each.metadata_id]: each.str_value or keys.get(each.ref_value, "") for each in event.stats}
+
+
 def _is_other(kind: str) -> bool:
-    """Is it no operation of the model's own."""
+    """Returns True for an operation of the input, or one that calls others."""
     return bool(_INPUT_KINDS.search(kind) or _CALLERS.search(kind))
 
 
 def _shares(seconds: float, compute: _Spans, waits: _Spans, sends: _Spans) -> dict[str, float]:
-    """Each moment counts once: for an operation that runs, else for what is waited for."""
+    """Attributes each moment once: to a running operation, else to a wait."""
     if not seconds:
         return {"compute": 0.0, "input": 0.0, "communication": 0.0, "other": 1.0}
     busy = _length(compute)
@@ -155,12 +158,12 @@ def _shares(seconds: float, compute: _Spans, waits: _Spans, sends: _Spans) -> di
 
 
 def _length(spans: Iterable[_Span]) -> float:
-    """Returns the seconds that at least one of the spans, of picoseconds, covers."""
+    """Returns the seconds that at least one of the spans, in picoseconds, covers."""
     return sum(end - begin for begin, end in _merged(spans)) / _PICOS
 
 
 def _merged(spans: Iterable[_Span]) -> _Spans:
-    """The spans in their order; those that overlap are one."""
+    """Returns the spans in order, with overlapping ones merged."""
     merged: _Spans = []
     for begin, end in sorted(spans):
         if merged and begin <= merged[-1][1]:
@@ -172,44 +175,44 @@ def _merged(spans: Iterable[_Span]) -> _Spans:
 
 def _advice(shares: dict[str, float], cluster: bool, compiled: bool) -> Sequence[str]:
     advice = []
-    if shares["input"] > _LEAST_TO_TELL:
+    if shares["input"] > _LEAST_SHARE:
         advice.append(
-            "Steps wait for their input: let trainer.resident_megabytes hold the training files, and do less in the "
-            "preprocessing_fn and in trainer.augment."
+            "Steps wait for their input: raise trainer.resident_megabytes to hold the training files, and do less in "
+            "the preprocessing_fn and in trainer.augment."
         )
-    if cluster and shares["communication"] + shares["other"] > _LEAST_TO_TELL:
+    if cluster and shares["communication"] + shares["other"] > _LEAST_SHARE:
         advice.append(
             "Steps wait for other tasks: a larger trainer.global_batch_size sends the gradients less often; see "
             "docs/techniques.md, and try with `tfx-estimator bench strategies`."
         )
-    elif shares["communication"] > _LEAST_TO_TELL:
+    elif shares["communication"] > _LEAST_SHARE:
         advice.append(
-            "Steps wait for what the devices of this process send each other: a larger trainer.global_batch_size sends "
-            "it less often; try other cross_device_ops and num_packs of trainer.distribution.train, or fewer devices."
+            "Steps wait for transfers between the devices of this process: a larger trainer.global_batch_size makes "
+            "them rarer; try other cross_device_ops and num_packs of trainer.distribution.train, or fewer devices."
         )
-    if not cluster and shares["other"] > _LEAST_TO_TELL:
+    if not cluster and shares["other"] > _LEAST_SHARE:
         advice.append(
             "Much of the time no operation runs: steps are short. A larger trainer.global_batch_size, or on the Keras "
             "paths trainer.steps_per_execution, gives each more to do."
         )
     # All other shares are small then.
     if not advice:
-        advice.append("Most of the time is computed: what pays is a cheaper network, or more cores or devices.")
+        advice.append("Most of the time is spent in computation: use a cheaper network, or more cores or devices.")
     if compiled:
         advice.append(
-            "What XLA compiled is told as one operation: see trainer.xla: false for those that it is made of."
+            "A function compiled by XLA is shown as one operation: set trainer.xla: false to see its operations."
         )
     return advice
 
 
 @dataclass(frozen=True)
 class Bubble:
-    """Of one step, from the first operation of a stage to the last one.
+    """The waits of one step, from the first operation of a stage to the last one.
 
     Args:
-        share: Part of the time of all stages in which they wait.
-        busy: Part of the time in which each stage is at work.
-        together: Part of the time in which at least two are.
+        share: Fraction of all stages' time in which they wait.
+        busy: Fraction of the time in which each stage works.
+        together: Fraction of the time in which at least two stages work.
     """
 
     seconds: float
@@ -217,12 +220,12 @@ class Bubble:
     busy: tuple[float, ...]
     together: float
 
-    def tell(self, section: PipelineParallel) -> str:
-        """Returns it in words."""
+    def describe(self, section: PipelineParallel) -> str:
+        """Returns a description."""
         busy = ", ".join(f"{each:.0%}" for each in self.busy)
         return (
             f"{section.stage_count} stages, {section.microbatches} microbatches: bubble {self.share:.2f}, of "
-            f"{section.ideal_bubble:.2f} ideal; the stages were at work {busy} of the time, and two at once "
+            f"{section.ideal_bubble:.2f} ideal; the stages worked {busy} of the time, and two at once "
             f"{self.together:.0%}"
         )
 
@@ -233,13 +236,13 @@ def find_bubbles(space: Any) -> list[Bubble]:
     Returns:
         One for each step, the fastest first; none if no stage ran.
     """
-    # The n-th time that an operation runs is in the n-th step.
+    # An operation's n-th run belongs to the n-th step.
     ran: dict[str, _Spans] = defaultdict(list)
     for name, span in _operations(space):
         ran[name].append(span)
     steps: dict[int, dict[int, _Spans]] = defaultdict(lambda: defaultdict(list))
     stages = sorted({_number(name) for name in ran})
-    # As often as there are steps; what runs several times in one cannot be told apart so.
+    # Only operations that run once per step, the usual count: others cannot be assigned to steps.
     usual = Counter(map(len, ran.values())).most_common(1)
     for name, spans in ran.items():
         if len(spans) == usual[0][0]:
@@ -276,11 +279,11 @@ def _number(name: str) -> int:
 
 
 def _length_of_two(stages: Iterable[_Spans]) -> float:
-    """Seconds in which at least two stages are at work."""
-    # Where a stage begins, or ceases, to be at work.
+    """Returns the seconds in which at least two stages work."""
+    # Where a stage begins or ceases to work.
     edges = sorted(edge for spans in map(_merged, stages) for begin, end in spans for edge in ((begin, 1), (end, -1)))
-    shared, at_work, since = 0, 0, 0
+    shared, working, since = 0, 0, 0
     for at, change in edges:
-        shared += at - since if at_work > 1 else 0
-        at_work, since = at_work + change, at
+        shared += at - since if working > 1 else 0
+        working, since = working + change, at
     return shared / _PICOS

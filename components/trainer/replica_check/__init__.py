@@ -1,1 +1,1 @@
-"""Is a user's training right under several replicas?"""
+"""Checks that a user's code trains correctly under several replicas."""

@@ -1,12 +1,12 @@
-"""Finds out whether a user's code trains and evaluates right under several replicas: a step decides, not the source.
+"""Checks, by running a step, that a user's code trains and evaluates correctly under several replicas.
 
 Under an Estimator, the v1 optimizers' `minimize` divides the loss by the number of replicas, which is right for a mean
 over each replica's examples; `apply_gradients` and Keras optimizers do not, which is right for their sum, or for a loss
-that is divided by the global batch. The other pairings train with another learning rate, without an error.
+that is divided by the global batch. The other pairings train with a wrong learning rate, without an error.
 
 One step is trained under 2 replicas and on one device, from the same weights, with the same batch. An equal update is
-right; one that is exactly half or twice as large is refused; any other is trained, with a warning that tells how much
-it differs. Where each replica takes a whole batch of its own, the update may be that of one device with one of these,
+right; one that is exactly half or twice as large is refused; any other is accepted, with a warning that gives the
+difference. If each replica takes a whole batch of its own, the update may equal that of one device with one of these,
 or with all of them.
 """
 
@@ -38,21 +38,21 @@ from tfx_estimator.pipeline.config.strategies import ON_DEVICES
 
 _REPLICAS = 2
 _BY_CHANCE = "by chance, as with dropout"
-# Of metrics.
+# Absolute tolerance of metrics.
 _NEXT_TO_0 = 1e-6
-# Trains with what many replicas share, and with what one device takes.
+# Compares a training of many replicas with one of a single device, each with its rows.
 _Compare = Callable[[Rows, Rows], list[Change]]
 
 
 def section(distribution: Distribution) -> TrainStrategy:
-    """The strategy to train the step with: of logical CPUs, whatever the devices and workers that train."""
+    """Returns the strategy of the trial step: logical CPUs in place of the declared devices and workers."""
     return _on_cpus(distribution.train, _REPLICAS)
 
 
 def run(
     make_spec: Callable[[], Spec], distribution: Distribution, strategy: tf.distribute.Strategy, training_dir: str
 ) -> None:
-    """Trains a step and evaluates a batch under two replicas and on one device, and leaves a verdict in a file."""
+    """Trains a step and evaluates a batch under two replicas and on one device, and writes a verdict to a file."""
     alone = make_strategy(_on_cpus(distribution.train, 1))
     evaluation = make_strategy(_on_cpus(distribution.eval, _REPLICAS))
     notes: list[str] = []
@@ -65,16 +65,16 @@ def run(
             part = read_part(make_spec, reading, distribution, replicas)
             batch, warnings = check_training(make_spec, distribution, reading, part, replicas)
             notes += warnings
-            with _unknown(notes, "whether its loss is scaled right"):
+            with _note_untried(notes, "whether its loss is scaled right"):
                 notes += _try_training(trial, distribution, part.reading if part.whole else reading, part.whole)
         if verdict.has_replicas(distribution.eval):
-            with _unknown(notes, "whether its evaluation under several replicas is that of one device"):
+            with _note_untried(notes, "whether its evaluation under several replicas is that of one device"):
                 notes += _check_evaluation(make_spec, trial, evaluation, distribution, reading)
     verdict.write(training_dir, notes, batch, [note for note in notes if _BY_CHANCE in note])
 
 
 def check_inputs(spec: Spec, distribution: Distribution) -> None:
-    """Refuses an input_fn whose tensors several replicas in step cannot share; it can be told without training."""
+    """Refuses an input_fn whose tensors several synchronous replicas cannot share, without a training step."""
     train, evaluate, estimator = spec["train_spec"], spec["eval_spec"], spec["estimator"]
     for mode, each, needed in (
         (ModeKeys.TRAIN, train, verdict.trains_in_step(distribution.train)),
@@ -86,8 +86,8 @@ def check_inputs(spec: Spec, distribution: Distribution) -> None:
 
 
 @contextmanager
-def _unknown(notes: list[str], question: str) -> Iterator[None]:
-    """Says so if the user's code cannot be tried."""
+def _note_untried(notes: list[str], question: str) -> Iterator[None]:
+    """Adds a note if the user's code cannot be tried."""
     try:
         yield
     except NotTriedError as error:
@@ -100,7 +100,7 @@ def _on_cpus(declared: Strategy, replicas: int) -> TrainStrategy:
 
 
 def _try_training(trial: Trial, distribution: Distribution, reading: Reading, whole: bool) -> list[str]:
-    """Compares updates, and refuses wrong ones; returns what the user should know."""
+    """Compares updates, and refuses wrong ones; returns warnings."""
     sizes = set(reading.sizes()[0].values())
     if len(sizes) > 1 or sizes.pop() < _REPLICAS:
         raise NotTriedError("TrainSpec.input_fn makes no batch that two replicas could share")
@@ -111,9 +111,9 @@ def _try_training(trial: Trial, distribution: Distribution, reading: Reading, wh
         except UserCodeError as error:
             if not distribution.train.is_collective or verdict.has_replicas(distribution.train):
                 raise
-            # An optimizer that is built outside of the model_fn, say, is called once in each worker.
+            # For example an optimizer built outside of the model_fn, which each worker calls only once.
             raise NotTriedError(
-                f"it is tried in one process, where each worker has its own, and {error.what}"
+                f"the trial runs in one process, where in training each worker has its own, and {error.what}"
             ) from error
         if not changes:
             raise NotTriedError("the first steps of training change no variable")
@@ -123,31 +123,31 @@ def _try_training(trial: Trial, distribution: Distribution, reading: Reading, wh
 
 
 def _compare(compare: _Compare, distribution: Distribution, reading: Reading) -> list[str]:
-    """Replicas that share a batch train as one device does with all of it."""
+    """Checks that replicas sharing a batch train as one device does with all of it; returns warnings."""
     own = reading.size // _REPLICAS
     batch = Rows(own * _REPLICAS)
     changes = compare(batch, batch)
     _refuse_exact(changes, distribution)
-    if not (apart := _most_different(changes)):
+    if not (different := _most_different(changes)):
         return []
-    # Does each replica compute something of its own part of the batch? Of the same examples it computes the same.
+    # With the same examples in each replica, the update is equal if only statistics of its part made it differ.
     batch = Rows(own, _REPLICAS)
     changes = compare(batch, batch)
     _refuse_exact(changes, distribution)
     if still := _most_different(changes):
         return [_differs(still)]
     return [
-        "each replica computes something of its own part of the batch, such as the statistics of a batch "
-        f"normalisation or a mean over weights, so that the update of {apart.name} differs by {_percent(apart)} "
+        "each replica computes something over its own part of the batch, such as the statistics of a batch "
+        f"normalisation or a weighted mean, so that the update of {different.name} differs by {_percent(different)} "
         "from that of one device; the scale is right"
     ]
 
 
 def _compare_whole(compare: _Compare, distribution: Distribution, size: int) -> list[str]:
-    """Replicas that each take a whole batch train as one device does with one of these, or with all of them.
+    """Checks that replicas with a whole batch each train as one device does with one of these, or with all of them.
 
-    The first is a mean over the replicas, the second a sum over the global batch. Which one is meant only the user
-    knows, whose constants stand for the one batch or for the other.
+    The first is a mean over the replicas, the second a sum over the global batch. Only the user knows which one is
+    meant: constants, such as the learning rate, may be chosen for either batch.
     """
     every = Rows(size, _REPLICAS)
     changes = compare(every, Rows(size))
@@ -156,7 +156,7 @@ def _compare_whole(compare: _Compare, distribution: Distribution, size: int) -> 
         name, scale = exact
         return [
             f"under {_REPLICAS} replicas with {size:,} examples each the update of {name} is {scale:.2f} times that of "
-            f"one device with {size:,}: it is that of one with {size * _REPLICAS:,}"
+            f"one device with {size:,}: it equals that of one device with {size * _REPLICAS:,}"
         ]
     return [_differs(still)] if (still := _most_different(changes)) else []
 
@@ -165,14 +165,14 @@ def _differs(still: Change) -> str:
     return (
         f"under {_REPLICAS} replicas the first update of {still.name} is {still.ratio:.2f} times as large as on one "
         f"device, and differs from it by {_percent(still)}, though all are given the same examples: {_BY_CHANCE}; "
-        "or a part of the loss is counted once for each replica, such as a regularisation beside a loss "
+        "or a part of the loss is counted once for each replica, such as a regularisation loss added to a loss "
         "divided by the global batch; or each replica clips its gradients; or the loss compares the examples of a "
         "batch with one another"
     )
 
 
 def _most_different(changes: Sequence[Change]) -> Change | None:
-    """The change that is neither the same nor exactly so many times as large, if there is one."""
+    """Returns the largest change that is neither equal nor scaled by exactly N or 1/N, if there is one."""
     unequal = [change for change in changes if change.scale is None]
     return max(unequal, key=lambda change: change.difference, default=None)
 
@@ -182,16 +182,16 @@ def _percent(change: Change) -> str:
 
 
 def _find_exact(changes: Sequence[Change]) -> Optional[tuple[str, float]]:
-    """Finds an update that is exactly N times, or a part in N of, that of one device: the variable, and the factor."""
+    """Finds an update that is exactly N or 1/N times that of one device; returns its variable and the factor."""
     exact = [(change.name, change.scale) for change in changes if change.scale and change.scale != 1]
-    # Chance may come close for a variable of one element, but not for half of them.
+    # A variable of one element may match by chance, but not half of the variables.
     if not exact or 2 * len(exact) < sum(change.scale != 1 for change in changes):
         return None
     return exact[0]
 
 
 def _refuse_exact(changes: Sequence[Change], distribution: Distribution) -> None:
-    """Refuses updates that are exactly N times, or a part in N of, those of one device."""
+    """Refuses updates that are exactly N or 1/N times those of one device."""
     if not (exact := _find_exact(changes)):
         return
     name, scale = exact
@@ -201,7 +201,7 @@ def _refuse_exact(changes: Sequence[Change], distribution: Distribution) -> None
     if scale < 1:
         raise UserCodeError(
             f"{what}: the loss is a sum, or divided by the global batch, and `minimize` of a v1 optimizer divides it "
-            "by the number of replicas once more",
+            "by the number of replicas again",
             expected="the same update under any number of replicas",
             todo="with `minimize`, return the mean over the replica's own examples; or keep the loss, and use "
             "tf.gradients and optimizer.apply_gradients; or, if the loss is divided by the batch of one device, give "
@@ -225,10 +225,10 @@ def _check_evaluation(
     distribution: Distribution,
     train: Reading,
 ) -> list[str]:
-    """Evaluates a batch under several replicas, and the same on one device; returns what the user should know.
+    """Evaluates a batch under several replicas and on one device; returns warnings.
 
-    TensorFlow averages the losses that the replicas report. That is right for a mean over each replica's examples; a
-    sum over them, or a loss divided by the global batch, comes out divided by the number of replicas.
+    TensorFlow averages the replicas' losses. That is right for a mean over each replica's examples; a sum over them,
+    or a loss divided by the global batch, ends up divided by the number of replicas.
     """
     replicas = strategy.num_replicas_in_sync
     reading = read_batches(make_spec(), ModeKeys.EVAL)
@@ -238,7 +238,7 @@ def _check_evaluation(
     part = read_part(make_spec, reading, distribution, replicas, ModeKeys.EVAL)
     alone, shared = trial.evaluate(train, part.reading if part.whole else reading, strategy, part.whole)
     notes = []
-    # The loss first: what explains it explains the others.
+    # The loss first: its cause usually explains the other metrics too.
     for name in sorted(alone.keys() & shared.keys(), key=lambda name: (name != "loss", name)):
         one, many = np.asarray(alone[name]), np.asarray(shared[name])
         if one.dtype.kind not in "fiu" or one.shape != many.shape or np.array_equal(one, many, equal_nan=True):
@@ -255,12 +255,12 @@ def _check_evaluation(
             raise UserCodeError(
                 f"{what}{scale:.2f} times that of one device: {why}",
                 expected="the same metrics under any number of replicas",
-                todo="in mode EVAL return the mean over the examples that the model_fn is given (tf.compat.v1 canned "
+                todo="in mode EVAL return the mean over the examples of the model_fn's batch (tf.compat.v1 canned "
                 "Estimators: loss_reduction=SUM_OVER_BATCH_SIZE); or leave trainer.distribution.eval at one_device",
             )
-        told = f"{many:.6g}, and {one:.6g} on one device" if not one.shape else "another one than on one device"
+        found = f"{many:.6g}, and {one:.6g} on one device" if not one.shape else "not equal to that on one device"
         notes.append(
-            f"{what}{told}: it is computed of each replica's part of a batch by itself, such as a mean over weights"
+            f"{what}{found}: it is computed over each replica's part of a batch, such as a weighted mean"
             + ("; tf.compat.v1.metrics.mean(values, weights) is exact" if name == "loss" else "")
         )
     return notes

@@ -1,4 +1,4 @@
-"""A step of anyone's training under two strategies, from the same weights, on the same batch; and an evaluation."""
+"""Runs a step of a user's training, and an evaluation, under two strategies with the same weights and batch."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from tfx_estimator.pipeline.base.errors import TfxEstimatorError, UserCodeError
 
 # If the first step changes nothing, as in a warm-up from 0, later ones may.
 _STEPS = (1, 5)
-# Relative: rounding is a hundred times smaller.
+# Relative tolerance of equal updates: rounding errors are a hundred times smaller.
 _EQUAL = 1e-3
-# Relative: what an optimizer's epsilon, or a few steps, leave of a factor.
+# Relative tolerance of a factor, which an optimizer's epsilon and several steps blur.
 _EXACT = 1e-2
-# Beside the largest change of its kind this one is rounding: of the bias before a batch normalisation, say.
-_NOTHING = 1e-5
+# Relative to the largest change of its kind, smaller ones are rounding, as of the bias before a batch normalisation.
+_NEGLIGIBLE = 1e-5
 
 
 class NotTriedError(Exception):
-    """The trial says nothing of the user's code: it does not run on one CPU either."""
+    """The trial is inconclusive: the user's code does not run on one CPU either."""
 
 
 class Rows(NamedTuple):
-    """Examples of a batch that was read: the first ones, several times one after the other."""
+    """Rows of a batch: the first ones, repeated `times` times."""
 
     first: int
     times: int = 1
 
     def of(self, leaf: Any) -> Any:
-        """Takes them of one tensor."""
+        """Takes the rows of one tensor."""
         taken = take_rows(leaf, 0, self.first)
         return taken if self.times == 1 else join_rows([taken] * self.times)
 
@@ -49,11 +49,11 @@ class Trial:
     """Trains and evaluates on one device and under several replicas.
 
     Args:
-        make_spec: Calls the user's trainer_fn: once for each training, since an optimizer that is built outside of the
+        make_spec: Calls the user's trainer_fn; once for each training, since an optimizer that is built outside of the
             model_fn belongs to one graph.
-        many: A strategy of several replicas.
-        one: One of the same kind, of one replica: its variables bear the same names.
-        folder: For a checkpoint and events; removed by the caller.
+        many: A strategy with several replicas.
+        one: A strategy of the same kind with one replica, so that variables have the same names.
+        folder: Takes a checkpoint and events; the caller removes it.
     """
 
     make_spec: Callable[[], Spec]
@@ -83,9 +83,9 @@ class Trial:
         """Evaluates the first batch with the same weights; returns the metrics on one device, and under the strategy.
 
         Args:
-            train: Of the training's input_fn: a step makes the weights.
-            strategy: For it, of several replicas.
-            whole: Does each replica take the whole batch; else a part of it.
+            train: A batch for the training step that makes the weights.
+            strategy: The strategy of evaluation, with several replicas.
+            whole: True if each replica takes the whole batch, not a part of it.
         """
         size, replicas = train.size, self.many.num_replicas_in_sync
         self._train_alone(self._input_fn(train, Rows(size // replicas * replicas)), steps=1, saves=True)
@@ -98,7 +98,7 @@ class Trial:
         try:
             one = self._estimator(eval_distribute=None).evaluate(alone, steps=1, name="one")
         except Exception as error:
-            raise NotTriedError(f"it is tried on a CPU, and one CPU does not evaluate it: {_said(error)}") from error
+            raise NotTriedError(f"the trial runs on a CPU, where the evaluation fails: {_cause(error)}") from error
         try:
             return one, self._estimator(eval_distribute=strategy).evaluate(shared, steps=1, name="many")
         except Exception as error:
@@ -108,7 +108,7 @@ class Trial:
         try:
             return self._train(self.one, *args, **kwargs)
         except Exception as error:
-            raise NotTriedError(f"it is tried on a CPU, and one CPU does not train it: {_said(error)}") from error
+            raise NotTriedError(f"the trial runs on a CPU, where training fails: {_cause(error)}") from error
 
     def _train(
         self,
@@ -118,7 +118,7 @@ class Trial:
         start: Optional[dict[str, Any]] = None,
         saves: bool = False,
     ) -> Training:
-        """Trains, from other values than the initial ones if there are any."""
+        """Trains from the values in `start`, or the initial ones."""
         estimator = self._estimator(train_distribute=strategy, save_checkpoints_steps=steps if saves else None)
         values = _ValuesHook(start or {})
         estimator.train(input_fn, steps=steps, hooks=[values])
@@ -131,12 +131,12 @@ class Trial:
         )
 
     def _input_fn(self, reading: Reading, rows: Rows, training: bool = True) -> Callable[..., Any]:
-        """Examples of the first batch, over and over; not in the graph, which it may be too large for."""
+        """Makes an input_fn that repeats rows of the first batch; from a generator, as a graph may not hold them."""
         specs = nest.flatten(reading.element_spec)
 
-        def again() -> Iterator[tuple[Any, ...]]:
+        def repeat() -> Iterator[tuple[Any, ...]]:
             while True:
-                # Copies: TensorFlow takes over the arrays' memory, and may write to it.
+                # Copies: TensorFlow takes ownership of the arrays' memory, and may write to it.
                 yield tuple(copy.deepcopy(reading.batches[0]))
 
         def pack(*leaves: Any) -> Any:
@@ -146,7 +146,7 @@ class Trial:
 
         def input_fn(input_context: Optional[tf.distribute.InputContext] = None) -> tf.data.Dataset:
             signature = tuple(spec for spec in specs if isinstance(spec, KINDS))
-            dataset = tf.data.Dataset.from_generator(again, output_signature=signature).map(pack)
+            dataset = tf.data.Dataset.from_generator(repeat, output_signature=signature).map(pack)
             context = input_context or tf.distribute.InputContext()
             return shared_batches.split_batches(dataset, context, training=training)
 
@@ -154,20 +154,20 @@ class Trial:
 
 
 class _ValuesHook(tf.compat.v1.train.SessionRunHook):
-    """Sets variables before the first step, and takes note of all of them, before and after."""
+    """Sets variables before the first step, and records all of them before and after."""
 
     def __init__(self, start: dict[str, Any]) -> None:
         self._start = start
 
     def begin(self) -> None:
         variables = tf.compat.v1.global_variables()
-        # Read here: some strategies add ops for it.
+        # In begin: some strategies add ops for reading, and the graph is finalized later.
         self._values = {each.op.name: tf.identity(each) for each in variables if each.dtype.base_dtype.is_floating}
         self._trained = [each.op.name for each in tf.compat.v1.trainable_variables()]
 
     def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
         for name in self._start.keys() & self._values.keys():
-            # Any variable's initializer, of whatever strategy.
+            # The initializer's op has this name under every strategy.
             assign = session.graph.get_operation_by_name(f"{name}/Assign")
             session.run(assign, {assign.inputs[1]: self._start[name]})
         self._before = session.run(self._values)
@@ -179,7 +179,7 @@ class _ValuesHook(tf.compat.v1.train.SessionRunHook):
 def _fails(strategy: tf.distribute.Strategy, verb: str, error: Exception) -> UserCodeError:
     section = "train" if verb == "train" else "eval"
     return UserCodeError(
-        f"the Estimator of trainer_fn {verb}s on one device, but not under {type(strategy).__name__}: {_said(error)}",
+        f"the Estimator of trainer_fn {verb}s on one device, but not under {type(strategy).__name__}: {_cause(error)}",
         expected=f"an Estimator that {verb}s under trainer.distribution.{section}.strategy",
         todo="make the optimizer inside the model_fn, from tf.compat.v1.train; or choose another strategy"
         if verb == "train"
@@ -187,37 +187,36 @@ def _fails(strategy: tf.distribute.Strategy, verb: str, error: Exception) -> Use
     )
 
 
-def _said(error: Exception) -> str:
-    """The line of TensorFlow's message that says what happened."""
+def _cause(error: Exception) -> str:
+    """Returns the line of TensorFlow's message that names the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     name = type(error).__name__
     if "in user code" in str(error):
         return next((line for line in lines if line.startswith(f"{name}:")), name)
     skipped = ('File "', "Detected at", "Graph execution error", "Node:", "[[", "Original stack")
-    told = [line for line in lines if not line.startswith(skipped)]
-    return f"{name}: {told[0] if told else ''}"
+    return f"{name}: {next((line for line in lines if not line.startswith(skipped)), '')}"
 
 
 class Training(NamedTuple):
-    """The values of all variables, by their names, before and after a training."""
+    """The values of all variables by name, before and after a training."""
 
     trained: Sequence[str]
     before: dict[str, np.ndarray]
     after: dict[str, np.ndarray]
 
     def change(self, name: str) -> np.ndarray:
-        """What training changed."""
+        """Returns the change of a variable."""
         return self.after[name].astype(np.float64) - self.before[name]
 
 
 class Change(NamedTuple):
-    """How a variable's update under several replicas compares with that on one device.
+    """Compares a variable's update under several replicas with that on one device.
 
     Attributes:
-        name: Of the variable, and of the optimizer's slot that tells.
+        name: The variable, and the optimizer's slot that was compared.
         ratio: Norm of the update / norm of that on one device.
-        difference: Norm of the difference of the two, element by element / norm of that on one device.
-        scale: 1 if both are equal; exactly N or 1/N, of N replicas; None of anything else.
+        difference: Norm of the element-wise difference of the two / norm of the update on one device.
+        scale: 1 if both are equal; N or 1/N if exactly scaled by it, with N replicas; otherwise None.
     """
 
     name: str
@@ -230,8 +229,8 @@ def compare(one: Training, many: Training, replicas: int) -> list[Change]:
     """Compares two trainings from the same weights: on one device, and under several replicas.
 
     Returns:
-        A change for each variable that changed. Only the slots count of one that has them: Adam's weights change alike
-        whatever the scale of the gradients.
+        A change for each variable that changed. If a variable has slots, only these count: the weights' update by Adam
+        does not depend on the gradients' scale.
     """
     kinds: dict[str, dict[str, str]] = defaultdict(dict)
     for name in filter(many.after.__contains__, one.after):
@@ -239,37 +238,37 @@ def compare(one: Training, many: Training, replicas: int) -> list[Change]:
         if owner:
             kinds["" if name == owner else name.rsplit("/", 1)[-1]][owner] = name
     found: dict[str, list[Change]] = defaultdict(list)
-    # The weights are of no slot, and come last.
+    # The weights, whose slot is "", come last.
     for slot, names in sorted(kinds.items(), reverse=True):
         largest = max(_norm(each.change(name)) for each in (one, many) for name in names.values())
         for owner, name in names.items():
             if not largest or (not slot and owner in found):
                 continue
             change, other = one.change(name), many.change(name)
-            noise = _NOTHING * largest + float(np.finfo(np.float32).eps) * _norm(one.after[name])
-            told = found[owner]
-            # What is no number is not small.
+            noise = _NEGLIGIBLE * largest + float(np.finfo(np.float32).eps) * _norm(one.after[name])
+            changes = found[owner]  # an entry even without a change: the weights are then skipped
+            # Negated, so that NaN counts as a change.
             if not max(_norm(change), _norm(other)) <= noise:
                 label = f"`{owner}` (the optimizer's `{slot}`)" if slot else f"`{owner}`"
                 norm = _norm(change) or 1e-300
                 scale = scale_of(change, other, replicas, noise, (1, 2) if slot else (1,))
-                told.append(Change(label, _norm(other) / norm, _norm(other - change) / norm, scale))
-    # What is exactly so many times larger tells most, and what is equal least.
+                changes.append(Change(label, _norm(other) / norm, _norm(other - change) / norm, scale))
+    # Of each variable the most significant change: one scaled by N or 1/N, then an unequal one.
     return [
-        max(told, key=lambda each: (each.scale not in (None, 1), each.scale is None, each.difference))
-        for told in found.values()
-        if told
+        max(changes, key=lambda each: (each.scale not in (None, 1), each.scale is None, each.difference))
+        for changes in found.values()
+        if changes
     ]
 
 
 def scale_of(
     one: np.ndarray, many: np.ndarray, replicas: int, noise: float = 0.0, powers: Sequence[int] = (1,)
 ) -> Optional[float]:
-    """Finds out how many times larger an array is under several replicas: as `Change.scale`.
+    """Returns the factor of an array under several replicas, as in `Change.scale`.
 
     Args:
-        noise: Norm of a difference that says nothing.
-        powers: 2 is of what adds up squares.
+        noise: Norm of a negligible difference.
+        powers: Powers of the factor to try; 2 for slots that accumulate squares.
     """
     if _norm(many - one) <= _EQUAL * _norm(one) + noise:
         return 1.0

@@ -1,4 +1,4 @@
-"""Whether a training must be checked under several replicas first, and what the check found; imports no TensorFlow."""
+"""Decides if a training needs the replica check, and keeps its verdict; imports no TensorFlow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILE = "replica_check.json"
 
 
 def is_needed(job: Job) -> bool:
-    """Tells whether a training has code of the user's, several replicas in step, and no verdict yet."""
+    """Returns True for user code with several synchronous replicas and no verdict yet."""
     settings, distribution = job.settings, job.settings.distribution
     if not (trains_in_step(distribution.train) or has_replicas(distribution.eval)):
         return False
@@ -35,17 +35,17 @@ def is_needed(job: Job) -> bool:
 
 
 def trains_in_step(train: TrainStrategy) -> bool:
-    """Tells whether several replicas add up their gradients in each step."""
+    """Returns True if several replicas sum their gradients in each step."""
     return train.in_step and (train.replicas > 1 or train.traits.on_tpu or has_replicas(train))
 
 
 def has_replicas(strategy: Strategy) -> bool:
-    """Tells whether there are several replicas in one process; no declared devices are all GPUs."""
+    """Returns True if one process has several replicas; without declared devices they are all GPUs."""
     return _devices(strategy) > 1
 
 
 def replicas_in_step(train: TrainStrategy) -> int:
-    """How many replicas take part in each step; 2 where only the strategy will know, as of a TPU."""
+    """Returns the number of synchronous replicas; 2 if only the strategy will know, as on a TPU."""
     return max(_devices(train) * train.worker_count, 2)
 
 
@@ -56,17 +56,17 @@ def _devices(strategy: Strategy) -> int:
 
 
 def write(training_dir: str, notes: list[str], batch: str = "", chance: Sequence[str] = ()) -> None:
-    """Keeps what the user should know of a training that is not refused: a restart finds it.
+    """Writes the verdict of an accepted training, for a restart.
 
     Args:
-        chance: Of the notes, those that dropout explains.
+        chance: The notes that dropout may explain.
     """
     found = {"notes": notes, "batch": batch, **({"chance": list(chance)} if chance else {})}
     write_whole(_path(training_dir), json.dumps(found, indent=2))
 
 
 def read(training_dir: str) -> dict[str, Any]:
-    """Reads what `write` wrote: `notes`, the warnings, `chance` and `batch`; nothing if there is no verdict yet."""
+    """Reads the verdict: the warnings `notes`, `chance` and `batch`; empty if there is none yet."""
     if not fileio.exists(_path(training_dir)):
         return {}
     with fileio.open(_path(training_dir)) as file:
@@ -74,7 +74,7 @@ def read(training_dir: str) -> dict[str, Any]:
 
 
 def notes(found: Mapping[str, Any], acknowledged: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yields each note that `read` has found, with the level that it is logged at."""
+    """Yields each note of a verdict, with its log level."""
     known = found.get("chance", ()) if "dropout" in acknowledged else ()
     for note in found.get("notes", ()):
         yield note, logging.INFO if note in known else logging.WARNING
@@ -85,11 +85,11 @@ def _path(training_dir: str) -> str:
 
 
 def may_be_model_fn(target: str) -> bool:
-    """Tells whether `trainer.model` may be a whole model_fn: a network function's loss is the built-in one."""
+    """Returns True if `trainer.model` may be a model_fn; a network function needs no check: its loss is built in."""
     target = expand("trainer.model", target)
     module = find_module(target.partition(":")[0])
     if module is None or is_project(module):
         return False
     arguments = find_arguments(target)
-    # What the text cannot tell is tried.
+    # If the source does not tell, it is tried.
     return arguments is None or is_model_fn(argument_names(arguments))

@@ -1,1 +1,1 @@
-"""Batches of a user's input_fn, shared among replicas."""
+"""Shares the batches of a user's input_fn among replicas."""

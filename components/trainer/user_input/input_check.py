@@ -1,4 +1,4 @@
-"""Reads the first batches of a user's input_fn: what a step trains with, and whether replicas can share it."""
+"""Checks the first batches of a user's input_fn: the size of the global batch, and whether replicas can share it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.distribution import Distribution
 
-# What trainer_fn returns.
+# The result of a trainer_fn.
 Spec = dict[str, Any]
-# What `session.run` returns for an element of a data set, flat; its structure and types are the data set's.
+# The flat values of a data set's element, as `session.run` returns them.
 Batch = list[Any]
 
 _TRAIN = ModeKeys.TRAIN
 _INPUT_BATCH = "trainer.distribution.input_batch"
-# Of a training: the first may be as all others by chance.
+# Read of a training: a single batch might be equal in two readings by chance.
 _BATCHES = 3
-# Of an op of a data set that hands on its elements in the order in which they are ready.
+# The attribute `deterministic` of a data set op that yields its elements in the order in which they are ready.
 _UNORDERED = b"false"
 
 
@@ -32,9 +32,9 @@ class Reading(NamedTuple):
     """The first batches of an input_fn.
 
     Attributes:
-        element_spec: Of the data set.
+        element_spec: The data set's.
         batches: Flat, at least one.
-        unordered: The op of the data set that leaves its order to chance; empty if there is none.
+        unordered: The op of the data set whose order is not deterministic; empty if there is none.
     """
 
     element_spec: Any
@@ -43,16 +43,16 @@ class Reading(NamedTuple):
     unordered: str
 
     def sizes(self) -> list[dict[str, int]]:
-        """The first dimension of each tensor, batch by batch."""
+        """Returns the first dimension of each tensor, for each batch."""
         return [dict(zip(self.names, map(size_of, batch))) for batch in self.batches]
 
     @property
     def size(self) -> int:
-        """Examples of the first batch."""
+        """The number of examples in the first batch."""
         return size_of(self.batches[0][0])
 
     def largest(self) -> dict[str, int]:
-        """The first dimension of each tensor: the largest that was read."""
+        """Returns the largest first dimension of each tensor."""
         sizes = self.sizes()
         return {name: max(each[name] for each in sizes) for name in self.names}
 
@@ -61,8 +61,8 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
     """Reads the first batches of a training, or the first one of an evaluation.
 
     Args:
-        mode: Of `tf.estimator.ModeKeys`: which input_fn.
-        context: What it is told if it takes `input_context`; None is the only input pipeline.
+        mode: TRAIN or EVAL.
+        context: Passed to an input_fn that takes `input_context`; None is a single input pipeline.
     """
     estimator: tf.estimator.Estimator = spec["estimator"]
     owner = "TrainSpec" if mode == _TRAIN else "EvalSpec"
@@ -73,7 +73,7 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
         made = shared_batches.call_input_fn(input_fn, mode, estimator.params, estimator.config, context)
         dataset = shared_batches.check_dataset(made, mode)
         options = tf.data.Options()
-        # As if workers shared it: else the order may be another one each time.
+        # As when workers share it: otherwise the order may differ each time.
         options.deterministic = True
         iterator = tf.compat.v1.data.make_initializable_iterator(dataset.with_options(options))
         leaves = [leaf for leaf in nest.flatten(iterator.get_next()) if leaf is not None]
@@ -92,7 +92,7 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
         raise UserCodeError(
             f"{owner}.input_fn makes no batch",
             expected="a data set with examples",
-            todo="see that its files are there and hold what it looks for",
+            todo="check that its files exist and hold the examples that it reads",
         )
     reading = Reading(dataset.element_spec, shared_batches.tensor_names(dataset), batches, unordered)
     if scalars := [name for name, size in reading.sizes()[0].items() if size < 0]:
@@ -100,17 +100,17 @@ def read_batches(spec: Spec, mode: str = _TRAIN, context: Optional[tf.distribute
             f"`{scalars[0]}` is a scalar in each element of the data set that {owner}.input_fn returns, and "
             "trainer.distribution declares a strategy: the data set is not batched, or the scalar is of no example",
             expected="batches: tensors with a first dimension",
-            todo="end the input_fn with dataset.batch(N); what is of no example belongs to params",
+            todo="end the input_fn with dataset.batch(N); pass a value that belongs to no example in params",
         )
     return reading
 
 
 class Part(NamedTuple):
-    """What each of several replicas takes.
+    """The batches that each replica trains with.
 
     Attributes:
-        reading: Its batches, where it makes them itself; else those that all share.
-        whole: Is each a batch of its own; else a part of the one that one device would take.
+        reading: The replica's own batches, or those that all replicas share.
+        whole: True if the replica takes each batch whole; False if it takes a part of one device's batch.
     """
 
     reading: Reading
@@ -120,7 +120,7 @@ class Part(NamedTuple):
 def read_part(
     make_spec: Callable[[], Spec], reading: Reading, distribution: Distribution, replicas: int, mode: str = _TRAIN
 ) -> Part:
-    """Finds out what each replica takes."""
+    """Finds out which batches each replica trains with."""
     input_fn = make_spec()["train_spec" if mode == _TRAIN else "eval_spec"].input_fn
     if shared_batches.is_built_in(input_fn):
         return Part(reading, whole=False)
@@ -135,14 +135,14 @@ def read_part(
 def check_training(
     make_spec: Callable[[], Spec], distribution: Distribution, reading: Reading, part: Part, replicas: int
 ) -> tuple[str, list[str]]:
-    """Says how many examples a step trains with, and refuses batches that cannot be shared.
+    """Describes the global batch, and refuses batches that cannot be shared.
 
     Args:
-        reading: As the only input pipeline.
-        part: Of each replica.
+        reading: As read by a single input pipeline.
+        part: As read by each replica.
 
     Returns:
-        What the global batch is made of, empty if the input_fn is the built-in one; and warnings.
+        A description of the global batch, empty for the built-in input_fn; and warnings.
     """
     input_fn, workers = make_spec()["train_spec"].input_fn, distribution.train.worker_count
     if shared_batches.is_built_in(input_fn):
@@ -154,7 +154,7 @@ def check_training(
             _check_order(reading, read_batches(make_spec()))
         return (
             f"{_global_batch(reading)}: {replicas} replicas share each batch of TrainSpec.input_fn, which takes no "
-            f"`input_context`; to give each a whole one, as plain TensorFlow does, declare {_INPUT_BATCH}: "
+            f"`input_context`; to give each replica a whole batch, as plain TensorFlow does, declare {_INPUT_BATCH}: "
             f"{shared_batches.PER_REPLICA}"
         ), []
     size = part.reading.largest()[reading.names[-1]]
@@ -177,19 +177,19 @@ def _global_batch(reading: Reading, times: int = 1) -> str:
 
 
 def _check_order(reading: Reading, again: Reading) -> None:
-    """Workers take consecutive parts of a batch each has read by itself: it must be the same one."""
+    """Refuses batches that differ between workers: each reads every batch itself, and takes a consecutive part."""
     if reading.unordered:
-        what = f"TrainSpec.input_fn makes batches in an order that it leaves to chance ({reading.unordered})"
+        what = f"TrainSpec.input_fn makes batches in a nondeterministic order ({reading.unordered})"
     elif len(reading.batches) != len(again.batches) or not all(map(_equal, reading.batches, again.batches)):
-        what = "TrainSpec.input_fn makes other batches each time it is called, whatever RunConfig.tf_random_seed"
+        what = "TrainSpec.input_fn makes different batches in each call, despite RunConfig.tf_random_seed"
     else:
         return
     raise UserCodeError(
-        f"{what}: the parts that the workers of multi_worker_mirrored take would not be of one batch; some examples "
-        "would be trained twice, and others not at all",
+        f"{what}: the parts that the workers of multi_worker_mirrored take would belong to different batches; some "
+        "examples would be trained twice, and others not at all",
         expected="the same batches in every worker",
         todo="shuffle with tf.data, which RunConfig.tf_random_seed seeds, not with `random` or NumPy, and set "
-        "deterministic=True (or leave it out) in interleave and map; or take `input_context`, and shard by yourself; "
+        "deterministic=True (or omit it) in interleave and map; or take `input_context`, and shard the data set; "
         "or declare the strategy mirrored, where one process reads; or give each worker batches of its own: declare "
         f"{_INPUT_BATCH}: {shared_batches.PER_REPLICA}",
     )
@@ -210,5 +210,5 @@ def _equal(one: Batch, other: Batch) -> bool:
 
 
 def _arrays(value: Any) -> list[np.ndarray]:
-    """What a dense, sparse or ragged value is made of."""
+    """Returns the component arrays of a dense, sparse or ragged value."""
     return [np.asarray(part) for part in nest.flatten(value, expand_composites=True)]

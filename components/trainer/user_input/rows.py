@@ -1,4 +1,4 @@
-"""Rows of batches: the examples of dense, sparse and ragged tensors; and batches that have too few."""
+"""Rows of batches, the examples of dense, sparse and ragged tensors; fills batches that are too short."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ KINDS = (tf.TensorSpec, tf.SparseTensorSpec, tf.RaggedTensorSpec)
 
 
 def size_of(value: Any) -> int:
-    """Counts the examples of a batch that was read.
+    """Counts the examples of a batch.
 
     Args:
-        value: What `session.run` returned for one tensor of it: an array, a SparseTensorValue or a RaggedTensorValue.
+        value: One tensor's result of `session.run`: an array, a SparseTensorValue or a RaggedTensorValue.
 
     Returns:
-        The size of the first dimension; -1 of a scalar.
+        The size of the first dimension; -1 for a scalar.
     """
     if isinstance(value, tf.compat.v1.SparseTensorValue):
         return int(value.dense_shape[0])
@@ -49,14 +49,14 @@ def take_rows(leaf: Any, start: Any, stop: Any) -> Any:
 
 
 def join_rows(leaves: Sequence[Any]) -> Any:
-    """Puts batches one after the other."""
+    """Concatenates batches."""
     if isinstance(leaves[0], tf.SparseTensor):
         return tf.sparse.concat(0, list(leaves), expand_nonconcat_dims=True)
     return tf.concat(list(leaves), 0)
 
 
 def no_rows(spec: Any) -> Any:
-    """Makes a batch of no examples."""
+    """Makes an empty batch."""
     shape = [0, *(size or 0 for size in spec.shape.as_list()[1:])]
     if isinstance(spec, tf.SparseTensorSpec):
         indices, values = tf.zeros([0, len(shape)], tf.int64), tf.zeros([0], spec.dtype)
@@ -68,16 +68,16 @@ def no_rows(spec: Any) -> Any:
 
 
 def fill_short_batches(dataset: tf.data.Dataset, least: int) -> tf.data.Dataset:
-    """Gives every batch enough examples, in the same order: a short one takes some of the batch before it.
+    """Fills up batches of fewer than `least` examples with some of the previous batch; the order stays the same.
 
     It reads one batch ahead, and nothing twice.
 
     Args:
-        dataset: Of batches: nested structures of dense, sparse and ragged tensors, whose first dimension is the batch.
+        dataset: Batches: nested structures of dense, sparse and ragged tensors, whose first dimension is the batch.
 
     Returns:
-        The same examples in batches of at least so many, whose number differs only if one was too short. The only
-        batch may be short, if there are fewer examples; and so may all, if a tensor's rank is not known.
+        The same examples in batches of at least `least`; the number of batches differs only if one was too short.
+        A single batch stays short if there are fewer examples; all batches do if a tensor's rank is unknown.
     """
     structure = dataset.element_spec
     flat = nest.flatten(structure)
@@ -86,7 +86,7 @@ def fill_short_batches(dataset: tf.data.Dataset, least: int) -> tf.data.Dataset:
         return dataset
 
     def parts(leaves: Any) -> tuple[tf.Tensor, ...]:
-        # A scan holds no ragged tensors, but what they are made of.
+        # The state of a scan cannot hold ragged tensors, only their components.
         return tuple(nest.flatten(leaves, expand_composites=True))
 
     def whole(components: tuple[tf.Tensor, ...]) -> list[Any]:
@@ -100,9 +100,9 @@ def fill_short_batches(dataset: tf.data.Dataset, least: int) -> tf.data.Dataset:
         held_rows, new_rows = (count_rows(side[0]) for side in leaves)
         rows = held_rows + new_rows
         short = tf.logical_or(_is_short(held_rows, least), _is_short(new_rows, least))
-        # What is left after a short batch has taken its own is itself not short.
+        # The previous batch gives rows only if it keeps enough; otherwise the two become one.
         rest = tf.where(rows >= 2 * least, rows - least, 0)
-        # At the end no rows come, and those held go.
+        # The empty batch at the end releases the held rows.
         give = tf.where(tf.logical_and(short, new_rows > 0), rest, held_rows)
         joined = [join_rows(pair) for pair in zip(*leaves)]
         kept, given = (

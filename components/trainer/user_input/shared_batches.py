@@ -1,8 +1,8 @@
 """Shares the batches of a user's input_fn among replicas.
 
-An Estimator neither splits a batch nor shards a data set: under N replicas each takes a batch as the input_fn makes it,
-and under N workers each reads the same ones. That is what an input_fn that takes `input_context` is written for. One
-that knows nothing of replicas is read as on one device, unless the declaration says otherwise.
+An Estimator neither splits a batch nor shards a data set: each of N replicas takes a batch as the input_fn makes it,
+and each of N workers reads the same ones. An input_fn that takes `input_context` is written for that. Any other is
+read as on one device, unless `trainer.distribution.input_batch` is `per_replica`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.config.problems import nearest_multiples
 
 InputFn = Callable[..., Any]
-# Of a cluster whose RunConfig has none: all workers must shuffle alike.
+# For a cluster whose RunConfig has no seed: all workers must shuffle in the same order.
 SEED = 1
 # Values of `trainer.distribution.input_batch`.
 GLOBAL_BATCH, PER_REPLICA = "global", "per_replica"
@@ -30,30 +30,27 @@ _CONTEXT = "input_context"
 
 
 def share(input_fn: InputFn, in_step: bool = True, training: bool = True, input_batch: str = GLOBAL_BATCH) -> InputFn:
-    """Makes of a user's input_fn one for the replicas of any strategy.
+    """Adapts a user's input_fn to the replicas of any strategy.
 
-    One that takes `input_context` makes the batches of each replica, as TensorFlow has it, and in training is handed
-    on as it is. So is one that does not where `input_batch` is `per_replica`; each worker then reads all examples, in
-    an order of its own. A batch of any other is the global one: replicas that train in step take consecutive, equal
-    parts of each, and if one does not divide evenly, as the last one of an epoch may not, the rest of the division is
-    left out. Workers of parameter servers take whole batches in turn.
+    If it takes `input_context`, it makes the batches of each replica, by TensorFlow's contract, and training uses them
+    unchanged. So it does with `input_batch: per_replica`; each worker then reads all examples, in an order of its own.
+    Any other input_fn makes global batches: synchronous replicas take consecutive, equal parts of each; the remainder
+    of a batch that does not divide evenly, such as the last one of an epoch, is dropped. Workers of parameter_server
+    take whole batches in turn.
 
-    In evaluation every example counts once: TensorFlow loses the batches that are left over when they do not divide
-    evenly, so those are split. The examples of a batch smaller than the replicas are shared with those of the one
-    before it.
+    In evaluation every example counts once: TensorFlow drops the last batches if they are fewer than the replicas, so
+    those are split. A batch with fewer examples than replicas is filled up from the previous one.
 
     All input pipelines call the same input_fn under the same graph seed (`RunConfig.tf_random_seed`), and so make the
-    same batches, as long as chance comes from TensorFlow alone: a shuffle by `random` or NumPy is another in each
-    worker.
+    same batches, if only TensorFlow draws random numbers: a shuffle by `random` or NumPy differs in each worker.
 
     Args:
-        input_fn: Of a TrainSpec or an EvalSpec.
-        in_step: Do the workers train in step; those of parameter servers do not.
-        training: Must the parts be equal; else they must be complete.
-        input_batch: As `trainer.distribution.input_batch`.
+        in_step: True if the workers train synchronously, unlike those of parameter_server.
+        training: True if the parts must be equal; False if they must be complete.
+        input_batch: `trainer.distribution.input_batch`.
 
     Returns:
-        An input_fn for any strategy; the same one if there is nothing to do, as of the built-in one.
+        An input_fn for any strategy; the built-in one is returned unchanged.
     """
     if is_built_in(input_fn):
         return input_fn
@@ -63,8 +60,8 @@ def share(input_fn: InputFn, in_step: bool = True, training: bool = True, input_
     def shared(mode: str, params: Any, config: Any, input_context: Any = None) -> Any:
         context = input_context or tf.distribute.InputContext()
         make = functools.partial(call_input_fn, input_fn, mode, params, config, context)
-        alike = takes_context or not (whole and training)
-        with contextlib.nullcontext() if alike else _own_order(context.input_pipeline_id):
+        same_order = takes_context or not (whole and training)
+        with contextlib.nullcontext() if same_order else _own_order(context.input_pipeline_id):
             result = make()
         if input_context is None:
             return result
@@ -82,7 +79,7 @@ def share(input_fn: InputFn, in_step: bool = True, training: bool = True, input_
 
 @contextlib.contextmanager
 def _own_order(pipeline: int) -> Iterator[None]:
-    """Has each worker, of those that all read all examples, shuffle them in an order of its own."""
+    """Changes the graph seed by worker, so that each shuffles in an order of its own."""
     graph = tf.compat.v1.get_default_graph()
     seed = graph.seed
     graph.seed = None if seed is None else seed + pipeline
@@ -93,23 +90,23 @@ def _own_order(pipeline: int) -> Iterator[None]:
 
 
 def _reader(tensors: Any, make: Callable[[], Any]) -> Callable[[], Any]:
-    """What a strategy takes in place of a data set: it is called once for each device, and returns its tensors."""
+    """Makes a function that a strategy takes in place of a data set: it calls it for each device's tensors."""
     made = [tensors]
     return lambda: made.pop() if made else make()
 
 
 def takes_input_context(input_fn: InputFn) -> bool:
-    """Tells whether an input_fn takes `input_context`, as an Estimator finds out."""
+    """Returns True if an input_fn takes `input_context`, by the Estimator's own check."""
     return _CONTEXT in function_utils.fn_args(input_fn)
 
 
 def is_built_in(input_fn: InputFn) -> bool:
-    """Tells whether an input_fn is this project's own, which shares exactly whatever there is to share."""
+    """Returns True for the built-in input_fn, which shards exactly under any strategy."""
     return isinstance(getattr(input_fn, "__self__", None), ExampleReader)
 
 
 def check_dataset(result: Any, mode: str) -> tf.data.Dataset:
-    """Refuses what several replicas cannot read."""
+    """Refuses anything but a data set."""
     if isinstance(result, tf.data.Dataset):
         return result
     owner = "TrainSpec" if mode == ModeKeys.TRAIN else "EvalSpec"
@@ -138,7 +135,7 @@ def call_input_fn(
 def split_batches(
     dataset: tf.data.Dataset, context: tf.distribute.InputContext, in_step: bool = True, training: bool = True
 ) -> tf.data.Dataset:
-    """Takes this input pipeline's share of each batch."""
+    """Returns this input pipeline's share of each batch."""
     pipelines, pipeline, replicas = context.num_input_pipelines, context.input_pipeline_id, context.num_replicas_in_sync
     if pipelines > 1:
         # The parts fit together only if every pipeline makes the same batches.
@@ -153,7 +150,7 @@ def split_batches(
         dataset = fill_short_batches(dataset, replicas)
     names = tensor_names(dataset)
     firsts = {spec.shape[0] if spec.shape.rank else None for _, spec in _leaves(dataset)}
-    # Of some tensors alone it need not be the batch's: of a table, say, or of the steps of a sequence.
+    # If only some tensors are static, it need not be the batch size, but may be that of a table or of a sequence.
     static = firsts.pop() if len(firsts) == 1 else None
     if static is not None and training:
         check_divides(static, replicas)
@@ -164,7 +161,7 @@ def split_batches(
         if not training:
             size = _check_enough(_size(names, tensors), replicas)
         elif static is not None:
-            # If the graph knows the size, it also knows those of the parts.
+            # A static size gives the parts static sizes.
             size = static
         else:
             size = _check_first(_size(names, tensors), index, replicas)
@@ -175,14 +172,14 @@ def split_batches(
             rows = functools.partial(take_rows, start=start, stop=stop)
             datasets.append(tf.data.Dataset.from_tensors(nest.map_structure(rows, element)))
         chained = functools.reduce(lambda left, right: left.concatenate(right), datasets)
-        # Fewer examples than replicas are no batch: a mean over none is not a number.
+        # Drops a batch with fewer examples than replicas: a mean over no examples is NaN.
         return chained.take(tf.where(tf.greater(size, 0), tf.constant(own, tf.int64), 0))
 
     return dataset.enumerate().flat_map(parts)
 
 
 def hand_out_batches(dataset: tf.data.Dataset, replicas: int) -> tf.data.Dataset:
-    """Gives whole batches to the replicas in turn, and splits those at the end that are too few for all of them."""
+    """Gives whole batches to the replicas in turn; splits the last ones if they are fewer than the replicas."""
     structure = dataset.element_spec
     names = tensor_names(dataset)
 
@@ -226,12 +223,12 @@ def check_divides(size: int, replicas: int) -> None:
 
 
 def tensor_names(dataset: tf.data.Dataset) -> list[str]:
-    """Names the tensors of a data set's elements, for an error."""
+    """Returns the names of the tensors in a data set's elements."""
     return [name for name, _ in _leaves(dataset)]
 
 
 def _leaves(dataset: tf.data.Dataset) -> list[tuple[str, Any]]:
-    """The parts of an element: where each stands, and its TypeSpec."""
+    """Returns the path and TypeSpec of each tensor in an element."""
     spec = dataset.element_spec
     if type(spec) is tuple and len(spec) == 2:
         spec = {"features": spec[0], "labels": spec[1]}
@@ -240,7 +237,7 @@ def _leaves(dataset: tf.data.Dataset) -> list[tuple[str, Any]]:
 
 
 def _size(names: list[str], tensors: list[Any]) -> tf.Tensor:
-    """Examples in a batch, an int64 scalar."""
+    """Returns the number of examples in a batch, an int64 scalar; asserts that all tensors have as many."""
     first, *others = zip(names, map(count_rows, tensors))
     checks = [
         tf.debugging.assert_equal(
@@ -253,21 +250,22 @@ def _size(names: list[str], tensors: list[Any]) -> tf.Tensor:
 
 
 def _check_first(size: tf.Tensor, index: tf.Tensor, replicas: int) -> tf.Tensor:
-    """Lets only a later batch, which may be the last of an epoch, be cut short."""
-    said = (
+    """Asserts that the first batch divides evenly; a later one may be the last of an epoch."""
+    message = (
         f"the first batch of TrainSpec.input_fn does not divide evenly among the {replicas} replicas of "
         f"trainer.distribution.train: choose a batch size that is a multiple of {replicas}"
     )
     fits = tf.logical_or(index > 0, tf.equal(size % replicas, 0))
-    with tf.control_dependencies([check for check in [tf.debugging.Assert(fits, [said, size])] if check is not None]):
+    check = tf.debugging.Assert(fits, [message, size])
+    with tf.control_dependencies([] if check is None else [check]):
         return tf.identity(size)
 
 
 def _check_enough(size: tf.Tensor, replicas: int) -> tf.Tensor:
-    said = (
+    message = (
         f"EvalSpec.input_fn makes fewer examples than the {replicas} replicas of trainer.distribution.eval: evaluate "
         "more, or declare the strategy one_device"
     )
-    check = tf.debugging.assert_greater_equal(size, tf.constant(replicas, tf.int64), said)
+    check = tf.debugging.assert_greater_equal(size, tf.constant(replicas, tf.int64), message)
     with tf.control_dependencies([] if check is None else [check]):
         return tf.identity(size)

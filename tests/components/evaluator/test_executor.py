@@ -265,7 +265,7 @@ def test_one_score_for_two_classes_is_that_of_the_second(export, evaluate, digit
 def test_a_metric_of_the_first_class_is_refused_where_the_one_score_is_of_the_second(binarize):
     metrics = [Metric(name="Recall", binarize=binarize, threshold={"lower": 0.9})]
     section = EvaluatorSection(metrics=metrics)
-    with pytest.raises(UserCodeError, match="Recall binarize the class 0, and the model has one score") as caught:
+    with pytest.raises(UserCodeError, match="Recall binarize the class 0, but the model has a single score") as caught:
         complete(eval_config(section, ("no", "yes")), Scores("logistic", of_two=True), None)
     assert "binarize: [1], or no binarize" in str(caught.value)
     complete(eval_config(section, ("no", "yes")), Scores("probabilities"), None)

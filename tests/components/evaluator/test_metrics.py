@@ -246,7 +246,7 @@ MEAN_OF_PAIR, MEAN_OF_NUMBERS, MEAN_OF_SHADE, MEAN_OF_INK = (
     ("slices", "metrics", "said"),
     [
         (["shade"], [MEAN_OF_SHADE], "evaluator.slices: the feature `shade` is float32"),
-        (["pair"], [], r"evaluator.slices: the feature `pair`, which has 2 values an example, of shape \[2\]"),
+        (["pair"], [], r"evaluator.slices: the feature `pair`, which has 2 values per example, of shape \[2\]"),
         (["places"], [], "evaluator.slices: the feature `places`, which has tensors of any size"),
         ([], [MEAN_OF_INK], "evaluator.metrics: the feature `ink` is string"),
         ([], [{"name": "AUC", "threshold": {"lower": 0.5}, "slices": ["shade"]}], "the feature `shade` is float32"),

@@ -96,9 +96,9 @@ def _asked(name, **asked):
         ("CategoricalAccuracy", "did you mean `SparseCategoricalAccuracy`?"),
         (_asked("CosineSimilarity", aggregate="macro"), "it reads one-hot labels"),
         (_asked("AUC", options={"num_treshold": 9}), "unexpected keyword argument 'num_treshold'"),
-        (_asked("AUC", options={"thresholds": [0.9, 0.1]}), "its thresholds are not from the lowest to the highest"),
-        (_asked("ExampleCount", binarize="all"), "it is of all classes at once"),
-        (_asked("CalibrationPlot", threshold={"lower": 0}), "it has a threshold, and TFMA has no single number"),
+        (_asked("AUC", options={"thresholds": [0.9, 0.1]}), "its thresholds are not in ascending order"),
+        (_asked("ExampleCount", binarize="all"), "it covers all classes at once"),
+        (_asked("CalibrationPlot", threshold={"lower": 0}), "it has a threshold, but TFMA reports no single number"),
         (_asked("Recall", aggregate="weighted_macro", threshold={"lower": 1}), "no single number under its name"),
     ],
 )
@@ -118,5 +118,5 @@ def test_a_metric_that_tfma_cannot_measure_or_not_rightly_is_told(metric, said):
     ],
 )
 def test_two_metrics_of_one_name_are_told(metrics, called):
-    with pytest.raises(DeclarationError, match=f"the results call another one {called}, too: add options: {{name: "):
+    with pytest.raises(DeclarationError, match=f"another metric is named {called}, too: add options: {{name: "):
         _try(*metrics)

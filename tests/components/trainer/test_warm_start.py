@@ -11,7 +11,7 @@ import tensorflow as tf
 from tests.artifacts import artifact
 from tests.components.trainer.conftest import SHAPE, Training
 from tests.equivalence.conftest import read_weights
-from tfx_estimator.components.trainer.estimator.distribute import begin_with
+from tfx_estimator.components.trainer.estimator.distribute import warm_start
 from tfx_estimator.components.trainer.job import Job, TaskContext
 from tfx_estimator.components.trainer.protocol.events import ProgressReader, ProgressWriter
 from tfx_estimator.components.trainer.protocol.task_spec import CHIEF, TaskSpec
@@ -258,7 +258,7 @@ def test_an_estimators_vocabulary_of_another_size_begins_anew_and_the_log_says_s
     context = TaskContext(Job("{}", "{}", {}, str(tmp_path)), TaskSpec(CHIEF, 0, 1), ProgressWriter(file))
     _classifier(kind, before, WORDS[:3]).train(_words, steps=1)
     begun = _classifier(kind, after, WORDS)
-    begin_with(begun, WarmStart(checkpoint=str(before)), lambda matched: tell(context, matched))
+    warm_start(begun, WarmStart(checkpoint=str(before)), lambda matched: tell(context, matched))
     # The weights before the first step.
     first: dict[str, np.ndarray] = {}
     begun.train(_words, hooks=[_first_values(first)], steps=1)
@@ -310,7 +310,7 @@ def test_a_variable_in_parts_begins_with_one_that_was_cut_elsewhere(tmp_path):
     told = []
     for folder, parts, words in (("three", 3, 6), ("one", 1, 6), ("more", 3, 9)):
         begun = estimator(folder, parts, words)
-        begin_with(begun, WarmStart(checkpoint=str(tmp_path / "two")), told.append)
+        warm_start(begun, WarmStart(checkpoint=str(tmp_path / "two")), told.append)
         begun.train(_words, steps=1)
     weights = {name: read_weights(str(tmp_path / name)) for name in ("two", "three", "one", "more")}
     for folder, name in [

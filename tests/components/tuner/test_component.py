@@ -63,7 +63,7 @@ TWICE = Settings(arguments={"onednn": False})
         ({"tune": {"ranges": {"trainer.seed": [1, 2]}}}, "Tuner(tune=…) varies trainer.seed", "no declaration"),
         ({"trainer_fn": "own.trainer_fn"}, "Tuner is given", "none, or several, of module_file, run_fn and trainer_fn"),
         ({"threads": {"intra": 2}}, "Tuner(threads=…) has 1 problem", "did you mean `intra_op`?"),
-        ({"onednn": True, "settings": TWICE}, "Tuner(onednn=…) is given settings", "them in one place"),
+        ({"onednn": True, "settings": TWICE}, "Tuner(onednn=…): the settings hold", "values in one place"),
     ],
 )
 def test_what_is_wrong_is_refused_in_python_and_its_own_name(module, values, begin, said):
@@ -81,7 +81,7 @@ def test_names_of_a_modules_own_may_have_values_of_several_kinds(module):
 def test_a_run_fn_is_refused(tmp_path):
     file = tmp_path / "own.py"
     file.write_text("def run_fn(fn_args):\n    return fn_args.hyperparameters\n")
-    with pytest.raises(DeclarationError, match="a run_fn, which evaluates by itself"):
+    with pytest.raises(DeclarationError, match="a run_fn, which runs its own evaluation"):
         tuner(module_file=str(file))
 
 

@@ -88,7 +88,7 @@ def test_failures_one_after_another_end_it_with_the_first_reason():
         return Result(trial.number, trial.values, FAILED, reason=f"reason {trial.number}")
 
     with pytest.raises(
-        TrainingError, match=r"3 trials, one after another, failed; of trial 3 \(x 0\.\d+\).*\n +reason 3"
+        TrainingError, match=r"3 trials, one after another, failed; the reason of trial 3 \(x 0\.\d+\):\n +reason 3"
     ):
         search(run)
     with pytest.raises(TrainingError, match="all trials failed"):
@@ -102,7 +102,7 @@ def test_an_error_that_is_no_result_ends_the_other_trials():
 
     def run(trial: Trial) -> Result:
         if trial.number == 1:
-            wait_until(searching.enough, "the end of the search", 30)
+            wait_until(searching.has_ended, "the end of the search", 30)
             ended.set()
             return judged(trial)
         raise UserCodeError("no such metric")

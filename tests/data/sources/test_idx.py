@@ -111,7 +111,7 @@ def test_a_test_label_that_training_does_not_have_is_refused(idx_folder, idx_ima
 
 
 def test_files_carry_no_version(idx_folder):
-    with pytest.raises(DataError, match=r"its files carry none"):
+    with pytest.raises(DataError, match=r"its files have no version"):
         opened(idx_folder, version="1.0.0")
 
 

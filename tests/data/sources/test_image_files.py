@@ -106,11 +106,11 @@ def test_what_is_left_out_is_named_unless_a_tool_left_it(tmp_path):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (lambda folder: (folder / "train" / "bird").mkdir(), "bird holds no images"),
-        (lambda folder: (folder / "test" / "a.gif").touch(), "/test/a.gif lies beside the folders and in that of no"),
+        (lambda folder: (folder / "train" / "bird").mkdir(), "bird has no images"),
+        (lambda folder: (folder / "test" / "a.gif").touch(), "/test/a.gif is next to the folders of the classes"),
         (lambda folder: _save(folder / "test" / "bird" / "1.png", np.zeros((4, 6, 3), np.uint8)), "the class 'bird'"),
-        (lambda folder: (folder / "train" / "cat" / "1.webp").touch(), "1.webp lies in the folder of a class"),
-        (lambda folder: (folder / "train" / "cat" / "more").mkdir(), "more lies in the folder of a class"),
+        (lambda folder: (folder / "train" / "cat" / "1.webp").touch(), "1.webp is in the folder of a class"),
+        (lambda folder: (folder / "train" / "cat" / "more").mkdir(), "more is in the folder of a class"),
         (lambda folder: shutil.rmtree(folder / "train" / "cat"), "the class 'cat', which 'train' has not"),
         (lambda folder: [shutil.rmtree(folder / split / "cat") for split in ("train", "test")], "one class only: dog"),
     ],

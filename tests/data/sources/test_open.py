@@ -87,7 +87,7 @@ def test_a_store_that_does_not_answer(monkeypatch):
         raise tf.errors.FailedPreconditionError(None, None, f"Error executing an HTTP request for {folder}")
 
     monkeypatch.setattr(tfds_lookup, "_prepared_versions", ask)
-    with pytest.raises(DataError, match="mnist in gs://mine/tfds cannot be looked at: Error executing") as caught:
+    with pytest.raises(DataError, match="mnist in gs://mine/tfds cannot be accessed: Error executing") as caught:
         opened("mnist", data_dir="gs://mine/tfds")
     assert "gcloud auth application-default login" in caught.value.todo
 
@@ -126,7 +126,7 @@ def test_the_newest_prepared_version_is_taken(make_builder, data_dir):
     [
         ("no_such_package.module:Builder", "cannot be imported"),
         ("tfx_estimator.pipeline.base.errors:NoSuchThing", "cannot be imported"),
-        ("tfx_estimator.pipeline.base.errors:DataError", "is no TFDS builder"),
+        ("tfx_estimator.pipeline.base.errors:DataError", "is not a TFDS builder"),
     ],
 )
 def test_a_class_that_is_none(dataset, text):

@@ -110,7 +110,7 @@ def test_a_preprocessing_fn_is_tried_too(preprocess, line, told):
     ("further", "told"),
     [
         # Each of its 784 numbers would be a slice.
-        ("tf.reshape(pixels, [-1, 784])", "the feature `further`, which has 784 values an example, of shape [784]"),
+        ("tf.reshape(pixels, [-1, 784])", "the feature `further`, which has 784 values per example, of shape [784]"),
         ("tf.reduce_mean(pixels, [1, 2, 3])", "the feature `further` is float32"),
         ("tf.strings.split(tf.where(label > 4, 'high', 'low small'))", ""),
     ],
@@ -189,7 +189,7 @@ def test_a_metric_of_the_class_that_there_is_no_score_of_is_told(deep, tmp_path,
     data = (f"data.dataset={tmp_path / 'pictures'}", metric)
     said = deep(code, *data, trainer='model: "binary:model_fn"', binary=BINARY)
     if code:
-        assert "Recall binarize the class 0, and the model has one score for its two classes, `logistic`" in said.err
+        assert "Recall binarize the class 0, but the model has a single score for its two classes, `log" in said.err
     else:
         assert "evaluated is `logistic` (" in said.out
 

@@ -232,7 +232,7 @@ def test_it_ends_after_a_checkpoint_that_says_so_but_asks_none_that_is_to_stop(m
 
 def test_tasks_that_begin_at_different_steps_do_not_train(make):
     watch, _ = make({2: 40.0})
-    with pytest.raises(PeerLostError, match=r"goes on from step 50.*one training folder"):
+    with pytest.raises(PeerLostError, match=r"starts at step 50.*one training folder"):
         watch.begin(50)
 
 

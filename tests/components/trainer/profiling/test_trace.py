@@ -60,7 +60,7 @@ def test_each_moment_counts_once_and_the_dearest_come_first():
     assert text.startswith(
         "profile of chief-0: 4 steps in 0.100 s: compute 60%, input 25%, communication 10%, other 5%"
     )
-    assert "Steps wait for their input: let trainer.resident_megabytes" in text
+    assert "Steps wait for their input: raise trainer.resident_megabytes" in text
 
 
 IDLE = [("tf_Compute/1", [("a/MatMul:MatMul", 0, 10)]), ("python", [("EagerExecute", 0, 100)])]
@@ -75,8 +75,8 @@ UNRECORDED = [("tf_gpu_private_0/1", [("ExecutorState::Process", 0, 90)])]
     [
         (IDLE, False, "steps are short"),
         (IDLE, True, "wait for other tasks"),
-        (BUSY, True, "Most of the time is computed"),
-        (SENDS, False, "what the devices of this process send each other"),
+        (BUSY, True, "Most of the time is spent in computation"),
+        (SENDS, False, "transfers between the devices of this process"),
         (SENDS, True, "wait for other tasks"),
         (UNRECORDED, False, "None of the model's operations was recorded"),
     ],
@@ -116,7 +116,7 @@ def test_what_xla_compiled_is_computed_and_a_plain_function_is_told_by_its_opera
     assert sorted(each[:2] for each in ours) == [("MatMul", 5), ("MatMul", 5), ("XLA", 5)]
     assert min(seconds for _, _, seconds in ours) > 1e-3
     assert found["shares"]["compute"] > 0.5
-    assert "What XLA compiled is told as one operation" in to_text("chief-0", found)
+    assert "A function compiled by XLA is shown as one operation" in to_text("chief-0", found)
 
 
 def test_what_a_gpu_computes_is_told_by_its_operations():
@@ -161,8 +161,8 @@ def test_the_bubble_is_what_stages_wait_within_steps():
     assert found.share == pytest.approx(1 - (6 + 4) / 16)
     assert found.together == pytest.approx(2 / 8)
     section = PipelineParallel(stages=2, microbatches=4)
-    assert found.tell(section) == (
-        "2 stages, 4 microbatches: bubble 0.38, of 0.20 ideal; the stages were at work 75%, 50% of the time, and two "
+    assert found.describe(section) == (
+        "2 stages, 4 microbatches: bubble 0.38, of 0.20 ideal; the stages worked 75%, 50% of the time, and two "
         "at once 25%"
     )
     assert find_bubbles(space(("one", [("dense/MatMul:MatMul", 0, 1)]))) == []

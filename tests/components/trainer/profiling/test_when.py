@@ -27,7 +27,7 @@ def make(tmp_path, monkeypatch):
 
     def make():
         made = Profiler.of(section, str(tmp_path), TaskSpec(CHIEF, 0, 1), ProgressWriter(str(progress)))
-        monkeypatch.setattr(made, "_tell", lambda steps: did.append(steps))
+        monkeypatch.setattr(made, "_report", lambda steps: did.append(steps))
         monkeypatch.setattr(module.tf.profiler.experimental, "start", lambda folder: did.append("start"))
         monkeypatch.setattr(module.tf.profiler.experimental, "stop", lambda: did.append("stop"))
         return made

@@ -46,7 +46,7 @@ def test_replicas_that_each_take_a_batch_are_right_as_one_device_with_one_of_the
         "global sgd minimize per_replica": ("right", f"{WHOLE} (trainer.distribution.input_batch: per_replica)"),
         "global sgd apply fixed": (
             "right; under 2 replicas with 32 examples each the update of `dense/kernel` is 2.00 times that of one "
-            "device with 32: it is that of one with 64",
+            "device with 32: it equals that of one device with 64",
             WHOLE,
         ),
     }
@@ -66,12 +66,12 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong(co
         "mean warm-up minimize": "right",
         "v1-sum sgd minimize own": "right; all workers train with the same examples",
         "mean sgd minimize dropout": "right; under 2 replicas the first update of `",
-        "mean sgd minimize norm": "right; each replica computes something of its own part of the batch, such as the",
-        "mean sgd minimize gpu": "right; whether its loss is scaled right is not known: it is tried on a CPU, and",
+        "mean sgd minimize norm": "right; each replica computes something over its own part of the batch, such as the",
+        "mean sgd minimize gpu": "right; whether its loss is scaled right is not known: the trial runs on a CPU, where",
         # Twice the regularisation.
         L2: "right; under 2 replicas the first update of `dense",
         # Each worker makes an optimizer of its own.
-        "mean keras updates outside": "right; whether its loss is scaled right is not known: it is tried in one",
+        "mean keras updates outside": "right; whether its loss is scaled right is not known: the trial runs in one",
     }
     half = "is 0.50 times that of one device: the loss is a sum, or divided by the global batch"
     wrong = {
@@ -84,8 +84,8 @@ def test_right_pairings_are_trained_and_wrong_ones_refused_with_what_is_wrong(co
         "mean adadelta updates": "is 2.00 times that of one device",
         "mean sgd apply": "the loss is a mean over each replica's own examples",
         "mean sgd clip": "or each replica clips its gradients before they are added up",
-        "mean sgd minimize unseeded": "TrainSpec.input_fn makes other batches each time it is called",
-        "mean sgd minimize reordered": "leaves to chance (ParallelInterleaveDatasetV4 with deterministic=False)",
+        "mean sgd minimize unseeded": "TrainSpec.input_fn makes different batches in each call",
+        "mean sgd minimize reordered": "nondeterministic order (ParallelInterleaveDatasetV4 with deterministic=False)",
     }
     verdicts = try_cases(codes, "multi_worker_mirrored", *right, *wrong)
     check(verdicts, right, wrong)
