@@ -120,7 +120,7 @@ def test_a_network_that_is_no_chain_is_refused_with_the_reason():
 
     twice = layers.Dense(3, name="twice")
     cases = [
-        (branched, "it is no chain"),
+        (branched, "it is not a chain"),
         (Own(), "a class of its own, Own"),
         (cifar_resnet9(3), "stem normalises by the statistics of a batch"),
         (tf.keras.Model(inputs := tf.keras.Input((3,)), twice(twice(inputs))), "twice is called more than once"),
