@@ -232,8 +232,8 @@ def _frozen(model):
         ("layer", "ends with softmax"),
         ("nested", "ends with softmax"),
         ("op", "ends with softmax"),
-        ("mean", "puts out probabilities: of made-up examples they add up to 1"),
-        ("class", "puts out probabilities: of made-up examples they add up to 1"),
+        ("mean", "outputs probabilities: for made-up examples they sum to 1"),
+        ("class", "outputs probabilities: for made-up examples they sum to 1"),
         ("gate of a class", ""),
         ("bias", ""),
         ("frozen", "no variable of the network is trainable: all 2 are frozen"),
@@ -263,6 +263,6 @@ def test_one_of_integers_is_refused_for_features_of_floats(look, form, path):
     def network(num_classes):
         return _of_type(form, "uint8")
 
-    with pytest.raises(UserCodeError, match=r"the model's input \w+ is of uint8, and its feature of float32") as caught:
+    with pytest.raises(UserCodeError, match=r"the model's input \w+ is uint8, and its feature is float32") as caught:
         look(network, path) if path == "keras" else _serve(network)
     assert caught.value.todo == "make the Input without dtype='uint8'; or have the preprocessing_fn return uint8"

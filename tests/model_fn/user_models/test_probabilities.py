@@ -1,4 +1,4 @@
-"""Whether a Keras model of the user's puts out probabilities or logits, and which of them its loss is of."""
+"""Whether a user's Keras model outputs probabilities or logits, and which of them its loss takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tfx_estimator.model_fn.user_models.keras_model import build, served
-from tfx_estimator.model_fn.user_models.probabilities import gives_probabilities, mismatch, told_by_loss
+from tfx_estimator.model_fn.user_models.probabilities import gives_probabilities, loss_takes_probabilities, mismatch
 
 pytestmark = pytest.mark.unit
 
@@ -48,7 +48,7 @@ def test_a_softmax_that_keras_looks_before_is_served_as_it_is(last):
     for name, value in served(scores, True, 3).items():
         if name != "logits":
             np.testing.assert_allclose(value, served(logits, False, 3)[name], atol=1e-6)
-    assert "the model ends with softmax: Keras trains by what the softmax is given" in mismatch(model)
+    assert "the model ends with softmax: Keras trains on the input of the softmax" in mismatch(model)
     assert not mismatch(plain)
 
 
@@ -86,7 +86,7 @@ def test_a_loss_function_of_the_users_is_not_judged_by_its_name():
     model = _functional()
     model.compile("sgd", weighted_crossentropy)
     build(model, {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32)})
-    assert told_by_loss(model) is None
+    assert loss_takes_probabilities(model) is None
     assert not gives_probabilities(model)
 
 
