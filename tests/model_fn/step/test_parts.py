@@ -225,7 +225,7 @@ def test_a_step_that_assigns_to_a_state_is_refused_in_parts(kind, layer):
     classifier = _compile(_network(_layer(kind)), parallel_parts=2)
     with pytest.raises(UserCodeError) as caught:
         tf.function(classifier.train_step)(BATCH)
-    assert f"trainer.parallel_parts: 2, and {layer} of the network follows batches" in str(caught.value)
+    assert f"trainer.parallel_parts: 2, and {layer} of the network updates its state by each batch" in str(caught.value)
     assert "set trainer.parallel_parts: 1" in str(caught.value)
     tf.function(_compile(_network(_layer(kind))).train_step)(BATCH)
 
