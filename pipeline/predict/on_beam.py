@@ -1,7 +1,7 @@
-"""Predicts on an engine of Beam's: workers predict parts of what was named, and this process puts them together.
+"""Predicts on a Beam runner: workers predict parts of the inputs, and this process joins the results.
 
-The names of a part, and what the model says of it, are files in a folder that this process and the workers see: a
-job's graph is too small for ten million names, and most engines hand an error back as text only.
+The names and the predictions of a part are files in a folder that this process and the workers share: a job's graph is
+too small for ten million names, and most runners return an error as text only.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, 
 from tfx_estimator.pipeline.predict.model import Model, choose
 from tfx_estimator.pipeline.predict.session import Answer, answer
 
-# About so many images are one element of Beam's: some seconds of work, of which no great part is lost by a retry.
+# Images in an element of the Beam pipeline, about: some seconds of work, so that a retry loses little.
 _IMAGES = 2_000
 
 
 @dataclass(frozen=True)
 class Call:
-    """What the workers are told of a model, and how to call it."""
+    """A model and the arguments of its calls, as sent to the workers."""
 
     found: FoundModel
     signature: str
@@ -52,10 +52,10 @@ class Call:
 def answer_on_beam(
     call: Call, found: Iterable[Found], section: BeamSection, folder: str
 ) -> Iterator[Union[Answer, Unread]]:
-    """Yields what the model says, and what cannot be read, in the order of what was found.
+    """Yields predictions, and inputs that cannot be read, in the order of `found`.
 
     Args:
-        folder: For what this process and the workers tell each other; it is removed.
+        folder: For files exchanged between this process and the workers; removed at the end.
     """
     fileio.makedirs(folder)
     try:
@@ -65,13 +65,13 @@ def answer_on_beam(
                 _ = (
                     pipeline
                     | "Parts" >> beam.Create(range(count))
-                    # Without it a runner may fuse all parts into one worker's task.
+                    # Otherwise a runner may fuse all parts into one worker's task.
                     | "Spread" >> beam.Reshuffle()
                     | "Predict" >> beam.ParDo(PredictPart(call, folder))
                 )
         except Exception as error:
             raise first_error(folder) or PipelineError(
-                f"the engine of Beam failed: {error}", expected="a prediction", todo="see its log"
+                f"the Beam runner failed: {error}", expected="a prediction", todo="see its log"
             ) from error
         for number in range(count):
             yield from _read_part(folder, number)
@@ -82,7 +82,7 @@ def answer_on_beam(
 class PredictPart(beam.DoFn):
     """Predicts one part; each process loads the model once.
 
-    Runs of the same part write the same, so a runner may retry one, or run one twice.
+    It is idempotent, so a runner may retry a part or run it twice.
     """
 
     def __init__(self, call: Call, folder: str) -> None:
@@ -93,7 +93,7 @@ class PredictPart(beam.DoFn):
     def process(self, number: int) -> Iterator[int]:
         """Yields the number of examples."""
         try:
-            # Not in `setup`, whose error would come back as text.
+            # Not in `setup`, whose error the runner would return as text.
             self._model = self._model or self._shared.acquire(self._call.load)
             found = _read_names(self._folder, number)
             answers = list(answer(self._model, found, self._call.batch_size, is_part=True))
@@ -105,17 +105,17 @@ class PredictPart(beam.DoFn):
 
 
 def _write_names(found: Iterable[Found], folder: str, batch_size: int) -> int:
-    """Writes what each part is of, whole batches of images or a file of records; returns how many there are."""
+    """Writes the inputs of each part, whole batches of images or one file of records; returns the number of parts."""
     count, images = 0, max(_IMAGES // batch_size, 1) * batch_size
     for is_records, group in itertools.groupby(found, lambda each: isinstance(each, RecordFile)):
         while part := list(itertools.islice(group, 1 if is_records else images)):
-            text = "".join(f"{json.dumps(_told(each))}\n" for each in part)
+            text = "".join(f"{json.dumps(_to_record(each))}\n" for each in part)
             write_whole(_names(folder, count), text)
             count += 1
     return count
 
 
-def _told(each: Found) -> dict[str, str]:
+def _to_record(each: Found) -> dict[str, str]:
     if isinstance(each, ImageFile):
         return {"image": each.name, "path": _absolute(str(each.path))}
     if isinstance(each, RecordFile):
@@ -138,25 +138,25 @@ def _absolute(path: str) -> str:
 def _read_names(folder: str, number: int) -> Iterator[Found]:
     with fileio.open(_names(folder, number)) as file:
         for line in file:
-            told = json.loads(line)
-            if "image" in told:
-                yield ImageFile(told["image"], to_path(told["path"]))
-            elif "records" in told:
-                yield RecordFile(told["records"], told["path"], told["compression"])
+            record = json.loads(line)
+            if "image" in record:
+                yield ImageFile(record["image"], to_path(record["path"]))
+            elif "records" in record:
+                yield RecordFile(record["records"], record["path"], record["compression"])
             else:
-                yield _as_unread(told)
+                yield _to_unread(record)
 
 
-def _as_unread(told: dict[str, str]) -> Unread:
-    return Unread(told["unread"], told["what"])
+def _to_unread(record: dict[str, str]) -> Unread:
+    return Unread(record["unread"], record["what"])
 
 
 def _write_part(folder: str, number: int, answers: Sequence[Union[Answer, Unread]]) -> None:
-    told = [_unread(each) if isinstance(each, Unread) else _answer(each) for each in answers]
+    records = [_unread(each) if isinstance(each, Unread) else _answer(each) for each in answers]
     scores = [each.values for each in answers if isinstance(each, Answer)]
     content = io.BytesIO()
     all_scores = np.concatenate(scores) if scores else np.zeros((0, 0), np.float32)
-    np.savez(content, told=np.frombuffer(json.dumps(told).encode(), np.uint8), scores=all_scores)
+    np.savez(content, records=np.frombuffer(json.dumps(records).encode(), np.uint8), scores=all_scores)
     path = _answers(folder, number)
     draft = f"{path}.{uuid.uuid4().hex}"
     with fileio.open(draft, "wb") as file:
@@ -175,12 +175,12 @@ def _read_part(folder: str, number: int) -> Iterator[Union[Answer, Unread]]:
     with fileio.open(path, "rb") as file:
         content = np.load(io.BytesIO(file.read()), allow_pickle=False)
     scores, done = content["scores"], 0
-    for told in json.loads(content["told"].tobytes()):
-        if "unread" in told:
-            yield _as_unread(told)
+    for record in json.loads(content["records"].tobytes()):
+        if "unread" in record:
+            yield _to_unread(record)
         else:
-            names = told["names"]
-            yield Answer(names, scores[done : done + len(names)], Scores(**told["scores"]))
+            names = record["names"]
+            yield Answer(names, scores[done : done + len(names)], Scores(**record["scores"]))
             done += len(names)
 
 

@@ -307,7 +307,7 @@ def test_an_example_of_which_the_model_makes_two_is_named(run, model, tmp_path):
     records = write_records(tmp_path / "records", [example(image=bytes(count)) for count in (16, 32)])
     found, said = run(model, records, "--batch-size", 1, code=3)
     check(found, {f"{records}:0": np.zeros((SIDE, SIDE, 1), np.uint8)})
-    assert f"damaged file {records}:1: the model does not take it: it answers [2, 3] to 1" in said
+    assert f"damaged file {records}:1: the model does not take it: it returns [2, 3] for 1" in said
 
 
 def test_a_model_of_floats_and_of_any_size_needs_the_range_of_its_pixels(run, images, tmp_path):
