@@ -26,7 +26,7 @@ from tfx_estimator.pipeline.config.augment import Operation
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.convert.arrays import write_arrays
 from tfx_estimator.pipeline.convert.keras3.optimizers import STEP_PLACE, refuse_unknown
-from tfx_estimator.pipeline.convert.new_declaration import bring_modules
+from tfx_estimator.pipeline.convert.new_declaration import copy_modules
 from tfx_estimator.pipeline.convert.placing import Placed
 from tfx_estimator.pipeline.convert.proof import Answers, Features, Proof
 from tfx_estimator.pipeline.convert.tensors import STEP
@@ -111,7 +111,7 @@ def _bring(folder: str, modules: Mapping[str, str]) -> None:
     """
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as brought:
         for name, home in modules.items():
-            bring_modules(brought, [name], home)
+            copy_modules(brought, [name], home)
         taken = sorted({each.partition(".")[0] for each in os.listdir(brought)}.intersection(_TAKEN))
         if taken:
             raise UserCodeError(

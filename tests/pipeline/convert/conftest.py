@@ -66,19 +66,19 @@ def half(
 
 
 @pytest.fixture
-def asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asks the Estimator in the first conversion of a test: it is the same in all of them."""
+def runs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs the Estimator only in the first conversion of a test: the results are the same in all of them."""
     from tfx_estimator.pipeline.convert import conversion
 
-    ask, answers = conversion.ask, []
+    run_estimator, answers = conversion.run_estimator, []
 
-    def ask_once(*args: Any) -> Any:
+    def run_once(*args: Any) -> Any:
         if not answers:
             estimator, checkpoint, names, declared, _, steps = args
-            answers.append(ask(estimator, checkpoint, names, declared, str(tmp_path), steps))
+            answers.append(run_estimator(estimator, checkpoint, names, declared, str(tmp_path), steps))
         return answers[0]
 
-    monkeypatch.setattr(conversion, "ask", ask_once)
+    monkeypatch.setattr(conversion, "run_estimator", run_once)
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ def test_what_is_not_that_network_is_refused_by_name_and_nothing_is_written(half
         "renamed": "conv/kernel, a weight of shape [3, 3, 1, 4], has no place",
     }
     for network, words in wrong.items():
-        with pytest.raises(UserCodeError, match=r"is not that of the Keras model") as refused:
+        with pytest.raises(UserCodeError, match=r"does not match the Keras model") as refused:
             convert(trained.source(network), str(output))
         assert words in str(refused.value)
     trained.folder = Path(shutil.copytree(trained.folder, tmp_path / "damaged"))
@@ -80,7 +80,7 @@ def test_what_is_not_that_network_is_refused_by_name_and_nothing_is_written(half
 
 @pytest.mark.equivalence
 def test_a_wrong_value_is_found_out(
-    half: Any, asked_once: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    half: Any, runs_once: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tfx_estimator.pipeline.convert import conversion
 

@@ -95,14 +95,14 @@ def test_logits_and_the_next_step_are_those_of_the_model_fn(
 
 @pytest.mark.equivalence
 def test_what_is_not_the_network_of_the_model_fn_is_refused_and_the_line_for_the_map_is_said(
-    half: Any, asked_once: None, tmp_path: Path
+    half: Any, runs_once: None, tmp_path: Path
 ) -> None:
     trained, output = half(model=f"{MODULE}:variables", params={"update": "momentum"}), tmp_path / "converted"
     refused = {
         "dense_network": [
             ({}, '"block0/weights": a0/kernel'),
             ({**BLOCKS, r"block(\d)/biases": r"b\1/bias"}, "block0/biases would go to b0/bias by --map"),
-            ({**BLOCKS, "blok": "a0/kernel"}, "the line blok of --map fits no tensor"),
+            ({**BLOCKS, "blok": "a0/kernel"}, "the line blok of --map matches no tensor"),
             ({r"block2/weights": None, **BLOCKS}, "a2/kernel of the Keras model has no tensor"),
             ({r"block[12]/biases": "a1/bias", **BLOCKS}, "a1/bias would be given 2 tensors"),
         ],
@@ -120,14 +120,14 @@ def test_what_is_not_the_network_of_the_model_fn_is_refused_and_the_line_for_the
 
 
 @pytest.mark.equivalence
-def test_a_schedule_is_the_declared_one_and_dropout_is_in_both(half: Any, asked_once: None, tmp_path: Path) -> None:
+def test_a_schedule_is_the_declared_one_and_dropout_is_in_both(half: Any, runs_once: None, tmp_path: Path) -> None:
     decayed = {"name": "adam", "learning_rate": 0.004, "schedule": "exponential", "decay_steps": 6, "decay_rate": 0.5}
     params = {"update": "decayed", "rate": 0.25}
     trained, output = half(model=f"{MODULE}:with_dropout", params=params), tmp_path / "converted"
     with pytest.raises(UserCodeError, match=r"is a schedule.*: 0\.004 at step 0, ") as wrong:
         _convert(trained, output, "dropout_network", optimizer=decayed)
     assert "name: adam" in wrong.value.expected
-    with pytest.raises(UserCodeError, match=r"draws by chance in dropout/.*, and the network in nothing"):
+    with pytest.raises(UserCodeError, match=r"draws random numbers in dropout/.*, and the network in nothing"):
         _convert(trained, output, "without_dropout", optimizer={**decayed, "staircase": True})
     proof = _convert(trained, output, "dropout_network", optimizer={**decayed, "staircase": True, "clip_norm": 1}).proof
     assert proof.holds
