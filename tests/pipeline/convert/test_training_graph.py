@@ -65,7 +65,7 @@ def test_what_no_graph_tells_is_taken_from_a_declaration_of_another_optimizer_to
 
 
 @pytest.mark.parametrize(
-    ("clip", "said"),
+    ("clip", "functions"),
     [
         (lambda gradients: [tf.clip_by_norm(each, 9.0) for each in gradients], "clip_by_norm"),
         (lambda gradients: tf.clip_by_global_norm(gradients, 9.0)[0], "clip_by_global_norm, global_norm"),
@@ -73,9 +73,9 @@ def test_what_no_graph_tells_is_taken_from_a_declaration_of_another_optimizer_to
         (lambda gradients: [tf.clip_by_value(each, -9.0, 9.0) for each in gradients], "clip_by_value"),
     ],
 )
-def test_gradients_that_are_clipped_are_declared_so(clip: Callable[[list[Any]], list[Any]], said: str) -> None:
+def test_gradients_that_are_clipped_are_declared_so(clip: Callable[[list[Any]], list[Any]], functions: str) -> None:
     found = read(adam, clip)
-    with pytest.raises(UserCodeError, match=f"clips its gradients by {said}, and its graph does not tell") as wrong:
+    with pytest.raises(UserCodeError, match=f"clips its gradients by {functions}; its graph does not show") as wrong:
         found.declared(Optimizer(name="adam"), 10)
     assert "clip_norm, global_clip_norm or clip_value" in wrong.value.expected
     assert found.declared(Optimizer(global_clip_norm=9), 10).global_clip_norm == 9

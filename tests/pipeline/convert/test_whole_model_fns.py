@@ -124,7 +124,7 @@ def test_a_schedule_is_the_declared_one_and_dropout_is_in_both(half: Any, runs_o
     decayed = {"name": "adam", "learning_rate": 0.004, "schedule": "exponential", "decay_steps": 6, "decay_rate": 0.5}
     params = {"update": "decayed", "rate": 0.25}
     trained, output = half(model=f"{MODULE}:with_dropout", params=params), tmp_path / "converted"
-    with pytest.raises(UserCodeError, match=r"is a schedule.*: 0\.004 at step 0, ") as wrong:
+    with pytest.raises(UserCodeError, match=r"follows a schedule.*: 0\.004 at step 0, ") as wrong:
         _convert(trained, output, "dropout_network", optimizer=decayed)
     assert "name: adam" in wrong.value.expected
     with pytest.raises(UserCodeError, match=r"draws random numbers in dropout/.*, and the network in nothing"):

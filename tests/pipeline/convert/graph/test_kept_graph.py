@@ -250,12 +250,12 @@ def test_what_cannot_be_trained_or_is_not_the_same_is_refused_and_nothing_is_wri
         ("two", "", examples, UserCodeError, "serving_default:left, serving_default:right"),
         ("two", "serving_default:middle", examples, UserCodeError, "no signature has an output serving_default:middle"),
         ("two", "serving_default:right", other, DataError, "Feature: x .* is required"),
-        ("references", "", examples, UserCodeError, "one, which the Estimator trained, is no variable"),
+        ("references", "", examples, UserCodeError, "one, which the Estimator trained, is not a variable"),
         ("rounded", "", examples, UserCodeError, "y depends on no trained weight by operations"),
         ("flat", "", examples, NotEqualError, "did not change: 2 of 2(?s:.)*name another output by --answer"),
-        ("infinite", "", examples, NotEqualError, "y: inf(?s:.)*finite numbers"),
-        ("drawn", "", examples, NotEqualError, r"y: \d(?s:.)*by chance"),
-        ("constant", "", examples, UserCodeError, "names no variable that was trained"),
+        ("infinite", "", examples, NotEqualError, "y: inf(?s:.)*outputs are finite"),
+        ("drawn", "", examples, NotEqualError, r"y: \d(?s:.)*without random operations"),
+        ("constant", "", examples, UserCodeError, "lists no trained variable"),
     ]
     for name, answer, files, kind, words in refused:
         with pytest.raises(kind, match=words):
