@@ -55,13 +55,13 @@ def decayed() -> Any:
 @pytest.mark.parametrize("name", ["momentum", "adam"])
 def test_what_no_graph_tells_is_taken_from_a_declaration_of_another_optimizer_too(name: str) -> None:
     given = {"clip_norm": 0.5, "weight_decay": 0.1, "decoupled_weight_decay": 0.2}
-    told = {"name": "adam", "learning_rate": 0.002, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-8}
+    of_graph = {"name": "adam", "learning_rate": 0.002, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-8}
     own = {"momentum": 0.5} if name == "momentum" else {}
     declared = read(adam).declared(Optimizer(name=name, **own, **given), 10)
-    assert declared == Optimizer(**told, **given, schedule="constant")
+    assert declared == Optimizer(**of_graph, **given, schedule="constant")
     schedule = {"learning_rate": 0.004, "schedule": "exponential", "decay_steps": 6, "decay_rate": 0.5}
     declared = read(decayed).declared(Optimizer(name=name, **own, **given, **schedule), 10)
-    assert declared == Optimizer(**{**told, **given, **schedule})
+    assert declared == Optimizer(**{**of_graph, **given, **schedule})
 
 
 @pytest.mark.parametrize(
