@@ -429,12 +429,12 @@ def test_what_draws_by_chance_is_said(case: Any) -> None:
     assert proof.next_step == {}
 
 
-def test_batches_of_an_evaluation_are_asked_for_one_by_one(case: Any) -> None:
-    from tfx_estimator.pipeline.convert.canned import asking
+def test_batches_of_an_evaluation_are_read_one_by_one(case: Any) -> None:
+    from tfx_estimator.pipeline.convert.canned import estimator_session
 
     given = case("linear").trained
     # Without an end.
-    with asking.logits(given.estimator, given.checkpoint, given.train, None, ["age"]) as answers:
+    with estimator_session.logits(given.estimator, given.checkpoint, given.train, None, ["age"]) as answers:
         two = list(itertools.islice(answers, 2))
         assert tf.executing_eagerly()
     assert [list(batch.features) for batch, _ in two] == [["age"]] * 2
@@ -456,7 +456,7 @@ def test_a_class_is_another_where_rounding_alone_cannot_make_it_so(
 ) -> None:
     from tfx_estimator.pipeline.convert.canned import trial
 
-    assert trial._others(head, np.array(old, np.float32), np.array(new, np.float32)) == count
+    assert trial._differing_classes(head, np.array(old, np.float32), np.array(new, np.float32)) == count
 
 
 def test_another_rate_is_found_out(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -697,7 +697,7 @@ def decayed(before: int = 0) -> Any:
     [
         (
             lambda: linear(column.numeric_column("age", normalizer_fn=lambda age: age + tf.random.normal([]))),
-            "the normalizer_fn of the column 'age', which makes the operation RandomStandardNormal",
+            "the normalizer_fn of the column 'age', which creates the TensorFlow operation RandomStandardNormal",
         ),
         (lambda: linear(hashed("age"), column.bucketized_column(numeric(), [1.0])), "the feature 'age', which is a"),
         (lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.Nadam()), "the optimizer Nadam"),
@@ -719,7 +719,7 @@ def decayed(before: int = 0) -> Any:
         ),
         (
             lambda: tf.estimator.DNNClassifier([3], [numeric()], activation_fn=lambda each: tf.nn.dropout(each, 0.5)),
-            "the activation_fn, which makes the operation RandomUniform",
+            "the activation_fn, which creates the TensorFlow operation RandomUniform",
         ),
         (
             lambda: tf.estimator.LinearEstimator(
