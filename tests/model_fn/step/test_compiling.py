@@ -1,4 +1,4 @@
-"""A step that XLA compiles trains as the one that it does not."""
+"""A step compiled by XLA trains like the uncompiled one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _batch():
 
 
 def _keras(xla, parts, norm=None):
-    """The losses of some steps, the weights after them, and whether there is anything for XLA."""
+    """Returns the losses of some steps, the weights after them, and whether XLA compiles anything."""
     section = TrainerSection.parse_obj(
         {"model": "own:net", "train_steps": 9, "global_batch_size": 8, "xla": xla, "gradient_accumulation": parts}
     )
@@ -125,7 +125,7 @@ def test_a_layer_that_adds_up_over_replicas_is_refused_where_there_are_several(n
 
 @pytest.mark.parametrize("trainable", [True, False])
 def test_a_layer_that_adds_nothing_up_is_compiled(trainable):
-    """Keras's own, of each replica by itself; and one that is frozen."""
+    """Keras's own layer, which normalises each replica separately, and a frozen one."""
     norm = tf.keras.layers.BatchNormalization() if trainable else SynchronizedBatchNormalization(trainable=False)
     refuse_collectives(_network(norm=norm), replicas=2)
     assert _keras(True, 1, norm)[2]

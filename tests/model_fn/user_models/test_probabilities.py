@@ -20,7 +20,7 @@ def _functional(last=None):
 
 @pytest.mark.parametrize("last", ["dense", "activation", "layer", "op", "nested"])
 def test_a_softmax_that_keras_looks_before_is_served_as_it_is(last):
-    """Whatever the loss was told: by Keras's own steps the model is that of the logits, and that of no from_logits."""
+    """Regardless of from_logits, Keras's own steps give the same model as for logits, and as without from_logits."""
     layers = tf.keras.layers
 
     def trained(from_logits, last):
@@ -53,7 +53,7 @@ def test_a_softmax_that_keras_looks_before_is_served_as_it_is(last):
 
 
 @pytest.mark.parametrize(
-    ("loss", "activation", "told"),
+    ("loss", "activation", "message"),
     [
         ("sparse_categorical_crossentropy", None, "without an activation"),
         (lambda: tf.keras.losses.SparseCategoricalCrossentropy(), None, "without an activation"),
@@ -66,16 +66,16 @@ def test_a_softmax_that_keras_looks_before_is_served_as_it_is(last):
         (lambda: lambda labels, outputs: outputs, None, ""),
     ],
 )
-def test_a_loss_that_does_not_fit_the_last_activation_is_told(loss, activation, told):
+def test_a_loss_that_does_not_fit_the_last_activation_is_noted(loss, activation, message):
     dense = tf.keras.layers.Dense(3, activation=activation, name="dense")
     again = tf.keras.layers.Dense(3, activation=activation, name="dense")
     for model in (_functional(dense), tf.keras.Sequential([tf.keras.Input([16], name="image"), again])):
         model.compile("sgd", loss() if callable(loss) else loss)
         found = mismatch(model)
-        assert told in found
-        assert bool(told) is bool(found)
+        assert message in found
+        assert bool(message) is bool(found)
         if activation == "sigmoid":
-            # As logits of a softmax, they are.
+            # As logits of a softmax they are probabilities.
             assert gives_probabilities(model) == ("Binary" in type(model.loss).__name__)
 
 

@@ -1,4 +1,4 @@
-"""A whole model_fn in mid-run becomes a Keras training by the network that the user names."""
+"""Conversion of a whole model_fn in mid-run to a Keras training of the user's network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.config.yaml_text import read_yaml
 MODULE = "whole_model_fns"
 SCOPE = "name without the network's scope"
 BLOCKS = {r"block(\d)/weights": r"a\1/kernel", r"block(\d)/biases": r"a\1/bias"}
-# model_fn, optimizer, network, map, the rules that place weights, the most that the next step may differ by.
+# model_fn, optimizer, network, map, rules that place weights, tolerance of the next step.
 CASES = [
     *(
         ("keras_layers", name, "keras_network", {}, {SCOPE}, 1e-6)
@@ -41,7 +41,7 @@ def _convert(
     module: str = MODULE,
     **trainer: Any,
 ) -> Any:
-    """Converts; `trainer` are entries of the declaration that is named for it."""
+    """Converts; `trainer` are entries of the declaration of `--declaration`."""
     from tfx_estimator.pipeline.convert.conversion import KERAS2, convert
     from tfx_estimator.pipeline.convert.replacement import Replacement
 
@@ -50,7 +50,7 @@ def _convert(
 
 
 def _declared(output: Path) -> TrainerSection:
-    """What the new.yaml of a conversion declares of the training that goes on."""
+    """Returns the trainer section of a conversion's new.yaml."""
     return TrainerSection.parse_obj(read_yaml((output / "new.yaml").read_text(), "new.yaml").value["trainer"])
 
 
@@ -86,7 +86,7 @@ def test_logits_and_the_next_step_are_those_of_the_model_fn(
         if each["kind"] in ("weight", "slot"):
             np.testing.assert_array_equal(stored[each["place"]], before.get_tensor(each["tensor"]))
     if name == "adam":
-        # The declaration alone says how it goes on.
+        # Resumes by the declaration alone.
         tensors_of = {each["place"]: each["tensor"] for each in tensors}
         end = trained.train(END)
         for place, value in trained.keras(output / "checkpoints", HALF, END - HALF, _declared(output)).items():

@@ -95,7 +95,7 @@ def test_another_estimator_is_refused(tmp_path, monkeypatch, own):
         convert(make(tmp_path, f"own_words_{abs(hash(own))}", own, monkeypatch), str(tmp_path / "converted"))
 
 
-def test_a_training_that_has_not_ended_is_told(tmp_path):
+def test_an_unfinished_training_is_refused(tmp_path):
     from ml_metadata.proto import metadata_store_pb2 as proto
 
     from tfx_estimator.pipeline.convert.canned.training import find
