@@ -13,17 +13,8 @@ import tensorflow as tf
 
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.convert.arrays import write_arrays
-from tfx_estimator.pipeline.convert.canned import (
-    estimator_session,
-    keras3,
-    optimizers,
-    reading,
-    run_fn,
-    trial,
-    weights,
-    writing,
-)
-from tfx_estimator.pipeline.convert.canned.estimator_session import InputFn, Step
+from tfx_estimator.pipeline.convert.canned import keras3, optimizers, reading, run_fn, session, trial, weights, writing
+from tfx_estimator.pipeline.convert.canned.session import InputFn, Step
 from tfx_estimator.pipeline.convert.canned.weights import Placed
 from tfx_estimator.pipeline.convert.proof import Proof, not_equal
 from tfx_estimator.pipeline.convert.tensors import SLOT, STEP, WEIGHT, read
@@ -82,15 +73,14 @@ def convert(trained: Trained, output: str, is_keras_3: bool = False) -> Converte
     known = weights.hyperparameters(reader, described)
     described = {part: optimizers.with_values(each, known[part]) for part, each in described.items()}
     own = {part: optimizers.in_keras_3(each) if is_keras_3 else each for part, each in described.items()}
-    features = estimator_session.first_batch(estimator, trained.train).features
+    features = session.first_batch(estimator, trained.train).features
     written = writing.write(canned, features, own, is_keras_3)
     placed = weights.place(reader, written.weights, described)
     draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
     try:
         # Before a Keras model is created: one that is created in a graph breaks those that were not.
-        evaluation = (trained.evaluate, trained.steps, written.inputs)
-        with estimator_session.logits(estimator, checkpoint, *evaluation) as answers:
-            after = estimator_session.step(estimator, checkpoint, trained.train)
+        with session.logits(estimator, checkpoint, trained.evaluate, trained.steps, written.inputs) as answers:
+            after = session.step(estimator, checkpoint, trained.train)
             _write(draft, written, placed, reader)
             mapping = {"checkpoint": checkpoint, "tensors": [each.to_dict() for each in placed]}
             write_json(os.path.join(draft, "mapping.json"), mapping)

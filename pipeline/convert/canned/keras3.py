@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tfx_estimator.pipeline.convert.canned.estimator_session import Batch
+from tfx_estimator.pipeline.convert.canned.session import Batch
 from tfx_estimator.pipeline.convert.canned.trial import Moved, Trial
 from tfx_estimator.pipeline.convert.keras3.handing import start
 

@@ -15,9 +15,9 @@ from tfx.utils import io_utils
 
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.convert.canned import run_fn_parts
-from tfx_estimator.pipeline.convert.canned.estimator_session import InputFn
 from tfx_estimator.pipeline.convert.canned.head import BINARY, CLASSES, LABELS, REGRESSION, Head
 from tfx_estimator.pipeline.convert.canned.reading import Canned
+from tfx_estimator.pipeline.convert.canned.session import InputFn
 from tfx_estimator.pipeline.convert.canned.text import indented, literal
 
 _HEADER = '''\

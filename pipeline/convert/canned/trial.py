@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfx_estimator.pipeline.convert.canned.estimator_session import Batch
 from tfx_estimator.pipeline.convert.canned.head import CLASSES, REGRESSION
+from tfx_estimator.pipeline.convert.canned.session import Batch
 from tfx_estimator.pipeline.convert.differences import MOST, Step, difference
 from tfx_estimator.pipeline.convert.tensors import SLOT, STEP
 from tfx_estimator.pipeline.convert.written import load

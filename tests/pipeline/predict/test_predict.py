@@ -202,7 +202,7 @@ def test_the_three_forms_hold_the_same(run, model, images, tmp_path):
     assert written.column_names == list(rows[0])
     for name in written.column_names[2:]:
         assert written[name].to_pylist() == [float(np.float32(row[name])) for row in rows]
-    assert read["class"].to_pylist() == [row["class"] for row in rows]
+    assert written["class"].to_pylist() == [row["class"] for row in rows]
 
 
 @pytest.mark.parametrize("top", [2, 1000])

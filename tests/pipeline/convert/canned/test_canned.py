@@ -430,11 +430,11 @@ def test_random_layers_are_listed(case: Any) -> None:
 
 
 def test_batches_of_an_evaluation_are_read_one_by_one(case: Any) -> None:
-    from tfx_estimator.pipeline.convert.canned import estimator_session
+    from tfx_estimator.pipeline.convert.canned import session
 
     given = case("linear").trained
     # An infinite input.
-    with estimator_session.logits(given.estimator, given.checkpoint, given.train, None, ["age"]) as answers:
+    with session.logits(given.estimator, given.checkpoint, given.train, None, ["age"]) as answers:
         two = list(itertools.islice(answers, 2))
         assert tf.executing_eagerly()
     assert [list(batch.features) for batch, _ in two] == [["age"]] * 2
