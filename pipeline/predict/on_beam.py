@@ -29,7 +29,7 @@ from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.predict.found_model import FoundModel
 from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, Unread, to_path
 from tfx_estimator.pipeline.predict.model import Model, choose
-from tfx_estimator.pipeline.predict.session import Answer, answer
+from tfx_estimator.pipeline.predict.session import Prediction, predict
 
 # Images in an element of the Beam pipeline, about: some seconds of work, so that a retry loses little.
 _IMAGES = 2_000
@@ -49,9 +49,9 @@ class Call:
         return Model(choose(self.found, self.signature), self.pixels)
 
 
-def answer_on_beam(
+def predict_on_beam(
     call: Call, found: Iterable[Found], section: BeamSection, folder: str
-) -> Iterator[Union[Answer, Unread]]:
+) -> Iterator[Union[Prediction, Unread]]:
     """Yields predictions, and inputs that cannot be read, in the order of `found`.
 
     Args:
@@ -96,12 +96,12 @@ class PredictPart(beam.DoFn):
             # Not in `setup`, whose error the runner would return as text.
             self._model = self._model or self._shared.acquire(self._call.load)
             found = _read_names(self._folder, number)
-            answers = list(answer(self._model, found, self._call.batch_size, is_part=True))
+            predictions = list(predict(self._model, found, self._call.batch_size, is_part=True))
         except TfxEstimatorError as error:
             write_error(self._folder, error)
             raise
-        _write_part(self._folder, number, answers)
-        yield sum(len(each.names) for each in answers if isinstance(each, Answer))
+        _write_part(self._folder, number, predictions)
+        yield sum(len(each.names) for each in predictions if isinstance(each, Prediction))
 
 
 def _write_names(found: Iterable[Found], folder: str, batch_size: int) -> int:
@@ -120,14 +120,14 @@ def _to_record(each: Found) -> dict[str, str]:
         return {"image": each.name, "path": _absolute(str(each.path))}
     if isinstance(each, RecordFile):
         return {"records": each.name, "path": _absolute(each.path), "compression": each.compression}
-    return _unread(each)
+    return _unread_record(each)
 
 
-def _unread(each: Unread) -> dict[str, str]:
+def _unread_record(each: Unread) -> dict[str, str]:
     return {"unread": each.name, "what": each.what}
 
 
-def _answer(each: Answer) -> dict[str, Any]:
+def _prediction_record(each: Prediction) -> dict[str, Any]:
     return {"names": each.names, "scores": asdict(each.scores)}
 
 
@@ -151,21 +151,21 @@ def _to_unread(record: dict[str, str]) -> Unread:
     return Unread(record["unread"], record["what"])
 
 
-def _write_part(folder: str, number: int, answers: Sequence[Union[Answer, Unread]]) -> None:
-    records = [_unread(each) if isinstance(each, Unread) else _answer(each) for each in answers]
-    scores = [each.values for each in answers if isinstance(each, Answer)]
+def _write_part(folder: str, number: int, predictions: Sequence[Union[Prediction, Unread]]) -> None:
+    records = [_unread_record(each) if isinstance(each, Unread) else _prediction_record(each) for each in predictions]
+    scores = [each.values for each in predictions if isinstance(each, Prediction)]
     content = io.BytesIO()
     all_scores = np.concatenate(scores) if scores else np.zeros((0, 0), np.float32)
     np.savez(content, records=np.frombuffer(json.dumps(records).encode(), np.uint8), scores=all_scores)
-    path = _answers(folder, number)
+    path = _scores_file(folder, number)
     draft = f"{path}.{uuid.uuid4().hex}"
     with fileio.open(draft, "wb") as file:
         file.write(content.getvalue())
     fileio.rename(draft, path, overwrite=True)
 
 
-def _read_part(folder: str, number: int) -> Iterator[Union[Answer, Unread]]:
-    path = _answers(folder, number)
+def _read_part(folder: str, number: int) -> Iterator[Union[Prediction, Unread]]:
+    path = _scores_file(folder, number)
     if not fileio.exists(path):
         raise PipelineError(
             f"the Beam runner reported success, but did not write {path}",
@@ -180,7 +180,7 @@ def _read_part(folder: str, number: int) -> Iterator[Union[Answer, Unread]]:
             yield _to_unread(record)
         else:
             names = record["names"]
-            yield Answer(names, scores[done : done + len(names)], Scores(**record["scores"]))
+            yield Prediction(names, scores[done : done + len(names)], Scores(**record["scores"]))
             done += len(names)
 
 
@@ -188,5 +188,5 @@ def _names(folder: str, number: int) -> str:
     return os.path.join(folder, f"names-{number:06}.jsonl")
 
 
-def _answers(folder: str, number: int) -> str:
-    return os.path.join(folder, f"answers-{number:06}.npz")
+def _scores_file(folder: str, number: int) -> str:
+    return os.path.join(folder, f"predictions-{number:06}.npz")

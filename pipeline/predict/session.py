@@ -27,12 +27,12 @@ _WHERE = ("Graph execution error", "Detected at node", "<stack traces", 'File "'
 
 
 @dataclass(frozen=True)
-class Answer:
+class Prediction:
     """The model's prediction of a batch.
 
     Args:
         names: Of its examples.
-        values: float32: the served scores; after `to_answers` probabilities, [batch, classes].
+        values: float32: the served scores; after `with_probabilities` probabilities, [batch, classes].
         scores: Kind of the served scores.
     """
 
@@ -65,9 +65,9 @@ class Progress:
             )
 
 
-def answer(
+def predict(
     model: Model, found: Iterable[Found], batch_size: int, is_part: bool = False
-) -> Iterator[Union[Answer, Unread]]:
+) -> Iterator[Union[Prediction, Unread]]:
     """Yields the predictions of each batch, and inputs that cannot be read, in the order of `found`.
 
     Args:
@@ -78,38 +78,38 @@ def answer(
     resized = (height, width) if height and width else None
     most = chosen.batch_size or batch_size
     some = is_part
-    for each in batches(refusing(found, chosen), channels, resized, most, available_cpus()):
+    for each in batches(checked(found, chosen), channels, resized, most, available_cpus()):
         if isinstance(each, Unread):
             yield each
             continue
         try:
-            yield _predict(model, each)
+            yield _predict_batch(model, each)
             some = True
         except tf.errors.InvalidArgumentError as error:
             for one in _one_by_one(model, each, error, some):
                 yield one
-                some |= isinstance(one, Answer)
+                some |= isinstance(one, Prediction)
 
 
-def _predict(model: Model, batch: Batch) -> Answer:
+def _predict_batch(model: Model, batch: Batch) -> Prediction:
     if isinstance(batch.values, np.ndarray):
         signature, values = model.chosen.images or model.chosen.examples, model.predict_images(batch.values)
     else:
         signature, values = model.chosen.examples, model.predict_examples(batch.values)
     assert signature
-    return Answer(batch.names, values, signature.scores)
+    return Prediction(batch.names, values, signature.scores)
 
 
 def _one_by_one(
     model: Model, batch: Batch, error: tf.errors.OpError, may_be_none: bool
-) -> Iterator[Union[Answer, Unread]]:
+) -> Iterator[Union[Prediction, Unread]]:
     """Predicts a batch example by example, to find those that the model rejects, for example without a feature."""
     count = len(batch.names)
     taken = 0
     refused: list[Unread] = []
     for number, name in enumerate(batch.names):
         try:
-            yield _predict(model, Batch([name], batch.values[number : number + 1]))
+            yield _predict_batch(model, Batch([name], batch.values[number : number + 1]))
             taken += 1
         except tf.errors.InvalidArgumentError as wrong:
             what = damaged(name, f"the model does not take it: {_reason(wrong)}", "an example of the model's kind").what
@@ -129,18 +129,18 @@ def _reason(error: tf.errors.OpError) -> str:
     return next((line for line in lines if line and not line.startswith(_WHERE)), type(error).__name__)
 
 
-def to_answers(
-    answers: Iterable[Union[Answer, Unread]], classes: int, note: Callable[[str], None]
-) -> Iterator[Union[Answer, Unread]]:
-    """Converts the served scores to probabilities; the first batch decides for all whether they are that already.
+def with_probabilities(
+    predictions: Iterable[Union[Prediction, Unread]], classes: int, note: Callable[[str], None]
+) -> Iterator[Union[Prediction, Unread]]:
+    """Converts served scores to probabilities; the first batch decides for all whether they are that already.
 
     Args:
         classes: Number of classes; 0 takes the number of scores.
         note: Called with a description of the conversion.
     """
     are_served: dict[Scores, bool] = {}
-    for each in answers:
-        if isinstance(each, Answer):
+    for each in predictions:
+        if isinstance(each, Prediction):
             scores = each.scores
             count = classes or (2 if scores.of_two else each.values.shape[-1])
             try:
@@ -159,7 +159,7 @@ def to_answers(
 
 
 def write(
-    answers: Iterable[Union[Answer, Unread]],
+    predictions: Iterable[Union[Prediction, Unread]],
     make_writer: Callable[[int], Writer],
     tell: Callable[[Progress, Optional[Unread]], None],
 ) -> Progress:
@@ -172,7 +172,7 @@ def write(
     progress = Progress()
     writer: Optional[Writer] = None
     try:
-        for each in answers:
+        for each in predictions:
             if isinstance(each, Unread):
                 progress.first = progress.first or each.name
                 progress.unread += 1
@@ -197,7 +197,7 @@ def write(
     return progress
 
 
-def refusing(found: Iterable[Found], chosen: Chosen) -> Iterator[Found]:
+def checked(found: Iterable[Found], chosen: Chosen) -> Iterator[Found]:
     """Refuses inputs that the model has no signature for, before they are read."""
     for each in found:
         if isinstance(each, ImageFile) and chosen.image_shape is None:
