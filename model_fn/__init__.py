@@ -1,1 +1,1 @@
-"""What is trained: networks, the Estimator model_fn, optimizers, strategies."""
+"""Networks, the Estimator model_fn, optimizers and strategies."""

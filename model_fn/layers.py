@@ -14,19 +14,19 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 
 
 class PooledConv2D(tf.keras.layers.Layer):
-    """Convolution, 2x2 max-pooling, bias and ReLU: the function of `Conv2D(activation="relu")`, `MaxPooling2D()`.
+    """Convolution, 2x2 max-pooling, bias and ReLU: equivalent to `Conv2D(activation="relu")`, `MaxPooling2D()`.
 
-    Adding a channel's bias and ReLU are monotonic, so they commute with the maximum; after the pooling they, and the
-    sum that is the bias's gradient, touch a quarter of the elements. A training step of `mnist_cnn` costs a fifth less
-    CPU; outputs are equal, gradients equal up to the order of summation. Where a pooling drops an odd row and column,
-    what only they depend on is not computed: a step of `cifar_cnn` costs another seventh less.
+    Bias addition and ReLU are monotonic, so they commute with the maximum; after the pooling they, and the sum for the
+    bias's gradient, touch a quarter of the elements. A training step of `mnist_cnn` costs a fifth less CPU; outputs are
+    equal, gradients equal up to the order of summation. Where a pooling drops an odd row and column, the pixels that
+    only they depend on are not computed: a step of `cifar_cnn` costs another seventh less.
 
     Args:
         filters: Number of output channels.
         kernel_size: Height and width of the kernel; no padding.
-        read_by: Kernel sizes of the PooledConv2Ds, one after the other, that alone read what this one returns. What
-            their poolings drop is not returned.
-        **kwargs: Of a Keras layer.
+        read_by: Kernel sizes of the PooledConv2Ds that follow in sequence, if nothing else reads this layer's output.
+            The rows and columns that their poolings drop are then not returned.
+        **kwargs: Arguments of `tf.keras.layers.Layer`.
     """
 
     def __init__(self, filters: int, kernel_size: int, read_by: Sequence[int] = (), **kwargs: Any) -> None:
@@ -36,7 +36,7 @@ class PooledConv2D(tf.keras.layers.Layer):
         self.read_by = tuple(read_by)
 
     def build(self, input_shape: tf.TensorShape) -> None:
-        """Makes `kernel` and `bias`, initialised as Conv2D's."""
+        """Creates `kernel` and `bias`, initialised like those of Conv2D."""
         size = self.kernel_size
         self.kernel = self.add_weight("kernel", [size, size, input_shape[-1], self.filters])
         self.bias = self.add_weight("bias", [self.filters], initializer="zeros", experimental_autocast=False)
@@ -49,56 +49,56 @@ class PooledConv2D(tf.keras.layers.Layer):
             inputs: float, [batch, height, width, channels].
 
         Returns:
-            float, [batch, (height - kernel_size + 1) // 2, (width - kernel_size + 1) // 2, filters], less the rows and
-            columns that the layers of `read_by` do not use.
+            float, [batch, (height - kernel_size + 1) // 2, (width - kernel_size + 1) // 2, filters], without the rows
+            and columns that the layers of `read_by` do not use.
         """
         pooled = tf.nn.max_pool2d(tf.nn.conv2d(self._used(inputs), self.kernel, 1, "VALID"), 2, 2, "VALID")
         outputs = tf.nn.relu(tf.nn.bias_add(tf.cast(pooled, self.bias.dtype), self.bias))
         return tf.cast(outputs, pooled.dtype)
 
     def _used(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Leaves out the rows and columns that the poolings, of this layer and of those that read it, drop."""
+        """Crops the rows and columns that the poolings of this layer and of those in `read_by` drop."""
         sizes = inputs.shape.as_list()[1:3]
         used = [size and _used_size(size, (self.kernel_size, *self.read_by)) for size in sizes]
-        # Not by indices: their gradient costs more than is saved.
+        # Not by indexing, whose gradient costs more than is saved.
         return inputs if used == sizes else tf.slice(inputs, [0, 0, 0, 0], [-1, *(size or -1 for size in used), -1])
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what rebuilds the layer."""
+        """Returns the constructor's arguments."""
         config = {"filters": self.filters, "kernel_size": self.kernel_size, "read_by": self.read_by}
         return {**super().get_config(), **config}
 
 
 def _used_size(size: int, kernel_sizes: Sequence[int]) -> int:
-    """Tells how many of an image's rows, or columns, decide what convolutions with 2x2 pooling in a row return."""
+    """Returns how many rows, or columns, of an image a chain of convolutions with 2x2 pooling depends on."""
     left = size
     for kernel_size in kernel_sizes:
         left = (left - kernel_size + 1) // 2
         if left < 1:
-            return size  # TensorFlow's error tells the true size
+            return size  # so that TensorFlow's error contains the true size
     for kernel_size in reversed(kernel_sizes):
         left = 2 * left + kernel_size - 1
     return left
 
 
-# Above that of float32, relative, and below the step between two of 256 grey levels.
+# Relative: above float32's rounding error, below the step between two of 256 grey levels.
 _ROUNDING = 1e-5
 
 
 class SynchronizedBatchNormalization(tf.keras.layers.Layer):
-    """Batch normalisation by the statistics of the global batch, whichever strategy splits it.
+    """Batch normalisation by the statistics of the global batch, under any strategy.
 
-    On one device the function, its gradients and its moving averages are those of `tf.keras.layers.BatchNormalization`,
-    and the weights have the same names. With several replicas Keras's layer normalises each part of the batch by
-    itself, which is another training; its `synchronized=True` cannot be built in an Estimator.
+    On one device outputs, gradients and moving averages are those of `tf.keras.layers.BatchNormalization`, and the
+    weights have the same names. With several replicas Keras's layer normalises each replica's batch separately, which
+    changes the training; its `synchronized=True` cannot be built in an Estimator.
 
-    Each call in training adds one all-reduce of 2 * channels + 1 numbers, of float64, to the forward pass and one to
-    the backward pass. `parameter_server` has no global batch: there it is Keras's layer.
+    Each call in training adds one all-reduce of 2 * channels + 1 float64 numbers to the forward pass and one to the
+    backward pass. `parameter_server` has no global batch: there the layer behaves like Keras's.
 
     Args:
-        momentum: Of the moving averages; they weigh what came before.
+        momentum: Decay of the moving averages.
         epsilon: Added to the variance.
-        **kwargs: Of a Keras layer.
+        **kwargs: Arguments of `tf.keras.layers.Layer`.
     """
 
     def __init__(self, momentum: float = 0.99, epsilon: float = 1e-3, **kwargs: Any) -> None:
@@ -107,15 +107,15 @@ class SynchronizedBatchNormalization(tf.keras.layers.Layer):
         self.epsilon = epsilon
 
     def build(self, input_shape: tf.TensorShape) -> None:
-        """Makes `gamma`, `beta`, `moving_mean` and `moving_variance`, one number a channel."""
+        """Creates `gamma`, `beta`, `moving_mean` and `moving_variance`, one number per channel."""
         shape = [input_shape[-1]]
-        # Never cast to what the network computes in.
-        whole: dict[str, Any] = {"experimental_autocast": False}
-        self.gamma = self.add_weight("gamma", shape, initializer="ones", **whole)
-        self.beta = self.add_weight("beta", shape, initializer="zeros", **whole)
+        # Never cast to the compute dtype.
+        no_cast: dict[str, Any] = {"experimental_autocast": False}
+        self.gamma = self.add_weight("gamma", shape, initializer="ones", **no_cast)
+        self.beta = self.add_weight("beta", shape, initializer="zeros", **no_cast)
         # Each replica computes the same averages, so nothing needs to be reduced.
         averages: dict[str, Any] = {
-            **whole,
+            **no_cast,
             "trainable": False,
             "synchronization": tf.VariableSynchronization.ON_READ,
             "aggregation": tf.VariableAggregation.ONLY_FIRST_REPLICA,
@@ -129,71 +129,70 @@ class SynchronizedBatchNormalization(tf.keras.layers.Layer):
 
         Args:
             inputs: float, [batch, ..., channels].
-            training: Normalise by the batch and update the moving averages, or normalise by these; a layer that is
-                not `trainable` always does the latter.
+            training: True normalises by the batch and updates the moving averages; False normalises by the moving
+                averages, as a layer that is not `trainable` always does.
 
         Returns:
-            As `inputs`.
+            Shape and dtype of `inputs`.
         """
-        # Statistics of many numbers want the precision of the weights, also where those numbers have less.
+        # Sums over many numbers need the precision of the weights, even for inputs of lower precision.
         values = tf.cast(inputs, self.gamma.dtype)
         mean, variance = self.moving_mean, self.moving_variance
         if training and self.trainable:
             mean, variance, unbiased = _global_moments(values)
-            # TensorFlow's fused operation, which Keras uses where it can, follows the unbiased one.
+            # TensorFlow's fused operation, which Keras uses where it can, averages the unbiased variance.
             fused = inputs.shape.rank == 4 and values.dtype == tf.float32
-            followed = unbiased if fused else variance
-            self.add_update(lambda: self._follow(self.moving_mean, mean))
-            self.add_update(lambda: self._follow(self.moving_variance, followed))
+            averaged = unbiased if fused else variance
+            self.add_update(lambda: self._update(self.moving_mean, mean))
+            self.add_update(lambda: self._update(self.moving_variance, averaged))
         outputs = tf.nn.batch_normalization(values, mean, variance, self.beta, self.gamma, self.epsilon)
         return tf.cast(outputs, inputs.dtype)
 
-    def _follow(self, average: tf.Variable, value: tf.Tensor) -> Any:
+    def _update(self, average: tf.Variable, value: tf.Tensor) -> Any:
         return average.assign_sub((average - value) * (1.0 - self.momentum))
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what rebuilds the layer."""
+        """Returns the constructor's arguments."""
         return {**super().get_config(), "momentum": self.momentum, "epsilon": self.epsilon}
 
 
-# Layers that normalise by the statistics of a batch.
+# Layers that normalise by batch statistics.
 BY_BATCH = (SynchronizedBatchNormalization, tf.keras.layers.BatchNormalization)
 
 
 class StatelessDropout(tf.keras.layers.Layer):
-    """Dropout whose mask depends on the seed, the global step and the example, and on nothing else.
+    """Dropout whose mask depends only on the seed, the global step and the example.
 
-    So each example keeps the same units whichever replica it falls to, and a resumed training draws what an
-    uninterrupted one would have drawn: neither holds for `tf.keras.layers.Dropout`. An example is known by the content
-    of its image, since its place in a batch differs from strategy to strategy; images that differ in brightness and
-    contrast alone share a mask.
+    Each example keeps the same units on any replica, and a resumed training draws the same masks as an uninterrupted
+    one: neither holds for `tf.keras.layers.Dropout`. An example is identified by the content of its image, since its
+    position in a batch differs between strategies; images that differ only in brightness and contrast share a mask.
 
-    Both built-in ways of training tell the layer the images and the global step; a model_fn of your own calls its
+    Both built-in ways of training pass the images and the global step to the layer; a model_fn of your own calls its
     network within `dropout_keys`.
 
     Args:
-        rate: Part of the units that is dropped, from 0 to less than 1.
-        **kwargs: Of a Keras layer.
+        rate: Fraction of the units that is dropped, from 0 to less than 1.
+        **kwargs: Arguments of `tf.keras.layers.Layer`.
     """
 
     def __init__(self, rate: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rate = rate
 
-    # AutoGraph would make another error of ours.
+    # AutoGraph would wrap UserCodeError in an error of its own.
     @tf.autograph.experimental.do_not_convert
     def call(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Computes the layer.
 
         Args:
             inputs: float, [batch, ...]; all but the first dimension are known.
-            training: Drop, or pass everything on.
+            training: True drops units; False returns `inputs`.
 
         Returns:
-            As `inputs`.
+            Shape and dtype of `inputs`.
 
         Raises:
-            UserCodeError: Training, and not within `dropout_keys`.
+            UserCodeError: Called in training outside `dropout_keys`.
         """
         if not training or not self.rate:
             return inputs
@@ -210,50 +209,43 @@ class StatelessDropout(tf.keras.layers.Layer):
         return tf.where(kept, inputs / (1.0 - self.rate), tf.zeros_like(inputs))
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what rebuilds the layer."""
+        """Returns the constructor's arguments."""
         return {**super().get_config(), "rate": self.rate}
 
 
 def dropout_keys(
     examples: tf.Tensor, seed: int, step: Optional[tf.Tensor] = None
 ) -> contextlib.AbstractContextManager[None]:
-    """Tells each `StatelessDropout` that is called inside which examples it is called with.
+    """Identifies the examples of a batch to each `StatelessDropout` called in this context.
 
     Args:
-        examples: float, [batch, ...]; what distinguishes the examples, such as their images.
-        seed: Of the masks.
+        examples: float, [batch, ...]; a feature that distinguishes the examples, such as their images.
+        seed: Seed of the masks.
         step: The global step, an integer scalar; None is that of an Estimator's graph.
-
-    Returns:
-        A context manager.
     """
     return DropoutKeys(examples, seed, step).used()
 
 
 class DropoutKeys:
-    """Of one forward pass: gives each dropout layer another key for each example.
+    """Keys of one forward pass: a different one for each dropout layer and example.
 
     Args:
-        examples: As of `dropout_keys`.
-        seed: As of `dropout_keys`.
-        step: As of `dropout_keys`.
+        examples: See `dropout_keys`.
+        seed: See `dropout_keys`.
+        step: See `dropout_keys`.
     """
 
     def __init__(self, examples: tf.Tensor, seed: int, step: Optional[tf.Tensor]) -> None:
         self._examples = examples
         self._seed = seed
         self._step = step
-        # By graph: Keras also calls a layer in one that it throws away, to learn the shape of the outputs.
+        # By graph: Keras also calls a layer in a scratch graph, to infer the shape of the outputs.
         self._bases: dict[tf.Graph, tf.Tensor] = {}
         self._layers: dict[tf.Graph, int] = {}
 
     @contextlib.contextmanager
     def used(self) -> Iterator[None]:
-        """Tells the layers that are called inside; again, where the pass goes on.
-
-        Yields:
-            Nothing.
-        """
+        """Context in which dropout layers use these keys; entered again where the same pass continues."""
         token = _KEYS.set(self)
         try:
             yield
@@ -261,7 +253,7 @@ class DropoutKeys:
             _KEYS.reset(token)
 
     def next(self) -> tf.Tensor:
-        """uint32, [batch]."""
+        """Returns the next layer's keys, uint32, [batch]."""
         graph = tf.compat.v1.get_default_graph()
         if graph not in self._bases:
             step = tf.compat.v1.train.get_or_create_global_step() if self._step is None else self._step
@@ -270,14 +262,14 @@ class DropoutKeys:
         return _mix(self._bases[graph] ^ self._layers[graph])
 
 
-# The model_fn of each replica runs in a thread of its own, and sees only its own.
+# The model_fn of each replica runs in its own thread, and a context variable is local to a thread.
 _KEYS: contextvars.ContextVar[Optional[DropoutKeys]] = contextvars.ContextVar("dropout_keys", default=None)
 
 
 def _fingerprint(examples: tf.Tensor) -> tf.Tensor:
-    """Hashes each example to 32 bits: which of its pixels are larger than another one of the same channel.
+    """Hashes each example to 32 bits, by which of its pixels exceed another pixel of the same channel.
 
-    Not the pixels themselves: TensorFlow's optimisations round a preprocessing differently under another strategy.
+    Not by the pixels' values: TensorFlow's optimisations round a preprocessing differently under another strategy.
 
     Source: Dietzfelbinger, Universal hashing and k-wise independent random variables via integer arithmetic without
     primes, 1996 (the multiply-shift scheme).
@@ -291,7 +283,7 @@ def _fingerprint(examples: tf.Tensor) -> tf.Tensor:
     size = examples.shape[1:].num_elements()
     channels = examples.shape[-1] if examples.shape.rank > 2 else 1
     flat = tf.cast(tf.reshape(examples, [-1, size]), tf.float32)
-    # Three eighths of the image away: at a half, all would be compared twice.
+    # Three eighths of the image away: at a half, each pair would be compared twice.
     other = tf.roll(flat, channels * (size // channels * 3 // 8), axis=1)
     larger = flat - other > _ROUNDING * (tf.abs(flat) + tf.abs(other))
     factors = np.random.default_rng(0).integers(2**64, size=size, dtype=np.uint64)
@@ -300,12 +292,9 @@ def _fingerprint(examples: tf.Tensor) -> tf.Tensor:
 
 
 def _mix(values: tf.Tensor) -> tf.Tensor:
-    """Scrambles 32-bit numbers: those that differ in one bit come out unrelated.
+    """Scrambles integers to uint32: inputs that differ in one bit give unrelated outputs.
 
     Source: Appleby, MurmurHash3, 2011 (`fmix32`).
-
-    Returns:
-        uint32, of that shape.
     """
     values = tf.cast(values, tf.uint32)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
@@ -314,10 +303,10 @@ def _mix(values: tf.Tensor) -> tf.Tensor:
 
 
 def _global_moments(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Mean, variance and unbiased variance of each channel, over the batches of all replicas.
+    """Returns mean, variance and unbiased variance of each channel, over the batches of all replicas.
 
-    Each replica's variance is that about its own mean. In float64 they are put together, of which a mean has so many
-    digits that its square is lost nothing of; of float32 the square of 255 leaves no digit of a variance of 1.
+    Each replica's variance is about its own mean. They are combined in float64, in which squaring a mean loses no
+    digits that matter; in float32 a mean of 255, squared, leaves no digit of a variance of 1.
 
     Source: Chan, Golub and LeVeque, Algorithms for Computing the Sample Variance, 1983.
 
@@ -325,12 +314,12 @@ def _global_moments(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]
         values: float, [batch, ..., channels].
 
     Returns:
-        Each float [channels].
+        Three tensors, float [channels].
     """
     channels = values.shape[-1]
     axes = list(range(values.shape.rank - 1))
     count = tf.cast(tf.size(values) // channels, values.dtype)
-    # A replica's part of a short batch may have no example.
+    # A replica's share of a short batch may be empty.
     mean = tf.reduce_sum(values, axes) / tf.maximum(count, 1.0)
     squares = tf.reduce_sum(tf.math.squared_difference(values, tf.stop_gradient(mean)), axes)
     if tf.distribute.get_strategy().num_replicas_in_sync > 1 and tf.distribute.get_replica_context():
@@ -346,12 +335,12 @@ def _global_moments(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 @tf.custom_gradient
 def _sum_over_replicas(values: tf.Tensor) -> tuple[tf.Tensor, Any]:
-    """The gradient of a sum over replicas is the sum of their gradients."""
+    """Sums over the replicas; the gradient is the sum of the replicas' gradients."""
     context = tf.distribute.get_replica_context()
 
     def all_sum(tensor: tf.Tensor) -> tf.Tensor:
-        # Of the other replicas TensorFlow would look for variables by names that only its own Graph knows, and fail:
-        # "Unsuccessful at finding variable …/replica_1". It looks no further than here.
+        # stop_gradient ends TensorFlow's search for variables here. It would look up those of the other replicas by
+        # names that only its own Graph knows, and fail: "Unsuccessful at finding variable …/replica_1".
         return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.stop_gradient(tensor))
 
     return all_sum(values), all_sum

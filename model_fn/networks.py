@@ -1,4 +1,4 @@
-"""Networks: functions that build a Keras model from uint8-derived, standardised images to logits.
+"""Networks: functions that return a Keras model from standardised images to logits.
 
 A network function takes `num_classes` and returns an unbuilt `tf.keras.Model`: called with images, float32
 [batch, height, width, channels], and `training`, it returns logits, float32 [batch, num_classes].
@@ -19,10 +19,10 @@ def mnist_cnn(num_classes: int) -> tf.keras.Model:
 
     Source: https://www.tensorflow.org/tutorials/distribute/multi_worker_with_estimator.
 
-    28x28x1 images make 347,146 weights.
+    It has 347,146 weights for 28x28x1 images.
     """
     layers = tf.keras.layers
-    # No input_shape: in an Estimator a model that is built early refers to a placeholder that nobody feeds.
+    # No input_shape: in an Estimator a model that is built early refers to a placeholder that is never fed.
     return tf.keras.Sequential(
         [
             PooledConv2D(32, 3, name="conv1"),
@@ -37,7 +37,7 @@ def mnist_cnn(num_classes: int) -> tf.keras.Model:
 def cifar_cnn(num_classes: int) -> tf.keras.Model:
     """Two convolutions for small colour images: Conv32, MaxPool, Conv64, MaxPool, Flatten, Dense64, Dense.
 
-    32x32x3 images make 167,562 weights.
+    It has 167,562 weights for 32x32x3 images.
     """
     layers = tf.keras.layers
     return tf.keras.Sequential(
@@ -72,7 +72,7 @@ class _Block(tf.keras.layers.Layer):
 
 
 class _Unit(tf.keras.layers.Layer):
-    """Conv, 2x2 max-pooling where it is asked for, BN, ReLU; these two then touch a quarter of the pixels."""
+    """Conv, optional 2x2 max-pooling, BN, ReLU; after pooling these two touch a quarter of the pixels."""
 
     def __init__(self, filters: int, pool: bool, synchronized: bool, name: str) -> None:
         super().__init__(name=name)
@@ -117,8 +117,8 @@ def cifar_resnet(num_classes: int, synchronized: bool = False) -> tf.keras.Model
     Source: He et al., Identity Mappings in Deep Residual Networks, 2016, https://arxiv.org/abs/1603.05027.
 
     Args:
-        synchronized: Normalise by the global batch, so that training with several replicas is training on one device;
-            else each replica normalises its own part of the batch, which costs less and trains differently.
+        synchronized: Normalise by the global batch, so that training with several replicas equals training on one
+            device; else each replica normalises its own batch, which costs less and trains differently.
     """
     layers = tf.keras.layers
     stack: list[tf.keras.layers.Layer] = [_conv(16, 3, 1, "stem")]
@@ -138,7 +138,7 @@ def cifar_resnet(num_classes: int, synchronized: bool = False) -> tf.keras.Model
 
 
 def cifar_resnet9(num_classes: int, width: int = 16, synchronized: bool = False) -> tf.keras.Model:
-    """The ResNet-9 that learns CIFAR-10 in the least time, with a quarter of its channels.
+    """Page's ResNet-9 for fast training on CIFAR-10, with a quarter of its channels.
 
     A training step costs less than half of the CPU of one of `cifar_resnet`; four fifths of that are convolutions.
 
@@ -146,9 +146,9 @@ def cifar_resnet9(num_classes: int, width: int = 16, synchronized: bool = False)
     normalisation as in its part 8.
 
     Args:
-        width: Channels of the first convolution; the last ones have 8 times as many. 64 is the source's.
-            32x32x3 images and a width of 16 make 414,064 weights, 1,120 of them moving averages.
-        synchronized: As of `cifar_resnet`.
+        width: Channels of the first convolution; the last ones have 8 times as many. The source has 64.
+            With 32x32x3 images and a width of 16 there are 414,064 weights, 1,120 of them moving averages.
+        synchronized: See `cifar_resnet`.
     """
     layers = tf.keras.layers
     return tf.keras.Sequential(
@@ -161,7 +161,7 @@ def cifar_resnet9(num_classes: int, width: int = 16, synchronized: bool = False)
             _Residual(8 * width, synchronized, "residual3"),
             layers.GlobalMaxPooling2D(name="pool"),
             layers.Dense(num_classes, use_bias=False, dtype=output_dtype(), name="logits"),
-            # Logits of normalised features are large: so scaled they fit the initial loss and the learning rates.
+            # Logits of normalised features are large; this scale fits the initial loss and the learning rates.
             layers.Rescaling(1 / 8, dtype=output_dtype(), name="scale"),
         ],
         name="cifar_resnet9",

@@ -1,1 +1,1 @@
-"""The update: the declared optimizer, its schedule, and what is done with gradients before it."""
+"""The declared optimizer, its schedule, and the compression and clipping of gradients."""

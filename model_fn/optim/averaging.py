@@ -1,7 +1,7 @@
-"""Local SGD: replicas that have trained by themselves get the mean of their weights.
+"""Local SGD: replicas train independently and average their weights.
 
-The optimizer's slots are averaged as well: all that a checkpoint holds is then the same in each process, and training
-goes on from it as if it had not stopped.
+The optimizer's slots are averaged as well, so that a checkpoint is the same in each process and training resumes from
+it as if it had not stopped.
 
 Source: Stich, Local SGD Converges Fast and Communicates Little, 2018, https://arxiv.org/abs/1805.09767.
 """
@@ -20,12 +20,12 @@ _ANCHOR, _VELOCITY = "anchor", "velocity"
 
 
 class Averaging:
-    """Averages a model over all replicas. Made in the strategy's scope, and before a checkpoint is restored.
+    """Averages a model over all replicas. Constructed in the strategy's scope, before a checkpoint is restored.
 
     Args:
-        model: Compiled with a `optimizer.DeclaredOptimizer`, with all its variables.
+        model: Built, and compiled with an `optimizer.DeclaredOptimizer`.
         every: Steps between two averagings.
-        outer_momentum: In heavy-ball form, of the averaged change; 0 is the mean alone.
+        outer_momentum: Heavy-ball momentum of the averaged change; 0 is the plain mean.
 
     Source: Wang et al., SlowMo, 2019, https://arxiv.org/abs/1910.00643.
     """
@@ -48,12 +48,12 @@ class Averaging:
         self._before_checkpoint = tf.function(functools.partial(self._average, is_due=False))
 
     def begin(self) -> None:
-        """Has the outer momentum start at the weights as they are now."""
+        """Starts the outer momentum at the current weights."""
         for weight, (anchor, _) in zip(self._weights, self._outer):
             anchor.assign(tf.identity(weight))
 
     def after(self, step: tf.Tensor) -> None:
-        """Averages if it is due: built into the graph of an execution, where a turn costs no more than its message."""
+        """Averages every `every` steps; runs inside the training graph, where it costs no more than the all-reduce."""
 
         def average() -> tf.Operation:
             self._average(is_due=True)
@@ -62,10 +62,9 @@ class Averaging:
         tf.cond(tf.equal(step % self._every, 0), average, tf.no_op)
 
     def before_checkpoint(self) -> None:
-        """Averages between two executions; each process must call this between the same two.
+        """Averages between two executions; every process must call this between the same two.
 
-        The outer momentum does not move the weights: its step comes when it is due, whether training was stopped or
-        not.
+        Without the outer momentum, whose step comes at its regular time whether training was stopped or not.
         """
         self._before_checkpoint()
 
@@ -98,7 +97,7 @@ class Averaging:
 
 
 def _assign(variable: tf.Variable, value: tf.Tensor) -> None:
-    """Sets a weight, or a slot, and has the weight keep its constraint: the mean of two of norm 1 has a smaller one."""
+    """Assigns a weight or slot, and applies its constraint: the mean of two vectors of norm 1 has a smaller norm."""
     variable.assign(value)
     if variable.constraint is not None:
         variable.assign(variable.constraint(variable))

@@ -1,11 +1,11 @@
-"""What is done with gradients between the step that computes them and the update that applies them.
+"""Compression and clipping of gradients, between their computation and the update.
 
-Between replicas they take two bytes an entry where that is declared, and their own dtype before and after. `bf16` has
-the range of float32, and 8 bits of precision. `fp16` has 11, and a narrow range: it is scaled by a power of two, so
-that small entries do not vanish, and what a replica gives is limited, so that the sum of all cannot overflow.
+With compression, gradients take two bytes an entry between replicas, and their own dtype before and after. `bf16` has
+the range of float32 and 8 bits of precision. `fp16` has 11 bits and a narrow range: gradients are scaled by a power of
+two, so that small entries do not vanish, and each replica's are limited, so that the sum cannot overflow.
 
-Clipped is the gradient of the global batch: clipping each replica's own, before they are summed, would be another
-training with each number of replicas.
+Clipping applies to the gradient of the global batch: clipping each replica's own, before the sum, would make the
+training depend on the number of replicas.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import tensorflow as tf
 
 NONE = "none"
 _DTYPES = {"fp16": tf.float16, "bf16": tf.bfloat16}
-# A power of two is exact. An entry below 2.4e-7 loses precision, one below 1.2e-10 is 0; the sum is within 128.
+# A power of two is exact. An entry below 2.4e-7 loses precision, one below 1.2e-10 becomes 0; the sum is within 128.
 _SCALE = 256.0
-# Half of what float16 holds: partial sums are rounded up.
+# Half of float16's maximum: partial sums are rounded up.
 _LARGEST = 32768.0
 
 
@@ -27,14 +27,14 @@ def compress(gradient: Any, kind: str) -> Any:
     """Casts a replica's gradient, in a replica's context.
 
     Args:
-        gradient: float tensor. `tf.IndexedSlices` are left as they are: the workers gather their rows by an operation
-            that has no bfloat16, or add up those of a table, several of one row among them, before they are sent. So is
-            what has two bytes an entry already.
+        gradient: float tensor. `tf.IndexedSlices` are returned unchanged: the workers gather their rows by an operation
+            that does not support bfloat16, or sum repeated rows of a table before sending. Tensors with two bytes an
+            entry are returned unchanged as well.
         kind: `none`, `fp16` or `bf16`.
 
     Returns:
-        What is to be summed over the replicas; the gradient itself where there is one replica. Of fp16, an infinite
-        entry has become the largest; NaN stays.
+        The tensor to sum over the replicas; the gradient itself if there is one replica. With fp16 an infinite entry
+        becomes the largest finite one; NaN stays.
     """
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     if kind == NONE or replicas == 1 or not isinstance(gradient, tf.Tensor) or gradient.dtype.size <= 2:
@@ -54,11 +54,7 @@ def restore(gradient: Any, kind: str, dtype: tf.DType) -> Any:
 
 
 def global_scale(gradients: Sequence[Any], options: Mapping[str, Any]) -> Optional[tf.Tensor]:
-    """Returns the factor that keeps the norm of all gradients together within `global_clip_norm`.
-
-    Returns:
-        Scalar; None where nothing is declared.
-    """
+    """Returns the scalar factor that limits the gradients' global norm to `global_clip_norm`; None if undeclared."""
     limit = options["global_clip_norm"]
     if limit is None:
         return None
@@ -72,8 +68,8 @@ def clip(
     """Clips one gradient as declared.
 
     Args:
-        parts: The gradients of all parts of the variable, this one among them, where several servers have one each:
-            the norm is that of the variable's. None of a whole one.
+        parts: The gradients of all shards of a partitioned variable, this one included: the norm is taken over all of
+            them. Empty for an unpartitioned variable.
     """
     if scale is not None:
         gradient *= tf.cast(scale, gradient.dtype)

@@ -1,4 +1,4 @@
-"""The declared optimizer: one, for an Estimator's graph, `model.compile`, and a loop of one's own."""
+"""The declared optimizer, for an Estimator's graph, `model.compile` and a custom loop alike."""
 
 from __future__ import annotations
 
@@ -18,30 +18,26 @@ _Pairs = Sequence[tuple[Any, tf.Variable]]
 
 
 def given_rate(optimizer: Any) -> Any:
-    """Returns what an optimizer was given for a learning rate: a schedule, or what holds a number.
-
-    Returns:
-        None of an optimizer that has none.
-    """
-    # `learning_rate` of Keras's newer ones is the value of now.
+    """Returns an optimizer's learning rate as it was passed: a schedule or a variable; None if it has none."""
+    # `learning_rate` of Keras's newer optimizers is the current value.
     rate = getattr(optimizer, "_learning_rate", None)
     return getattr(optimizer, "learning_rate", None) if rate is None else rate
 
 
-# Not `tf.keras.optimizers.Optimizer`, which updates by many small operations, and has no place for a fused one.
+# Not `tf.keras.optimizers.Optimizer`, which updates by many small operations and has no hook for a fused one.
 @tf.keras.utils.register_keras_serializable("tfx_estimator")
 class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
-    """Any of `update_rules.RULES`; to be made in the scope of the strategy that trains, or in a replica.
+    """Any of `update_rules.RULES`; constructed in the scope of the training strategy, or in a replica.
 
-    Its `apply_gradients` is to be given each replica's own gradients of `Objective.loss`, and sums them over the
-    replicas. Its `iterations` count the steps: in an Estimator's graph they are to be given the global step.
+    `apply_gradients` takes each replica's own gradients of `Objective.loss` and sums them over the replicas.
+    `iterations` counts the steps: in an Estimator's graph, assign the global step to it.
 
     Args:
-        section: The declared optimizer, or what `get_config` wrote of it.
+        section: The declared optimizer, or its form in `get_config`.
         train_steps: Step at which the schedule ends.
         compression: Of gradients between replicas: see `compress`.
-        loss_scale: Where the network computes in float16; the gradients are then those of the unscaled loss.
-        replicas: By which the rate is scaled; None are those of the strategy.
+        loss_scale: For a network that computes in float16; the gradients passed are those of the unscaled loss.
+        replicas: Factor of the rate's scaling; None takes the strategy's number of replicas.
     """
 
     _HAS_AGGREGATE_GRAD = True
@@ -64,15 +60,15 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         super().__init__(name or self._rule.name)
         self.loss_scale = loss_scale
         if loss_scale is not None:
-            # Into checkpoints.
+            # Saves it in checkpoints.
             self._track_trackable(loss_scale, "loss_scale")
         self._finite: Optional[tf.Tensor] = None
-        # Each replica of this process has a thread.
-        self._beside = threading.local()
+        # Each replica of this process runs in its own thread.
+        self._to_sum = threading.local()
         self._set_hyper("learning_rate", KerasSchedule(self.section, train_steps, self.replicas))
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what rebuilds the optimizer."""
+        """Returns the constructor's arguments."""
         own = {"section": self.section.dict(), "train_steps": self.train_steps, "replicas": self.replicas}
         return {**own, "compression": self.compression, "name": self._name}
 
@@ -82,7 +78,7 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
                 self.add_slot(variable, slot, tf.keras.initializers.Constant(value), shape)
 
     def add_slot(self, var: tf.Variable, *args: Any, **kwargs: Any) -> tf.Variable:
-        """Lists a slot of several replicas once in a graph: each part of it would be saved as well."""
+        """Lists a replicated slot once in the graph's variables; else each replica's copy would be saved too."""
         slot = super().add_slot(var, *args, **kwargs)
         if isinstance(slot, tf.distribute.DistributedValues) and not tf.compat.v1.executing_eagerly_outside_functions():
             listed = tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
@@ -90,49 +86,49 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
         return slot
 
     def slots_of(self, variable: tf.Variable) -> dict[str, tuple[Shape, float]]:
-        """Returns the shape and the first value of each slot of a variable."""
+        """Returns the shape and the initial value of each slot of a variable."""
         return self._rule.slots(self._options, tuple(variable.shape.as_list()))
 
-    def apply_and_sum(self, grads_and_vars: _Pairs, beside: tf.Tensor) -> tf.Tensor:
-        """Applies gradients, and has numbers summed over the replicas by the same message.
+    def apply_and_sum(self, grads_and_vars: _Pairs, numbers: tf.Tensor) -> tf.Tensor:
+        """Applies gradients, and sums `numbers` over the replicas in the same all-reduce.
 
-        A message of their own costs two processes about as much as one of all gradients of a small network.
+        Between two processes a separate all-reduce costs about as much as one of all gradients of a small network.
 
         Args:
-            beside: Numbers of this replica; in another dtype than the gradients they are sent by themselves.
+            numbers: Of this replica; reduced separately if their dtype is not that of the gradients.
         """
         if tf.distribute.get_replica_context().num_replicas_in_sync == 1:
             self.apply_gradients(grads_and_vars)
-            return beside
-        self._beside.numbers = beside
+            return numbers
+        self._to_sum.numbers = numbers
         try:
             self.apply_gradients(grads_and_vars)
-            return self._beside.numbers
+            return self._to_sum.numbers
         finally:
-            self._beside.numbers = None
+            self._to_sum.numbers = None
 
     def _aggregate_gradients(self, grads_and_vars: _Pairs) -> _Pairs:
         sent = [(compress(gradient, self.compression), variable) for gradient, variable in grads_and_vars]
-        numbers = getattr(self._beside, "numbers", None)
-        # A message is of one dtype.
+        numbers = getattr(self._to_sum, "numbers", None)
+        # An all-reduce has one dtype.
         together = numbers is not None and {each.dtype for each, _ in sent if each is not None} == {numbers.dtype}
         if together:
-            # To where they come from.
+            # The second entry is the destination: the devices of the numbers themselves.
             sent.append((numbers, numbers))
-        # Of one device's own there is no sum; all of them would go to the first device and back, where layers are on
-        # several.
+        # One replica has nothing to sum; with layers on several devices its gradients would only be copied to the
+        # first device and back.
         summed = super()._aggregate_gradients(sent) if tf.distribute.has_strategy() else sent
         if together:
-            self._beside.numbers, _ = summed.pop()
+            self._to_sum.numbers, _ = summed.pop()
         elif numbers is not None:
-            add_up = tf.distribute.get_replica_context().all_reduce
-            self._beside.numbers = add_up(tf.distribute.ReduceOp.SUM, numbers)
+            all_reduce = tf.distribute.get_replica_context().all_reduce
+            self._to_sum.numbers = all_reduce(tf.distribute.ReduceOp.SUM, numbers)
         return [
             (restore(gradient, self.compression, variable.dtype.base_dtype), variable) for gradient, variable in summed
         ]
 
     def _transform_gradients(self, grads_and_vars: _Pairs) -> _Pairs:
-        # Summed over the replicas by now, and not applied yet. Rows without a gradient have one of 0, as in Keras.
+        # Called after the sum over replicas and before the update. Rows without a gradient get 0, as in Keras.
         if self.loss_scale is not None:
             self._finite = all_finite([gradient for gradient, _ in grads_and_vars])
         scale = global_scale([gradient for gradient, _ in grads_and_vars], self._options)
@@ -169,9 +165,9 @@ class DeclaredOptimizer(tf.keras.optimizers.legacy.Optimizer):
 
 
 def _whole(variable: tf.Variable) -> Optional[int]:
-    """Tells which variable this is a part of, that a partitioner has cut; None of a whole one."""
+    """Returns the id of the partitioned variable that this is a shard of; None for an unpartitioned one."""
     container = getattr(variable, "_sharded_container", None)
-    # A weak reference: one that nobody has any more tells nothing of its parts.
+    # A weak reference, which may be dead.
     whole = None if container is None else container()
     return None if whole is None else id(whole)
 
@@ -179,7 +175,7 @@ def _whole(variable: tf.Variable) -> Optional[int]:
 def _of_whole_variables(
     gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]
 ) -> dict[Optional[int], list[tf.Tensor]]:
-    """Returns the gradients of the parts of each variable that was cut."""
+    """Returns the gradients of the shards of each partitioned variable."""
     found: dict[Optional[int], list[tf.Tensor]] = {}
     for gradient, variable in zip(gradients, variables):
         if (whole := _whole(variable)) is not None:

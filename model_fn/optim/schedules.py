@@ -11,21 +11,21 @@ from tfx_estimator.pipeline.config.optimizer import Optimizer
 
 
 def learning_rate(section: Optimizer, train_steps: int, global_step: tf.Tensor, replicas: int = 1) -> tf.Tensor:
-    """The learning rate at a step: linear warm-up, then the schedule.
+    """Returns the learning rate at a step: linear warm-up, then the schedule.
 
-    Where it is scaled, the warm-up leads from the rate of one replica, at step 0, to that of all: see Goyal et al.,
-    https://arxiv.org/abs/1706.02677, section 2.2. Of one replica it is the plain one, as without scaling: there the two
-    rates are equal, and what is declared would be dropped.
+    A rate scaled by the replicas warms up from the rate of one replica, at step 0, to the scaled one: see Goyal et al.,
+    https://arxiv.org/abs/1706.02677, section 2.2. With one replica the two are equal, which would drop the declared
+    warm-up; there the plain warm-up from 0 applies, as without scaling.
 
-    The schedules are those of `tf.keras.optimizers.schedules`, counted from the end of the warm-up on, but for the
-    boundaries of `piecewise`, which are steps of the training; and `one_cycle`, which rises from a 25th of the rate for
-    the first 30 % of all steps, and falls to a 250,000th.
+    The schedules are those of `tf.keras.optimizers.schedules`, counted from the end of the warm-up, except for the
+    boundaries of `piecewise`, which are training steps; and `one_cycle`, which rises from a 25th of the rate for the
+    first 30 % of all steps, and falls to a 250,000th.
 
     Source of the cosine: Loshchilov and Hutter, SGDR, 2017, https://arxiv.org/abs/1608.03983; of `one_cycle`: Smith and
     Topin, Super-Convergence, 2018, https://arxiv.org/abs/1708.07120, with the numbers of PyTorch's `OneCycleLR`.
 
     Args:
-        train_steps: Step at which the schedules end that `ends_with_training`.
+        train_steps: Step at which schedules with `ends_with_training` end.
     """
     options = section.resolved()
     step = tf.cast(global_step, tf.float32)
@@ -62,16 +62,16 @@ def learning_rate(section: Optimizer, train_steps: int, global_step: tf.Tensor, 
 
 
 def _between(first: float, last: float, progress: tf.Tensor) -> tf.Tensor:
-    """Goes from one value to another by half a cosine."""
+    """Interpolates between two values by half a cosine."""
     return last + (first - last) * 0.5 * (1.0 + tf.cos(math.pi * progress))
 
 
 @tf.keras.utils.register_keras_serializable("tfx_estimator")
 class KerasSchedule(tf.keras.optimizers.schedules.LearningRateSchedule):
-    """`learning_rate` for an optimizer of Keras.
+    """`learning_rate` as a Keras schedule.
 
     Args:
-        section: The declared optimizer, or what `get_config` wrote of it.
+        section: The declared optimizer, or its form in `get_config`.
     """
 
     def __init__(self, section: Union[Optimizer, dict[str, Any]], train_steps: int, replicas: int = 1) -> None:
@@ -84,5 +84,5 @@ class KerasSchedule(tf.keras.optimizers.schedules.LearningRateSchedule):
         return learning_rate(self.section, self.train_steps, step, self.replicas)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what rebuilds the schedule."""
+        """Returns the constructor's arguments."""
         return {"section": self.section.dict(), "train_steps": self.train_steps, "replicas": self.replicas}

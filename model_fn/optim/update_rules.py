@@ -1,8 +1,8 @@
-"""How each optimizer changes one variable: the same operations on every path, so that the same bits come of them.
+"""Each optimizer's update of one variable: the same operations, hence the same bits, on every path.
 
 The updates are those of `tf.keras.optimizers`; `momentum` is that of `tf.compat.v1.train.MomentumOptimizer`, which
-takes the learning rate into each step alone and not into what later steps remember of it. Where TensorFlow has one
-fused operation for an update, it is used: on CPU that costs less than Keras's many.
+applies the learning rate to each update and not to the accumulated velocity. An update uses TensorFlow's fused
+operation where there is one: on CPU that costs less than Keras's many small ones.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Change:
 
     Args:
         gradient: Of the global batch, dense, of the variable's shape and dtype.
-        slots: What the optimizer remembers of the variable, by name.
+        slots: The optimizer's state for the variable, by name.
         rate: Learning rate, scalar of the variable's dtype.
-        step: Updates with this one, from 1; scalar of the variable's dtype.
+        step: Number of this update, from 1; scalar of the variable's dtype.
         options: `Optimizer.resolved()`.
     """
 
@@ -40,7 +40,7 @@ class Change:
         return tf.constant(self.options[option], self.rate.dtype)
 
     def handles(self, **slots: str) -> dict[str, tf.Tensor]:
-        """Returns what a fused operation wants of the variable, and of its slots by the operation's names."""
+        """Returns a fused operation's resource handles: the variable's, and the slots' by the operation's names."""
         return {"var": self.variable.handle, **{key: self.slots[slot].handle for key, slot in slots.items()}}
 
 
@@ -49,9 +49,9 @@ class Rule:
     """One optimizer.
 
     Args:
-        name: Of its slots in checkpoints.
-        apply: Makes the operation of an update.
-        slots: Tells the shape and the first value of each slot, by the options and the variable's shape.
+        name: Prefix of its slots in checkpoints.
+        apply: Creates the update's operation.
+        slots: Returns the shape and initial value of each slot, from the options and the variable's shape.
     """
 
     name: str
@@ -60,10 +60,10 @@ class Rule:
 
 
 def change_variable(rule: Rule, change: Change, finite: Optional[tf.Tensor] = None) -> Any:
-    """Makes the operation of one update, with the decoupled weight decay before it.
+    """Creates the operation of one update, after decoupled weight decay.
 
     Args:
-        finite: Whether there is to be one, bool scalar: see `precision.LossScale`; None where there always is.
+        finite: bool scalar; False skips the update: see `precision.LossScale`. None never skips.
     """
     if finite is None:
         return _changed(rule, change)
@@ -78,7 +78,7 @@ def change_variable(rule: Rule, change: Change, finite: Optional[tf.Tensor] = No
 def _changed(rule: Rule, change: Change) -> Any:
     if not change.options["decoupled_weight_decay"]:
         return rule.apply(change)
-    # The gradient is that of the variable as it was.
+    # The decay must not run before the gradient is computed.
     with tf.control_dependencies([change.gradient]):
         decayed = change.variable.read_value() * change.number("decoupled_weight_decay") * change.rate
         decay = change.variable.assign_sub(decayed, read_value=False)
@@ -87,7 +87,7 @@ def _changed(rule: Rule, change: Change) -> Any:
 
 
 def _slots(*names: str, **by_option: str) -> Callable[[Mapping[str, Any], Shape], dict[str, tuple[Shape, float]]]:
-    """Those of the variable's shape that begin with 0; some only with an option."""
+    """Returns `Rule.slots` for zero-initialised slots of the variable's shape; `by_option` ones only if it is set."""
     return lambda options, shape: dict.fromkeys(
         (*names, *(slot for slot, option in by_option.items() if options[option])), (shape, 0.0)
     )
@@ -110,7 +110,7 @@ def _momentum(change: Change) -> Any:
         **change.handles(accum="momentum"),
         lr=change.rate,
         grad=change.gradient,
-        # By way of float32, as TensorFlow 1 does.
+        # Cast through float32, as TensorFlow 1 does.
         momentum=tf.cast(tf.constant(change.options["momentum"], tf.float32), change.rate.dtype),
         use_nesterov=change.options["nesterov"],
     )
@@ -158,7 +158,7 @@ def _adagrad(change: Change) -> Any:
 
 
 def _adagrad_slots(options: Mapping[str, Any], shape: Shape) -> dict[str, tuple[Shape, float]]:
-    # Keras adds epsilon to the sum in each step; here it is in the sum from the first one on.
+    # Keras adds epsilon to the sum in each step; here the initial sum contains it.
     return {"square": (shape, options["initial_accumulator_value"] + options["epsilon"])}
 
 
@@ -175,12 +175,12 @@ def _adamax(change: Change) -> Any:
 
 
 def _ftrl(change: Change) -> Any:
-    # It divides by the rate, and where a schedule has come to 0 all weights would no more be numbers.
+    # FTRL divides by the rate: at the end of a schedule, with a rate of 0, all weights would become NaN.
     def changed() -> tf.Tensor:
         with tf.control_dependencies([_apply_ftrl(change)]):
             return tf.constant(True)
 
-    # Either way once the gradient is there: what follows the updates is to follow the step.
+    # In both branches after the gradient: ops that wait for the update must also wait for the step.
     with tf.control_dependencies([change.gradient]):
         moves = change.rate > 0.0
     return tf.cond(moves, changed, lambda: tf.constant(False))
@@ -206,12 +206,12 @@ def _nadam(change: Change) -> Any:
     """Source: Dozat, Incorporating Nesterov Momentum into Adam, 2016."""
     beta_1, beta_2, gradient = change.number("beta_1"), change.number("beta_2"), change.gradient
     decay = tf.constant(0.96, change.rate.dtype)
-    now, later = (beta_1 * (1.0 - 0.5 * tf.pow(decay, change.step + more)) for more in (0.0, 1.0))
-    product = change.slots["product"].read_value() * now
+    current, following = (beta_1 * (1.0 - 0.5 * tf.pow(decay, change.step + more)) for more in (0.0, 1.0))
+    product = change.slots["product"].read_value() * current
     m, v = (change.slots[name].read_value() for name in ("m", "v"))
     m += (gradient - m) * (1.0 - beta_1)
     v += (tf.square(gradient) - v) * (1.0 - beta_2)
-    m_hat = later * m / (1.0 - product * later) + (1.0 - now) * gradient / (1.0 - product)
+    m_hat = following * m / (1.0 - product * following) + (1.0 - current) * gradient / (1.0 - product)
     v_hat = v / (1.0 - tf.pow(beta_2, change.step))
     update = m_hat * change.rate / (tf.sqrt(v_hat) + change.number("epsilon"))
     return _assign(change, update, product=product, m=m, v=v)
@@ -263,7 +263,7 @@ def _rms(values: tf.Tensor) -> tf.Tensor:
 
 
 def _assign(change: Change, update: tf.Tensor, **slots: tf.Tensor) -> tf.Operation:
-    """Takes an update off the variable, and keeps the slots' new values."""
+    """Subtracts an update from the variable, and assigns the slots."""
     kept = [change.slots[name].assign(value, read_value=False) for name, value in slots.items()]
     return tf.group(change.variable.assign_sub(update, read_value=False), *kept)
 

@@ -1,1 +1,1 @@
-"""Several devices: strategies, and networks whose layers are on several."""
+"""Distribution strategies, model parallelism and pipeline parallelism."""

@@ -1,8 +1,7 @@
-"""A network that is divided among devices of one process: by its layers, or into stages.
+"""Division of a network among the devices of one process: by layers, or into pipeline stages.
 
-Its variables, what it computes and its gradients are on them, in the graph of an Estimator and for Keras alike. What is
-inside of a layer is where the layer is; what a network computes between its layers is where TensorFlow would have put
-it.
+A layer's variables, operations and gradients are on its device, in an Estimator's graph and in Keras alike. Sublayers
+are on the device of their layer; TensorFlow places operations between layers.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from tfx_estimator.pipeline.config.parallel import PipelineParallel
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 _MODEL, _PIPELINE = "trainer.model_parallel", "trainer.pipeline_parallel"
-# In the graph of an Estimator layers are of the second class.
+# In an Estimator's graph layers are of the second class.
 _CLASSES = (keras2.internal("engine.base_layer").Layer, keras2.internal("engine.base_layer_v1").Layer)
 _GPU = "gpu:"
 _WHOLE = contextvars.ContextVar("whole_network", default=False)
@@ -37,7 +36,7 @@ _WHOLE = contextvars.ContextVar("whole_network", default=False)
 
 @contextlib.contextmanager
 def whole_network() -> Iterator[None]:
-    """Has networks that are made inside be on one device, as what is exported must be, whatever is declared."""
+    """Places networks created in this context on one device, as export requires, despite the declaration."""
     token = _WHOLE.set(True)
     try:
         yield
@@ -46,21 +45,21 @@ def whole_network() -> Iterator[None]:
 
 
 def is_whole() -> bool:
-    """Is a network that is made here to be on one device: see `whole_network`."""
+    """Returns True within `whole_network`."""
     return _WHOLE.get()
 
 
 @dataclass(frozen=True)
 class Division:
-    """Where the layers of a declaration's network are.
+    """The devices of a network's layers.
 
     Args:
         option: Dotted path in the declaration, for messages.
         devices: As declared: `cpu:1`.
-        layers: The place of a device, from 0, by the name of a layer or a pattern of names. Of several patterns that
-            fit the longest decides; a layer that none fits is on the first device.
-        stages: Of a pipeline, the names of each one's layers; none where layers are only put somewhere.
-        parts: Of a batch, in a pipeline.
+        layers: Index of a device, by the name of a layer or a pattern of names. The longest matching pattern wins; a
+            layer that matches none is on the first device.
+        stages: The layers' names for each stage of a pipeline; empty for plain model parallelism.
+        parts: Microbatches of a batch, in a pipeline.
     """
 
     option: str
@@ -70,34 +69,34 @@ class Division:
     parts: int = 1
 
     def __post_init__(self) -> None:
-        # No op, unlike the list of logical devices.
-        there = len(tf.config.list_physical_devices("GPU"))
+        # Listing physical devices does not initialise TensorFlow, unlike listing logical ones.
+        available = len(tf.config.list_physical_devices("GPU"))
         wanted = max((int(each.removeprefix(_GPU)) + 1 for each in self.devices if each.startswith(_GPU)), default=0)
-        if wanted > there:
+        if wanted > available:
             raise DeclarationError(
                 f"{self.option}.devices asks for gpu:{wanted - 1}",
-                expected=f"devices of this machine, on which this process finds {there} GPUs, counted from 0",
-                todo="name others, as cpu:0 and cpu:1",
+                expected=f"devices of this machine, on which this process finds {available} GPUs, counted from 0",
+                todo="name others, such as cpu:0 and cpu:1",
             )
 
     def device_of(self, layer: str) -> str:
-        """Returns the device of a layer, by its name."""
+        """Returns TensorFlow's name of a layer's device, by the layer's name."""
         if layer in self.layers:
             return _device_name(self.devices[self.layers[layer]])
-        fitting = [pattern for pattern in self.layers if fnmatchcase(layer, pattern)]
-        # Not by their order, which a declaration in JSON does not keep.
-        best = max(fitting, key=lambda pattern: (len(pattern), pattern), default=None)
+        matching = [pattern for pattern in self.layers if fnmatchcase(layer, pattern)]
+        # Not the first match: a declaration in JSON does not keep the order.
+        best = max(matching, key=lambda pattern: (len(pattern), pattern), default=None)
         return _device_name(self.devices[0 if best is None else self.layers[best]])
 
     @contextlib.contextmanager
     def used(self, model: Optional[tf.keras.Model] = None) -> Iterator[None]:
-        """Has layers that are called inside make their variables, and compute, on their devices.
+        """Places layers called in this context, with their variables, on their devices.
 
         Args:
-            model: Whose layers are meant; None while it is made, when those of a functional model are called.
+            model: Limits it to this model's layers; None for any, while a functional model is constructed.
         """
         wanted = None if model is None else {id(layer) for layer in model.layers}
-        # What is called inside of a layer is a part of it.
+        # Sublayers stay on the device of the layer that calls them.
         inside = False
 
         def placed(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -125,20 +124,16 @@ class Division:
                 each.__call__ = original
 
     def check(self, model: tf.keras.Model) -> None:
-        """Refuses names that are no layer's: what they are to place would stay on the first device."""
+        """Refuses names and patterns that match no layer: the layer they mean would stay on the first device."""
         names = [layer.name for layer in model.layers]
         for pattern in self.layers:
             if pattern not in names and not any(fnmatchcase(name, pattern) for name in names):
                 raise no_such_layer(f"{self.option}.layers", pattern, names)
 
-    # AutoGraph would make another error of ours.
+    # AutoGraph would wrap our errors in one of its own.
     @tf.autograph.experimental.do_not_convert
     def pipeline(self, model: tf.keras.Model, objective: Objective, seed: int, step: tf.Tensor) -> Pipeline:
-        """Returns what computes a step in stages.
-
-        Args:
-            model: Called, so that it has all its variables.
-        """
+        """Returns the pipeline of a model that has all its variables."""
         links = {link.layer.name: link for link in chain_of(model)}
         stages: list[Stage] = []
         seen: set[int] = set()
@@ -164,20 +159,17 @@ class Division:
 
 
 def _device_name(declared: str) -> str:
-    """Returns TensorFlow's name of a declared device: `/device:CPU:1` of `cpu:1`."""
+    """Returns TensorFlow's name of a declared device: `/device:CPU:1` for `cpu:1`."""
     return f"/device:{declared.upper()}"
 
 
 def find_division(
     section: TrainerSection, make: Callable[[], tf.keras.Model], features: Mapping[str, tf.TypeSpec]
 ) -> Optional[Division]:
-    """Finds out where the layers of the declared network are to be.
+    """Returns the declared network's division; None if all of it is on one device.
 
     Args:
-        make: Makes the network; it is made again afterwards.
-
-    Returns:
-        None if all of it is on one device.
+        make: Constructs a network to inspect; training constructs another.
     """
     if declared := section.model_parallel:
         return Division(_MODEL, tuple(declared.devices), declared.layers)
@@ -199,7 +191,7 @@ def _find_stages(declared: PipelineParallel, model: tf.keras.Model, features: Ma
     stages = tuple(tuple(name for name, number in zip(names, numbers) if number == stage) for stage in range(count))
     devices = tuple(declared.devices or _default_devices(count))
     division = Division(_PIPELINE, devices, dict(zip(names, numbers)), stages, declared.microbatches)
-    # Into the task's log.
+    # To the task's log.
     sys.stdout.write(f"{_PIPELINE}: {division}\n")
     return division
 

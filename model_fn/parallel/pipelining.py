@@ -1,8 +1,8 @@
-"""A step of a network in stages: the parts of a batch go through them one behind the other, on a device each.
+"""Pipeline parallelism: a training step whose microbatches pass through stages, each on its own device.
 
-A stage does one thing at a time, in an order that is known beforehand: one part forward and one back, as soon as it has
-as many parts ahead as there are stages behind it. So it keeps the activations of as many parts at most, and not of all,
-and waits no longer than if all parts went forward first.
+A stage runs one pass at a time, in a fixed order (1F1B): after as many forward passes as there are stages after it, it
+alternates one forward and one backward pass. So it holds the activations of that many microbatches at most, not of all,
+and idles no longer than if all forward passes ran first.
 
 Source: Narayanan et al., PipeDream, 2019, https://arxiv.org/abs/1806.03377; Huang et al., GPipe, 2018,
 https://arxiv.org/abs/1811.06965.
@@ -20,7 +20,7 @@ from tfx_estimator.model_fn.layers import DropoutKeys
 from tfx_estimator.model_fn.parallel.stages import Link
 from tfx_estimator.model_fn.step.objective import Objective, as_float, count_hits, gradients_of
 from tfx_estimator.model_fn.step.parts import Computed, Features, Part, add, cut
-from tfx_estimator.model_fn.user_models.keras_model import told_apart
+from tfx_estimator.model_fn.user_models.keras_model import identifying_feature
 from tfx_estimator.pipeline.config.parallel import STAGE_SCOPE
 
 
@@ -29,7 +29,7 @@ class Stage:
     """Layers that follow one another, on one device.
 
     Args:
-        variables: What of them is trained.
+        variables: The trainable ones.
     """
 
     device: str
@@ -37,12 +37,12 @@ class Stage:
     variables: Sequence[tf.Variable]
 
     def losses(self) -> list[tf.Tensor]:
-        """What Keras lists, after the layers were called: of weights, and of what they put out."""
+        """Returns the losses that Keras lists after the layers were called: of weights and of outputs."""
         return [each for link in self.links for each in link.layer.losses]
 
 
 class Work(NamedTuple):
-    """One thing that a stage does: a part of the batch, forward or back."""
+    """One pass of a stage: a microbatch, forward or backward."""
 
     stage: int
     part: int
@@ -50,7 +50,7 @@ class Work(NamedTuple):
 
 
 def schedule(stages: int, parts: int) -> list[Work]:
-    """Returns all that is done in a step, each after what it needs; what a stage does is in the stage's own order."""
+    """Returns all passes of a step, each after those it depends on, and in each stage's own order."""
     queues = []
     for stage in range(stages):
         ahead = min(stages - 1 - stage, parts)
@@ -78,7 +78,7 @@ def _needs(work: Work, stages: int) -> set[Work]:
 
 
 class _Ahead(NamedTuple):
-    """A part that went forward through a stage: what it was given and put out, and its share of the loss."""
+    """A stage's forward pass that awaits its backward pass: inputs, outputs, and share of the loss."""
 
     inputs: tf.Tensor
     outputs: tf.Tensor
@@ -91,11 +91,11 @@ class Pipeline:
     """Computes the loss and the gradients of a batch in stages.
 
     Args:
-        variables: What is trained: those of all stages.
-        parts: Of a batch; of equal size, to within one example.
-        feed: Returns what the first layer is called with, of a batch's features.
+        variables: The trainable ones of all stages.
+        parts: Microbatches of a batch; of equal size, to within one example.
+        feed: Returns the first layer's input, from a batch's features.
         seed: Of `StatelessDropout`.
-        step: The global step, for the same.
+        step: The global step, for `StatelessDropout`.
     """
 
     stages: Sequence[Stage]
@@ -107,16 +107,16 @@ class Pipeline:
     step: tf.Tensor
 
     def compute(self, batch: Part) -> Computed:
-        """Computes a batch: the sums of all its parts, with a gradient for each of `variables`."""
+        """Computes a batch: the sums over all its microbatches, with a gradient for each of `variables`."""
         option = "trainer.pipeline_parallel.microbatches"
         cuts = [cut(batch, number, self.parts, option) for number in range(self.parts)]
-        keys = [DropoutKeys(told_apart(part.features), self.seed, self.step) for part in cuts]
+        keys = [DropoutKeys(identifying_feature(part.features), self.seed, self.step) for part in cuts]
         seen = [loss for stage in self.stages for loss in stage.losses()]
         totals: list[Optional[Computed]] = [None] * len(self.stages)
-        # What a stage did last: what it does next comes after it.
+        # The tensors of each stage's latest pass, on which its next pass depends.
         last: list[Sequence[Any]] = [()] * len(self.stages)
         ahead: dict[tuple[int, int], _Ahead] = {}
-        # The gradients of what a stage put out.
+        # The gradients of each stage's outputs.
         returned: dict[tuple[int, int], Any] = {}
         for number, index, back in schedule(len(self.stages), self.parts):
             stage, here = self.stages[number], (number, index)
@@ -137,7 +137,7 @@ class Pipeline:
                     outputs = inputs
                     for link in stage.links:
                         outputs = link(outputs, training=True)
-                # Keras lists those of each call in an Estimator's graph.
+                # In an Estimator's graph Keras lists the losses of every call.
                 own = [each for each in stage.losses() if not any(each is earlier for earlier in seen)]
                 seen += own
                 loss, hits = self._judge(cuts[index], number, outputs, own)
@@ -153,16 +153,16 @@ class Pipeline:
     def _judge(
         self, part: Part, number: int, outputs: tf.Tensor, own: Sequence[tf.Tensor]
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """A stage's share of a part's loss, and how many of its examples are classified rightly: the last one tells."""
+        """Returns a stage's share of a microbatch's loss, and the number of correct predictions (last stage only)."""
         logits = as_float(outputs) if number == len(self.stages) - 1 else None
         loss = self.objective.loss(part, logits, own, self.stages[number].variables)
         hits = tf.zeros([], loss.dtype) if logits is None else count_hits(logits, part.labels, loss.dtype)
         return loss, hits
 
     def _back(self, number: int, ahead: _Ahead, gradient: Any) -> tuple[Any, Computed]:
-        """The gradient of what a stage was given, and what a part contributes."""
+        """Returns the gradient of a stage's inputs, and the microbatch's contribution."""
         stage = self.stages[number]
-        # What is between two stages; the first was given images.
+        # The first stage's inputs are images, which need no gradient.
         inputs = [ahead.inputs] if number else []
         outputs, gradients = [self.objective.scaled(ahead.loss)], [None]
         if gradient is not None:

@@ -1,4 +1,4 @@
-"""A network as a chain of layers, and where it is cut into stages."""
+"""A network as a chain of layers, and its cut into pipeline stages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Link:
     """A layer of a chain.
 
     Args:
-        node: Its call in a functional model, whose further arguments belong to it.
+        node: Its call in a functional model, with the call's further arguments.
     """
 
     layer: tf.keras.layers.Layer
@@ -34,7 +34,7 @@ class Link:
         arguments: tuple[Any, ...] = (inputs,)
         named: dict[str, Any] = {}
         if self.node is not None:
-            # As often as the layer takes it: `x * x` twice.
+            # Repeated if the layer takes the same input several times, such as `x * x`.
             ids = self.node.flat_input_ids
             arguments, named = self.node.map_arguments({str(ids[0]): [inputs] * len(ids)})
         if self.layer._expects_training_arg and named.get("training") is None:
@@ -43,7 +43,7 @@ class Link:
 
 
 def chain_of(model: tf.keras.Model) -> list[Link]:
-    """Returns the layers of a network, each of which takes what the one before it puts out."""
+    """Returns the layers of a network, each of which takes the output of the one before it."""
     links: list[Link] = []
     if isinstance(model, tf.keras.Sequential):
         links = [Link(layer) for layer in model.layers]
@@ -53,13 +53,13 @@ def chain_of(model: tf.keras.Model) -> list[Link]:
         for depth in sorted(model._nodes_by_depth, reverse=True):
             nodes = model._nodes_by_depth[depth]
             if len(nodes) > 1 or len(tf.nest.flatten(nodes[0].outputs)) > 1:
-                beside = ", ".join(node.layer.name for node in nodes)
-                raise uncuttable(model, f"it is no chain: side by side are {beside}")
+                parallel = ", ".join(node.layer.name for node in nodes)
+                raise uncuttable(model, f"it is not a chain: {parallel} are in parallel")
             (node,) = nodes
             if node.is_input:
                 continue
             if len(set(node.flat_input_ids)) > 1 or (links and node.parent_nodes[0].layer is not links[-1].layer):
-                raise uncuttable(model, f"it is no chain: {node.layer.name} takes what several layers put out")
+                raise uncuttable(model, f"it is not a chain: {node.layer.name} takes the outputs of several layers")
             links.append(Link(node.layer, node))
     names = [link.layer.name for link in links]
     for link in links:
@@ -69,23 +69,23 @@ def chain_of(model: tf.keras.Model) -> list[Link]:
             if isinstance(part, BY_BATCH):
                 raise uncuttable(
                     model,
-                    f"{link.layer.name} normalises by the statistics of a batch, which would be those of a part of it",
+                    f"{link.layer.name} normalises by the statistics of a batch, which would be those of a microbatch",
                 )
     return links
 
 
 def uncuttable(model: tf.keras.Model, why: str) -> UserCodeError:
-    """Returns the error of a network that cannot be cut."""
+    """Returns the error for a network that cannot be cut."""
     return UserCodeError(
         f"{_OPTION}: the network {model.name} cannot be cut into stages: {why}",
         expected="a tf.keras.Sequential, or a functional model whose layers follow one another, without batch "
         "normalisation",
-        todo=f"remove {_OPTION}, or write the network so; trainer.model_parallel takes any",
+        todo=f"remove {_OPTION}, or write the network so; trainer.model_parallel takes any network",
     )
 
 
 def no_such_layer(option: str, pattern: str, names: Sequence[str]) -> UserCodeError:
-    """Returns the error of a name that is no layer's."""
+    """Returns the error for a name or pattern that matches no layer."""
     return UserCodeError(
         f"{option}: the network has no layer {pattern!r}",
         expected=f"its layers, or patterns of them: {', '.join(names)}",
@@ -94,37 +94,34 @@ def no_such_layer(option: str, pattern: str, names: Sequence[str]) -> UserCodeEr
 
 
 def numbers_of(names: Sequence[str], declared: Sequence[Sequence[str]]) -> list[int]:
-    """Returns the stage of each layer, where stages are declared by their layers.
+    """Returns the stage of each layer, from 0, for stages declared by their layers.
 
     Args:
-        declared: Names, or patterns of them, of each stage.
-
-    Returns:
-        From 0; a layer that is not named is in the stage of the one before it.
+        declared: Names and patterns of each stage's layers; a layer that none matches joins the stage before it.
     """
     named: dict[str, int] = {}
     for number, patterns in enumerate(declared):
         for pattern in patterns:
-            fitting = [name for name in names if name == pattern or fnmatchcase(name, pattern)]
-            if not fitting:
+            matching = [name for name in names if name == pattern or fnmatchcase(name, pattern)]
+            if not matching:
                 raise no_such_layer(f"{_OPTION}.stages", pattern, names)
-            named.update(dict.fromkeys(fitting, number))
+            named.update(dict.fromkeys(matching, number))
     numbers = list(itertools.accumulate(names, lambda before, name: named.get(name, before), initial=0))[1:]
     if numbers != sorted(numbers) or len(set(numbers)) < len(declared):
         found = "; ".join(f"{name} in stage {number}" for name, number in zip(names, numbers))
         raise UserCodeError(
             f"{_OPTION}.stages: the stages are not in the order of the layers: {found}",
-            expected="each stage, from the first on, with layers of its own that follow those of the stage before it",
+            expected="stages in the network's order, each with at least one layer of its own",
             todo="write the stages in the order of the network",
         )
     return numbers
 
 
 def costs_of(links: Sequence[Link], inputs: tf.Tensor) -> list[int]:
-    """Returns what each layer costs: floating-point operations, and for a tie its variables.
+    """Returns the cost of each layer: its floating-point operations plus the size of its variables.
 
     Args:
-        links: Of a network that was called, so that it has its variables.
+        links: Of a network that has its variables.
     """
     costs: list[int] = []
 
@@ -144,19 +141,15 @@ def costs_of(links: Sequence[Link], inputs: tf.Tensor) -> list[int]:
 
 
 def flops(operations: Iterable[tf.Operation]) -> int:
-    """Adds up floating-point operations; a multiplication and its addition are two.
-
-    Args:
-        operations: Of one graph, whose shapes are known.
-    """
+    """Counts floating-point operations, from known shapes; a multiply-add counts as two."""
     return sum(tf_ops.get_stats_for_node_def(op.graph, op.node_def, "flops").value or 0 for op in operations)
 
 
 def balanced(costs: Sequence[int], count: int) -> list[int]:
-    """Cuts a chain where the dearest stage is as cheap as can be.
+    """Cuts a chain so that the cost of the most expensive stage is minimal.
 
     Returns:
-        The stage of each layer, from 0; each has one at least.
+        The stage of each layer, from 0; each stage has at least one layer.
     """
     if len(costs) < count:
         raise UserCodeError(
@@ -165,7 +158,7 @@ def balanced(costs: Sequence[int], count: int) -> list[int]:
             todo="lower it",
         )
     sums = [0, *itertools.accumulate(costs)]
-    # The dearest stage of the first `end` layers in so many stages, and where the last of these begins.
+    # best[stages - 1][end]: the highest cost of a stage among the first `end` layers, and the last stage's begin.
     best = [{end: (sums[end], 0) for end in range(1, len(costs) + 1)}]
     for stage in range(1, count):
         best.append(

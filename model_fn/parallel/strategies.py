@@ -12,15 +12,15 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.base.text import first_line
 from tfx_estimator.pipeline.config.distribution import Devices, Strategy, TrainStrategy
 
-# For a TPU's first answer.
+# Timeout of a TPU's first response.
 _TPU_SECONDS = 5.0
 
 
 def configure_devices(*sections: Strategy, cpus: int = 1) -> None:
-    """Splits the CPU into the logical devices that are needed. Must run before any TensorFlow op.
+    """Splits the CPU into the logical devices needed. Must run before any TensorFlow op.
 
     Args:
-        cpus: How many the layers of its network need.
+        cpus: Number that the network's layers need.
     """
     used = (max(section.devices.indices) if section.devices.cpu else 0 for section in sections)
     wanted = max(max(used, default=0) + 1, cpus)
@@ -30,23 +30,22 @@ def configure_devices(*sections: Strategy, cpus: int = 1) -> None:
 
 
 def make_strategy(section: Strategy) -> Optional[tf.distribute.Strategy]:
-    """Builds the declared strategy. Must run before any TensorFlow op, with TF_CONFIG set if it is a cluster's.
+    """Builds the declared strategy. Must run before any TensorFlow op, for a cluster with TF_CONFIG set.
 
     Returns:
-        The strategy; None if TensorFlow chooses the one device by itself, which costs 7 % less than a strategy that
-        names it.
+        The strategy; None if TensorFlow chooses the one device, which costs 7 % less than a strategy that names it.
 
     Raises:
-        DeclarationError: The machine has not the declared devices, or the TPU does not answer.
+        DeclarationError: The machine lacks the declared devices, or the TPU does not respond.
     """
-    estimators, _ = _MAKERS[section.strategy]
-    return estimators(section)
+    for_estimator, _ = _MAKERS[section.strategy]
+    return for_estimator(section)
 
 
 def make_keras_strategy(section: Strategy) -> Optional[tf.distribute.Strategy]:
-    """Builds the declared strategy for a Keras model: as `make_strategy`, of TensorFlow 2's classes."""
-    _, keras = _MAKERS[section.strategy]
-    return keras(section)
+    """Builds the declared strategy for a Keras model: like `make_strategy`, of TensorFlow 2's classes."""
+    _, for_keras = _MAKERS[section.strategy]
+    return for_keras(section)
 
 
 def _one_device(section: Strategy) -> Optional[tf.distribute.Strategy]:
@@ -66,7 +65,7 @@ def _central_storage(kind: Callable[..., tf.distribute.Strategy], section: Strat
 
 def _parameter_server(section: TrainStrategy) -> tf.distribute.Strategy:
     _check_gpus(section)
-    # The class of TensorFlow 1 is the one that an Estimator accepts.
+    # An Estimator accepts TensorFlow 1's class only.
     return tf.compat.v1.distribute.experimental.ParameterServerStrategy()
 
 
@@ -77,7 +76,7 @@ def _keras_parameter_server(section: TrainStrategy) -> tf.distribute.Strategy:
 
 
 def _partitioner(section: TrainStrategy) -> Optional[tf.distribute.experimental.partitioners.Partitioner]:
-    """Cuts large variables into parts for several parameter servers."""
+    """Returns the partitioner that shards large variables over the parameter servers."""
     declared, partitioners = section.variable_partitioner, tf.distribute.experimental.partitioners
     if declared is None:
         return None
@@ -99,7 +98,7 @@ def _cross_device_ops(section: Strategy) -> tf.distribute.CrossDeviceOps:
 
 
 def _multi_worker(section: TrainStrategy) -> tf.distribute.Strategy:
-    # Before the logical devices are listed: that would be an op already.
+    # Must precede any listing of logical devices, which counts as an op.
     _check_gpus(section)
     implementation = tf.distribute.experimental.CommunicationImplementation[section.communication.upper()]
     options = tf.distribute.experimental.CommunicationOptions(
@@ -109,10 +108,10 @@ def _multi_worker(section: TrainStrategy) -> tf.distribute.Strategy:
 
 
 def _tpu(kind: Callable[..., tf.distribute.Strategy], section: TrainStrategy) -> tf.distribute.Strategy:
-    """Calls the TPU first: TensorFlow by itself would wait for its answer without an end."""
+    """Connects to the TPU first: TensorFlow would wait for it without a timeout."""
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=section.tpu)
-        # That of one in this machine is empty.
+        # Empty for a TPU of this machine.
         if address := resolver.master():
             _call_tpu(address)
         tf.config.experimental_connect_to_cluster(resolver)
@@ -137,40 +136,40 @@ def _call_tpu(address: str) -> None:
 
 
 def _check_gpus(section: TrainStrategy) -> None:
-    """Refuses GPUs that a process of a cluster has not: TensorFlow would train on what there is, without a word."""
-    # No parameter server sees a GPU.
+    """Refuses more GPUs than a process of a cluster has: TensorFlow would silently train on those available."""
+    # Parameter servers see no GPU.
     if not section.devices.gpu or tf.distribute.cluster_resolver.TFConfigClusterResolver().task_type == "ps":
         return
-    # No op, unlike the list of logical devices. The process sees no others than those that a list names.
-    there = len(tf.config.list_physical_devices("GPU"))
-    if section.devices.count > there:
-        raise _too_few(f"{section.devices.count} GPU devices in each process that trains", there, section.devices)
+    # Listing physical devices does not count as an op. Only the GPUs that a declared list names are visible.
+    available = len(tf.config.list_physical_devices("GPU"))
+    if section.devices.count > available:
+        raise _too_few(f"{section.devices.count} GPU devices in each training process", available, section.devices)
 
 
 def _devices(section: Strategy) -> list[str]:
-    """The named devices, or all GPUs, or the CPU."""
-    there = {kind: len(tf.config.list_logical_devices(kind)) for kind in ("CPU", "GPU")}
+    """Returns the declared devices, or all GPUs, or the CPU."""
+    available = {kind: len(tf.config.list_logical_devices(kind)) for kind in ("CPU", "GPU")}
     devices = section.devices
-    kind = "GPU" if not devices.cpu and (devices.gpu or there["GPU"]) else "CPU"
-    indices = devices.indices or tuple(range(there["GPU"] if kind == "GPU" else 1))
-    if max(indices) >= there[kind]:
+    kind = "GPU" if not devices.cpu and (devices.gpu or available["GPU"]) else "CPU"
+    indices = devices.indices or tuple(range(available["GPU"] if kind == "GPU" else 1))
+    if max(indices) >= available[kind]:
         listed = isinstance(devices.cpu or devices.gpu, tuple)
         asked = f"the {kind} devices {list(indices)}" if listed else f"{len(indices)} {kind} devices"
-        raise _too_few(asked, there[kind], devices)
+        raise _too_few(asked, available[kind], devices)
     return [f"/{kind.lower()}:{index}" for index in indices]
 
 
-def _too_few(asked: str, there: int, devices: Devices) -> DeclarationError:
+def _too_few(asked: str, available: int, devices: Devices) -> DeclarationError:
     listed = isinstance(devices.cpu or devices.gpu, tuple)
     return DeclarationError(
         f"trainer.distribution asks for {asked}",
-        expected=f"at most {there}{', counted from 0' if listed else ''}, which this process finds on this machine",
+        expected=f"at most {available}{', counted from 0' if listed else ''}, which this process finds on this machine",
         todo=f"{'change' if listed else 'lower'} or remove `devices: {{{devices.text}}}`",
     )
 
 
 _Maker = Callable[[Any], Optional[tf.distribute.Strategy]]
-# For an Estimator, which calls methods of TensorFlow 1's classes, and for a Keras model.
+# For an Estimator, which needs TensorFlow 1's classes, and for a Keras model.
 _MAKERS: dict[str, tuple[_Maker, _Maker]] = {
     "one_device": (_one_device, _one_device),
     "mirrored": (_mirrored, _mirrored),

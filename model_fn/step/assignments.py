@@ -1,7 +1,7 @@
-"""What the layers of a network assign to their variables in `call`, in a graph that runs only what is asked for.
+"""Assignments to variables in the `call` of a network's layers, in an Estimator's TF1 graph.
 
-Keras runs a step as a function, where each assignment is done, in the order of the code. An Estimator's graph is one of
-TensorFlow 1, which knows neither: what nobody fetches is never done, and a read may come before what it is to see.
+Keras runs a step as a tf.function, which executes every assignment, in the order of the code. A TF1 graph does neither:
+an assignment that nothing fetches never runs, and a read may run before an assignment that precedes it in the code.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _SCATTER = "ResourceScatter"
 
 
 @contextlib.contextmanager
-def all_done() -> Iterator[int]:
-    """Has what is made within, in a branch or a loop of TensorFlow's, be done there as in Keras, also if not read.
+def automatic_dependencies() -> Iterator[int]:
+    """Runs assignments within TensorFlow's branches and loops even if nothing reads them, as in Keras.
 
     Yields:
-        How many operations the graph has, for `assignments` to know later which are new.
+        The graph's number of operations, by which `assignments` later finds the new ones.
     """
     graph = tf.compat.v1.get_default_graph()
     begin = len(graph.get_operations())
@@ -30,38 +30,38 @@ def all_done() -> Iterator[int]:
         return
     before = graph._add_control_dependencies
 
-    def have(value: bool) -> None:
-        # The threads of all replicas make one graph, in turn: once all are here.
+    def set_flag(value: bool) -> None:
+        # The replicas' threads build one graph in turns: set it once all have arrived here.
         def replace(_: tf.distribute.Strategy) -> None:
             graph._add_control_dependencies = value
 
         tf.distribute.get_replica_context().merge_call(replace)
 
-    have(True)
+    set_flag(True)
     yield begin
-    # Not after an error, when another replica may never come here, and nobody has the graph.
-    have(before)
+    # Not after an error: another replica may never arrive here, and the graph is discarded.
+    set_flag(before)
 
 
 def assignments(begin: int, variables: Sequence[Any], known: Iterable[Any]) -> list[tf.Operation]:
-    """Finds the assignments that no step would do, and has them and the reads around them be done in their order.
+    """Finds the assignments that a step would not run, and orders them and the reads around them as in the code.
 
-    So are those that a step does anyway, where a variable is changed more than once.
+    It also orders those that a step runs anyway, if a variable is assigned more than once.
 
     Args:
-        begin: Of the operations to look at: see `all_done`.
+        begin: Index of the first operation to look at: see `automatic_dependencies`.
         variables: Of the network, in the context of a replica.
-        known: What the step does already, such as moving averages of batch normalisation.
+        known: Operations that the step runs already, such as moving averages of batch normalisation.
 
     Returns:
-        Operations for the step to do as well. In a function, which does them by itself, there are none.
+        Operations for the step to run as well. Empty in a tf.function, which runs them automatically.
     """
     graph = tf.compat.v1.get_default_graph()
     if graph.building_function or tf.executing_eagerly():
         return []
     copies = [_own(variable) for variable in variables]
     initial = {copy.initializer.name for copy in copies}
-    # What is done with each variable, in the order of the code.
+    # The operations on each variable, in the order of the code.
     uses: dict[str, list[tf.Operation]] = {copy.handle.op.name: [] for copy in copies}
     for operation in graph.get_operations()[begin:]:
         if operation.name not in initial:
@@ -69,25 +69,25 @@ def assignments(begin: int, variables: Sequence[Any], known: Iterable[Any]) -> l
                 if name in uses:
                     uses[name].append(operation)
     changing = {each.name for each in _all_of(uses) if _changes(graph, each)}
-    done = _needed_for(known) if changing else set()
-    found = {each.name: each for each in _all_of(uses) if each.name in changing - done}
+    run_already = _needed_for(known) if changing else set()
+    found = {each.name: each for each in _all_of(uses) if each.name in changing - run_already}
     for operations in uses.values():
         changes = [each for each in operations if each.name in changing]
-        # One change that Keras tells of waits for its own read; the second of a layer that is called twice would read
-        # what the first has not written yet.
+        # A single update that Keras lists waits for its own read; the second one of a layer that is called twice would
+        # read the variable before the first has written it.
         if any(each.name in found for each in changes) or len(changes) > 1:
             _put_in_order(operations, changing)
     return list(found.values())
 
 
 def changes_since(begin: int) -> bool:
-    """Tells whether a function's graph assigns anything in what was made since; outside of one that is not known."""
+    """True if a tf.function's graph has assignments among operations from `begin` on; False outside of one."""
     graph = tf.compat.v1.get_default_graph()
     return graph.building_function and any(_changes(graph, each) for each in graph.get_operations()[begin:])
 
 
 def _own(variable: Any) -> Any:
-    """The replica's copy, as another's step does what is assigned to the others; of a wrapped variable, itself."""
+    """Returns the current replica's copy of a variable, without wrappers; each replica's step assigns its own copy."""
     for wrapped in ("_variable", "_v"):
         inner = getattr(variable, wrapped, None)
         if isinstance(inner, tf.Variable):
@@ -100,7 +100,7 @@ def _all_of(uses: dict[str, list[tf.Operation]]) -> Iterable[tf.Operation]:
 
 
 def _changes(graph: tf.Graph, operation: Any) -> bool:
-    """Does an operation, or a node of a function's definition, assign; or a function that it calls."""
+    """True if an operation, or a node of a function's definition, or a function that it calls, assigns."""
     node = operation.node_def if isinstance(operation, tf.Operation) else operation
     if node.op in _ASSIGN or node.op.startswith(_SCATTER):
         return True
@@ -110,7 +110,7 @@ def _changes(graph: tf.Graph, operation: Any) -> bool:
 
 
 def _needed_for(wanted: Iterable[Any]) -> set[str]:
-    """The names of all operations that are done where these are."""
+    """Returns the names of these operations and of all that they depend on."""
     waiting = [getattr(each, "op", each) for each in wanted]
     seen: set[str] = set()
     while waiting:
@@ -122,7 +122,7 @@ def _needed_for(wanted: Iterable[Any]) -> set[str]:
 
 
 def _put_in_order(operations: Sequence[tf.Operation], changing: set[str]) -> None:
-    """Has each change of a variable wait for what was done with it before, and what comes next for the change."""
+    """Makes each assignment wait for the earlier operations on its variable, and the later ones wait for it."""
     before: list[tf.Operation] = []
     last: list[tf.Operation] = []
     for operation in operations:

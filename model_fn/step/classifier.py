@@ -1,4 +1,4 @@
-"""The Estimator model_fn of an image classifier, around any network function."""
+"""The Estimator model_fn that trains any network function."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ Network = Callable[[int], tf.keras.Model]
 def make_model_fn(
     network: Network, divided: Optional[TrainerSection] = None, given: Optional[GivenWeights] = None
 ) -> Callable[..., tf.estimator.EstimatorSpec]:
-    """Makes the model_fn that trains `network`.
+    """Returns the model_fn that trains `network`.
 
     Args:
         network: Builds the model; see `model_fn.networks`.
-        divided: The declared trainer, where it puts layers on several devices.
-        given: Weights that training begins with: those that `network` loads into its model.
+        divided: The declared trainer, if it places layers on several devices.
+        given: Initial weights, which `network` loads into its model.
 
     Returns:
         A `model_fn(features, labels, mode, params)` for `tf.estimator.Estimator`. `features` holds `image`, float32
-        [batch, height, width, channels], or what the network's inputs are named after; `labels` is int64 [batch];
-        `params` holds `num_classes`, `train_steps`, `global_batch_size` (examples), `seed` and `optimizer` (the
-        declared section, as a dict); `label_smoothing`, `class_weights` (by label), `gradient_accumulation` (parts of a
-        batch), `parallel_parts` (of each of these, at the same time), `gradient_compression`, `precision` of the
-        network and `xla` (whether it compiles the step), where they are declared; and `label_names`, where the classes'
-        names are to be served.
+        [batch, height, width, channels], or the features that the network's inputs are named after; `labels` is int64
+        [batch]. `params` holds `num_classes`, `train_steps`, `global_batch_size` (examples), `seed` and `optimizer`
+        (the declared section, as a dict). It may hold `label_smoothing`, `class_weights` (by label),
+        `gradient_accumulation` (parts of a batch, in turn), `parallel_parts` (of each of these, in parallel),
+        `gradient_compression`, `precision` of the network, `xla` (to compile the step), and `label_names`, to serve the
+        classes' names.
     """
 
     def model_fn(
@@ -54,7 +54,7 @@ def make_model_fn(
         serves = mode == ModeKeys.PREDICT
         labels = labels if serves else flat(labels)
         division = None if serves or divided is None or is_whole() else divide(divided, features, params, trains)
-        # Keras draws the seeds of initial weights from its own generator: RunConfig's tf_random_seed does not reach it.
+        # Keras draws initial weights' seeds from its own generator, which RunConfig's tf_random_seed does not set.
         tf.keras.utils.set_random_seed(params["seed"])
         with division.used() if division else contextlib.nullcontext():
             model = build(params, trains)
@@ -85,7 +85,7 @@ def make_model_fn(
     def divide(
         section: TrainerSection, features: dict[str, tf.Tensor], params: dict[str, Any], trains: bool
     ) -> Optional[Division]:
-        """Finds out, once, by a network of its own."""
+        """Returns the division, found once by constructing a network in a scratch graph."""
         if not found:
             shapes = {name: tf.TensorSpec([1, *each.shape[1:]], each.dtype) for name, each in features.items()}
             with tf.Graph().as_default():
@@ -112,7 +112,6 @@ def _train(
     params: dict[str, Any],
     division: Optional[Division],
 ) -> tf.estimator.EstimatorSpec:
-    """Trains a model."""
     section = Optimizer.parse_obj(params["optimizer"])
     scale = LossScale() if params.get("precision") == FLOAT16 else None
     optimizer = DeclaredOptimizer(section, params["train_steps"], params.get("gradient_compression", NONE), scale)
@@ -120,10 +119,10 @@ def _train(
     rate = optimizer.learning_rate(optimizer.iterations)
     xla = params.get("xla", False)
     if xla:
-        # A function that is compiled makes no variables.
+        # Creates the variables, which a compiled function cannot.
         call(tf.nest.map_structure(lambda each: each[:1], features))
     elif division and division.stages:
-        # Called whole once, for its variables to have the names that they have elsewhere; nothing of it is run.
+        # Creates the variables under their usual names; these operations never run.
         call(features)
     step = Step(
         network=model,
@@ -132,7 +131,7 @@ def _train(
             loss_options={key: params[key] for key in ("label_smoothing", "class_weights") if key in params},
             weight_decay=section.weight_decay,
             global_batch_size=params["global_batch_size"],
-            beside=division is not None,
+            colocate=division is not None,
             scale=scale,
         ),
         call=functools.partial(call, training=True),
@@ -147,10 +146,10 @@ def _train(
     def train(features: dict[str, tf.Tensor], labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, Any]:
         computed = step.compute(features, labels)
         require_trainable(model)
-        # The rate is that of this step: it is read before the global step goes on.
+        # Read the rate of this step before the global step increases.
         with tf.control_dependencies([*computed.updates, *([] if step.is_compiled_whole else [rate])]):
             applied = optimizer.apply_gradients(step.pairs(computed))
-        # A function, which is compiled, does its updates by itself.
+        # A compiled function runs its updates automatically.
         return computed.loss, computed.hits, [] if step.is_compiled_whole else applied
 
     loss, hits, applied = step.run(train, features, labels)
@@ -163,18 +162,18 @@ def _train(
 
 
 def _evaluate(logits: tf.Tensor, labels: tf.Tensor) -> tf.estimator.EstimatorSpec:
-    # Neither smoothed nor weighted, so that it can be compared with that of other declarations.
+    # Neither smoothed nor weighted, so that it compares across declarations.
     per_example = classification_loss(labels, tf.cast(logits, tf.float32))
     metrics = {
         "accuracy": tf.compat.v1.metrics.accuracy(labels, tf.argmax(logits, axis=-1)),
-        # An Estimator's own `loss` is a mean of batch means; this is the mean over examples.
+        # The mean over examples; an Estimator's own `loss` is a mean of batch means.
         "average_loss": tf.compat.v1.metrics.mean(per_example),
     }
     return tf.estimator.EstimatorSpec(ModeKeys.EVAL, loss=tf.reduce_mean(per_example), eval_metric_ops=metrics)
 
 
 def make_run_config(section: TrainerSection, model_dir: str) -> tf.estimator.RunConfig:
-    """Builds the RunConfig; the strategies are added to whichever RunConfig a trainer_fn builds."""
+    """Builds the RunConfig, without strategies, which are added to any RunConfig, a trainer_fn's included."""
     return tf.estimator.RunConfig(
         model_dir=model_dir,
         tf_random_seed=section.seed,
@@ -187,11 +186,11 @@ def make_run_config(section: TrainerSection, model_dir: str) -> tf.estimator.Run
 
 
 def _session_config(section: TrainerSection) -> tf.compat.v1.ConfigProto:
-    # A session makes logical CPUs of its own, whatever tf.config says.
+    # A session creates its own logical CPUs, regardless of tf.config.
     cpus = {"device_count": {"CPU": section.logical_cpus}} if section.logical_cpus else {}
     config = tf.compat.v1.ConfigProto(allow_soft_placement=True, **cpus)
     config.experimental.disable_thread_spinning = not section.spinning
     if section.xla:
-        # Under a strategy TensorFlow would fuse operations within the step as well, into some that XLA does not know.
+        # Under a strategy TensorFlow would also fuse operations within the step, into some that XLA does not support.
         config.graph_options.rewrite_options.remapping = rewriter_config_pb2.RewriterConfig.OFF
     return config

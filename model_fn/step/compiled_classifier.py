@@ -1,4 +1,4 @@
-"""A compiled Keras model of the user's, trained by its own loss and optimizer as a network is by the declared ones."""
+"""Training of a user's compiled Keras model, by its own loss and optimizer."""
 
 from __future__ import annotations
 
@@ -14,66 +14,66 @@ from tfx_estimator.model_fn.step.objective import flat
 from tfx_estimator.model_fn.step.precision import FLOAT32, computes_in_half
 from tfx_estimator.model_fn.user_models.keras_model import (
     class_scores,
+    identifying_feature,
     inputs_of,
     output_names,
     reductions,
     served,
-    told_apart,
 )
 from tfx_estimator.model_fn.user_models.probabilities import gives_probabilities
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-# What a test_step or a compute_metrics of the user's own returns, among what our test_step does.
+# Key, in the result of our test_step, of the values that the user's own test_step or compute_metrics returns.
 RETURNED = "returned"
 
 
 class CompiledClassifier(tf.keras.Model):
-    """Drives a compiled model through the steps that `KerasClassifier` has.
+    """Runs a compiled model through the same steps as `KerasClassifier`.
 
-    The loss is the user's, scaled as Keras scales it under a strategy; what is reported of it is that of the global
-    batch. A `train_step` or a `test_step` of the user's own is called as it is. His metrics are those of an evaluation,
-    where a `compute_metrics` of his own is called too.
+    The loss is the user's, scaled as Keras scales it under a strategy; the reported value is that of the global batch.
+    The user's own `train_step` or `test_step` is called unchanged. An evaluation reports the user's metrics, and calls
+    his own `compute_metrics`.
     """
 
     def __init__(self, own: tf.keras.Model, section: TrainerSection, num_classes: int) -> None:
-        # The user's own model casts what it is given.
+        # The user's own model casts its inputs.
         super().__init__(name="compiled_classifier", dtype=FLOAT32 if computes_in_half() else None)
         self.own = own
         self._section = section
         self._num_classes = num_classes
         self._probabilities = gives_probabilities(own)
-        # `train_step` has added up already.
+        # `train_step` has summed over the replicas already.
         self.distribute_reduction_method = "first"
 
     @property
     def metrics(self) -> list[tf.keras.metrics.Metric]:
-        """The user's, which Keras resets: those of `compile` and `add_metric`, and what his steps keep."""
+        """The user's metrics, which Keras resets: of `compile` and `add_metric`, and those that his steps keep."""
         return list(self.own.metrics)
 
     def own_metrics(self) -> dict[str, float]:
-        """The user's metrics of what was evaluated since they were reset; none where his own method returns them."""
+        """Returns the user's metrics since their last reset; none if his own method returns them."""
         if self._is_own("test_step") or self._is_own("compute_metrics"):
             return {}
         compiled = self.own.compiled_metrics
         declared = list(compiled.metrics) if compiled is not None and compiled.built else []
-        # Of add_metric; one that the train_step alone updates has nothing to say here.
+        # Of add_metric; one that only the train_step updates is all zeros here.
         added = [metric for metric in self._added() if any(np.any(each.numpy()) for each in metric.variables)]
         values: dict[str, Any] = {}
         for metric in (*added, *declared):
             result = metric.result()
-            # A metric may return several values, by names of their own, as in Keras.
+            # As in Keras, a metric may return a dict of named values.
             values.update(result if isinstance(result, Mapping) else {metric.name: result})
         return {name: float(value) for name, value in values.items() if np.ndim(value) == 0}
 
     def _added(self) -> list[tf.keras.metrics.Metric]:
-        """Neither of the loss nor of `compile`."""
+        """Returns the metrics of add_metric: those of neither the loss nor `compile`."""
         containers = [each for each in (self.own.compiled_loss, self.own.compiled_metrics) if each is not None]
         kept = {id(metric) for each in containers for metric in each.metrics}
         return [metric for metric in self.own.metrics if id(metric) not in kept and metric.name != LOSS]
 
     def _is_own(self, step: str) -> bool:
-        """Is a method of `tf.keras.Model` the user's."""
+        """True if the user's class overrides this method of `tf.keras.Model`."""
         return getattr(type(self.own), step) is not getattr(tf.keras.Model, step)
 
     def call(self, features: dict[str, tf.Tensor], training: bool = False) -> Any:
@@ -81,7 +81,7 @@ class CompiledClassifier(tf.keras.Model):
         return self.own(inputs_of(self.own, features), training=training)
 
     def answers(self, features: dict[str, tf.Tensor], label_names: Sequence[str]) -> dict[str, tf.Tensor]:
-        """What a served model answers: see `served`."""
+        """Returns a served model's outputs: see `served`."""
         outputs = self(features, training=False)
         flat = tf.nest.flatten(outputs)
         if isinstance(outputs, Mapping) or len(flat) == 1:
@@ -94,8 +94,8 @@ class CompiledClassifier(tf.keras.Model):
         """Trains one step.
 
         Returns:
-            `loss` of the global batch, and `accuracy` where there is a score for each class; or what a `train_step` of
-            the user's own returns.
+            `loss` of the global batch, and `accuracy` if there is a score for each class; or the values that the
+            user's own `train_step` returns.
         """
         features, labels = data
         inputs = inputs_of(self.own, features)
@@ -103,7 +103,7 @@ class CompiledClassifier(tf.keras.Model):
         if self._is_own("train_step"):
             return self._own_train_step(inputs, labels)
         with tf.GradientTape() as tape:
-            with dropout_keys(told_apart(features), self._section.seed, self.optimizer.iterations):
+            with dropout_keys(identifying_feature(features), self._section.seed, self.optimizer.iterations):
                 outputs = self.own(inputs, training=True)
             loss = self.own.compute_loss(inputs, labels, outputs, None)
         variables = self.own.trainable_variables
@@ -112,14 +112,14 @@ class CompiledClassifier(tf.keras.Model):
         reported = [tf.cast(self._reported(loss, context.num_replicas_in_sync), tf.float32)]
         if (hits := self._hits(labels, outputs)) is not None:
             reported.append(hits / tf.cast(tf.size(labels) * context.num_replicas_in_sync, tf.float32))
-        # In one message.
+        # Stacked, for a single all-reduce.
         total = tf.stack(reported)
         if context.num_replicas_in_sync > 1:
             total = context.all_reduce(tf.distribute.ReduceOp.SUM, total)
         return dict(zip((LOSS, ACCURACY), tf.unstack(total, num=len(reported))))
 
     def _own_train_step(self, inputs: Any, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The numbers that the user's own train_step returns, of this step."""
+        """Returns the numbers that the user's own train_step returns, for this step alone."""
         values = self.own.train_step((inputs, labels))
         numbers = _numbers(values)
         if LOSS not in numbers:
@@ -128,13 +128,12 @@ class CompiledClassifier(tf.keras.Model):
                 what = f"a loss of the shape {getattr(values[LOSS], 'shape', type(values[LOSS]).__name__)}"
             raise UserCodeError(
                 f"the train_step of {self._section.model!r} returns {what}",
-                expected="a dict with `loss`, a number: what it is at each step is reported, and tells a diverged "
-                "training",
+                expected="a dict with `loss`, a number: it is reported at each step, and shows if training diverges",
                 todo="return its mean" if LOSS in values else "return it as well",
             )
         strategy = tf.distribute.get_strategy()
-        # Keras resets its metrics at each epoch, and here is but one: they would be means since training began. The
-        # workers of parameter servers have the same metrics, and each is in another step: see `served`.
+        # Keras resets its metrics at each epoch, and there is only one here: they would be means since the start of
+        # training. With parameter servers all workers share the metrics, and each is at another step.
         if not isinstance(strategy, tf.distribute.ParameterServerStrategy):
             for metric in self.own.metrics:
                 metric.reset_state()
@@ -144,9 +143,9 @@ class CompiledClassifier(tf.keras.Model):
         """Evaluates a batch.
 
         Returns:
-            Sums over this replica's examples, and their number, float64: `loss`, `examples`, and `accuracy` where there
-            is a score for each class. In `returned`, as a dict, the numbers that a `test_step`, or else a
-            `compute_metrics`, of the user's own returns: as in Keras, those after the last batch count.
+            `loss`, and `accuracy` if there is a score for each class, summed over this replica's examples, and their
+            number, `examples`; float64. `returned`: a dict of the numbers that the user's own `test_step`, or else
+            `compute_metrics`, returns: as in Keras, those after the last batch count.
         """
         features, labels = data
         inputs = inputs_of(self.own, features)
@@ -154,7 +153,7 @@ class CompiledClassifier(tf.keras.Model):
         replicas = tf.distribute.get_replica_context().num_replicas_in_sync
         loss = tf.cast(self.own.compute_loss(inputs, labels, outputs, None), tf.float64)
         examples = tf.cast(tf.size(labels), tf.float64)
-        # Of a mean, that of the replica's examples: Keras divides it by the replicas, to add it up.
+        # Undo Keras's division of a mean by the number of replicas, and take the sum over the replica's examples.
         total = loss * replicas * examples if self._is_mean else tf.reduce_sum(loss)
         sums = {LOSS: tf.where(examples > 0, total, 0.0), "examples": examples}
         if (hits := self._hits(labels, outputs)) is not None:
@@ -163,22 +162,22 @@ class CompiledClassifier(tf.keras.Model):
             return {**sums, RETURNED: _numbers(self.own.test_step((inputs, labels)))}
         if self._is_own("compute_metrics"):
             found = _numbers(self.own.compute_metrics(inputs, labels, outputs, None))
-            # Keras's mean of it is no number where a replica has no example.
+            # Without the loss: Keras's mean of it is NaN if a replica has no example.
             return {**sums, RETURNED: {name: value for name, value in found.items() if name != LOSS}}
         self.own.compiled_metrics.update_state(labels, outputs, None)
         return sums
 
     @property
     def _is_mean(self) -> bool:
-        """Does the loss divide by the examples of a batch."""
+        """True if the loss divides by the examples of a batch."""
         return not reductions(self.own) <= {"none", "sum"}
 
     def _reported(self, loss: tf.Tensor, replicas: int) -> tf.Tensor:
-        """The replica's part of the loss of the global batch; a loss of each example is the mean of them."""
+        """Returns the replica's share of the global batch's loss; unreduced losses are averaged."""
         return loss if loss.shape.rank == 0 else tf.reduce_mean(loss) / replicas
 
     def _hits(self, labels: tf.Tensor, outputs: Any) -> Any:
-        """How many are right, float32; None without a score for each class."""
+        """Returns the number of correct predictions, float32; None without a score for each class."""
         scores = class_scores(outputs, self._num_classes)
         if scores is None:
             return None
@@ -186,7 +185,7 @@ class CompiledClassifier(tf.keras.Model):
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, tf.Tensor]:
-    """Those of what a step of the user's returns that are one number; others Keras shows nobody either."""
+    """Returns those values of a user's step that are scalars; Keras does not show others either."""
     found = {}
     for name, value in values.items():
         if not hasattr(value, "shape") and not isinstance(value, (int, float)):

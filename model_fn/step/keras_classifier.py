@@ -1,4 +1,4 @@
-"""The Keras model of an image classifier, around any network function: what `make_model_fn` is to an Estimator."""
+"""The Keras model that trains any network function: the counterpart of `make_model_fn` for Keras."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from tfx_estimator.model_fn.user_models.keras_model import predictions
 from tfx_estimator.pipeline.config.runtime import parts_at_once
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-# What a step of training, or of evaluation, returns.
+# Keys of the values that a training or evaluation step returns.
 LOSS = "loss"
 ACCURACY = "accuracy"
-# Of a step in float16 as well.
+# In float16 only.
 LOSS_SCALE, SKIPPED = "loss_scale", "skipped_steps"
 
 
 class KerasClassifier(tf.keras.Model):
     """Trains a network as the built-in model_fn does: the same loss, the same update, under every strategy.
 
-    `train_step` is Keras's own contract, so that `fit` and a loop of one's own drive the same code. It returns the loss
-    and the accuracy of the global batch, the same on each replica, before the update.
+    `train_step` follows Keras's contract, so that `fit` and a custom loop run the same code. It returns the loss and
+    the accuracy of the global batch before the update, the same on each replica.
 
     Args:
-        network: Called with images, float [batch, height, width, channels], it returns logits [batch, num_classes].
-        section: The declared trainer, its class weights by label.
+        network: Maps images, float [batch, height, width, channels], to logits [batch, num_classes].
+        section: The declared trainer, with class weights by label.
 
     Source: https://www.tensorflow.org/guide/keras/customizing_what_happens_in_fit.
     """
 
     def __init__(self, network: tf.keras.Model, section: TrainerSection, division: Optional[Division] = None) -> None:
-        # Else Keras would scale the loss of float16 by itself, and with its own optimizer only.
+        # float32, or else Keras would scale the loss of float16 itself, and with its own optimizer only.
         super().__init__(name="classifier", dtype=FLOAT32 if computes_in_half() else None)
         self.network = network
         self._section = section
         self._division = division
         self._compiler = Compiler(network)
-        # `train_step` has added up already.
+        # `train_step` has summed over the replicas already.
         self.distribute_reduction_method = "first"
 
     def call(self, features: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
@@ -51,11 +51,11 @@ class KerasClassifier(tf.keras.Model):
         return logits_of(self.network, features, training, self._division)
 
     def answers(self, features: dict[str, tf.Tensor], label_names: Sequence[str]) -> dict[str, tf.Tensor]:
-        """What a served model answers: see `predictions`."""
+        """Returns a served model's outputs: see `predictions`."""
         return predictions(self(features, training=False), label_names)
 
     def own_metrics(self) -> dict[str, float]:
-        """Metrics that the user's model brings: a network brings none."""
+        """Returns the metrics of the user's model: a network has none."""
         return {}
 
     def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -65,15 +65,15 @@ class KerasClassifier(tf.keras.Model):
             data: Features and labels of this replica; labels are int64 [batch].
 
         Returns:
-            `loss` and `accuracy` of the global batch; of the replica's part of it with `sync_every`. In float16 the
-            loss's scale as well, and how many steps were skipped.
+            `loss` and `accuracy` of the global batch; of the replica's batch with `sync_every`. In float16 also the
+            loss scale and the number of skipped steps.
         """
         section = self._section
         objective = Objective(
             loss_options=section.loss_options,
             weight_decay=section.optimizer.weight_decay,
             global_batch_size=section.global_batch_size,
-            beside=self._division is not None,
+            colocate=self._division is not None,
             alone=section.sync_every is not None,
             scale=getattr(self.optimizer, "loss_scale", None),
         )
@@ -106,10 +106,10 @@ class KerasClassifier(tf.keras.Model):
         return step.run(train, data[0], flat(data[1]))
 
     def test_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Evaluates a batch; its loss is neither smoothed nor weighted, so that other declarations' can be compared.
+        """Evaluates a batch; the loss is neither smoothed nor weighted, so that it compares across declarations.
 
         Returns:
-            Sums over this replica's examples, and their number, float64: `loss`, `accuracy`, `examples`.
+            `loss` and `accuracy` summed over this replica's examples, and their number, `examples`; float64.
         """
         features, labels = data[0], flat(data[1])
         logits = self(features, training=False)

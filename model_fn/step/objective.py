@@ -1,4 +1,4 @@
-"""What a training step minimises, the same on every path and under every strategy, and its gradients."""
+"""The loss that a training step minimises, the same on every path and under every strategy, and its gradients."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tensorflow.python.framework import ops as tf_ops
 from tfx_estimator.model_fn.step.parts import Part
 from tfx_estimator.model_fn.step.precision import LossScale
 
-# Dtypes of 16 bits that logits came in.
+# 16-bit dtypes of logits seen by this process.
 HALVES: set[str] = set()
 
 
 def as_float(logits: tf.Tensor) -> tf.Tensor:
-    """Returns logits in the precision that a loss is computed in: float32, or float64 where they have it."""
+    """Casts logits to the dtype of the loss: float32, or float64 if the logits are."""
     if logits.dtype in (tf.bfloat16, tf.float16):
         HALVES.add(logits.dtype.name)
     return logits if logits.dtype == tf.float64 else tf.cast(logits, tf.float32)
@@ -33,20 +33,20 @@ def flat(labels: tf.Tensor) -> tf.Tensor:
 def classification_loss(
     labels: tf.Tensor, logits: tf.Tensor, label_smoothing: float = 0.0, class_weights: Sequence[float] = ()
 ) -> tf.Tensor:
-    """The cross-entropy of each example.
+    """Returns the cross-entropy of each example.
 
     Source of the smoothing: Szegedy et al., Rethinking the Inception Architecture for Computer Vision, 2016,
-    https://arxiv.org/abs/1512.00567; as `tf.keras.losses.CategoricalCrossentropy` has it. The weights are those of
+    https://arxiv.org/abs/1512.00567; as in `tf.keras.losses.CategoricalCrossentropy`. The weights act like
     `class_weight` of `tf.keras.Model.fit`: the sum over a batch is not divided by the sum of its weights.
 
     Args:
         labels: int64, [batch].
         logits: float, [batch, classes].
-        label_smoothing: Part of the target that is shared evenly among all classes.
-        class_weights: Factor of an example's loss, by label; none is 1 for each.
+        label_smoothing: Fraction of the target that is spread evenly over all classes.
+        class_weights: Factor of an example's loss, by label; empty is 1 for each.
 
     Returns:
-        [batch], float64 where the logits are, else float32.
+        [batch], float64 if the logits are, else float32.
     """
     logits = as_float(logits)
     if label_smoothing:
@@ -61,7 +61,7 @@ def classification_loss(
 
 
 def count_hits(logits: tf.Tensor, labels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Counts the examples that are classified rightly."""
+    """Counts the correctly classified examples."""
     return tf.reduce_sum(tf.cast(tf.equal(tf.argmax(logits, axis=-1), labels), dtype))
 
 
@@ -70,18 +70,18 @@ class Objective:
     """The loss of a batch, and of each part of it.
 
     Args:
-        loss_options: Of `classification_loss`.
+        loss_options: Arguments of `classification_loss`.
         weight_decay: Factor of the L2 penalties of the network's kernels.
         global_batch_size: Examples of a step, over all replicas.
-        beside: Compute each penalty on the device of its variable; else TensorFlow chooses.
-        alone: Each replica trains by itself, by the mean over its own examples.
-        scale: By which the loss is multiplied before it is differentiated, in float16; None in other precisions.
+        colocate: Compute each penalty on the device of its variable; else TensorFlow chooses.
+        alone: Each replica trains independently, on the mean over its own examples.
+        scale: The loss scale in float16; None in other precisions.
     """
 
     loss_options: Mapping[str, Any]
     weight_decay: float
     global_batch_size: int
-    beside: bool = False
+    colocate: bool = False
     alone: bool = False
     scale: Optional[LossScale] = None
 
@@ -89,18 +89,18 @@ class Objective:
         self,
         part: Part,
         logits: Optional[tf.Tensor],
-        of_the_call: Sequence[tf.Tensor],
+        layer_losses: Sequence[tf.Tensor],
         variables: Iterable[tf.Variable],
     ) -> tf.Tensor:
-        """Computes a part's share of the global loss: that of all parts and replicas together is that on one device.
+        """Computes a part's share of the global loss: the shares of all parts and replicas sum to that of one device.
 
         Args:
-            logits: Of its examples, float [part, classes]; None where these are counted elsewhere.
-            of_the_call: The losses that the layers brought when they were called: of weights, or means over examples.
+            logits: Of its examples, float [part, classes]; None for a pipeline stage without the last layer.
+            layer_losses: Losses that the layers' calls added: of weights, or means over examples.
             variables: Those whose penalties are counted here.
 
         Returns:
-            Scalar, float64 where the logits are, else float32.
+            Scalar, float64 if the logits are, else float32.
         """
         if logits is None:
             loss = tf.zeros([], tf.keras.backend.floatx())
@@ -108,8 +108,8 @@ class Objective:
             losses = classification_loss(part.labels, logits, **self.loss_options)
             loss = tf.reduce_sum(losses) / self.global_batch_size
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        # Each replica computes them whole; and each part lists its own, though those of weights are the same in all.
-        penalties = [each if part.share is None else each * tf.cast(part.share, each.dtype) for each in of_the_call]
+        # Each replica computes the weights' losses in full, and each part lists them again.
+        penalties = [each if part.share is None else each * tf.cast(part.share, each.dtype) for each in layer_losses]
         penalties += self._decay(variables) if part.first else []
         if penalties:
             loss += tf.cast(tf.add_n(penalties), loss.dtype) / replicas
@@ -119,7 +119,7 @@ class Objective:
         found = []
         for kernel in variables if self.weight_decay else ():
             if _is_kernel(kernel.name):
-                with tf.device(kernel.device) if self.beside else contextlib.nullcontext():
+                with tf.device(kernel.device) if self.colocate else contextlib.nullcontext():
                     found.append(self.weight_decay * tf.nn.l2_loss(kernel))
         return found
 
@@ -128,12 +128,12 @@ class Objective:
         return self.scale.scaled(loss) if self.scale else loss
 
     def unscaled(self, gradients: Sequence[Any]) -> Sequence[Any]:
-        """Returns the gradients of the loss itself, of those of the scaled one."""
+        """Returns the gradients of the unscaled loss, from those of the scaled one."""
         return self.scale.unscaled(gradients) if self.scale else gradients
 
 
 def _is_kernel(name: str) -> bool:
-    """By its own name: those of networks and layers, which stand before it, may be any."""
+    """True if the variable's own name, without the layers' names before it, contains `kernel`."""
     *_, own = re.sub(r"(/part_\d+)?(:\d+)?$", "", name).split("/")
     return "kernel" in own
 
@@ -146,30 +146,31 @@ def gradients_of(
 ) -> list[Any]:
     """Differentiates tensors in a graph: an Estimator's, or that of a tf.function.
 
-    The gradients are our own: a v1 optimizer's `minimize` would divide a loss that is scaled to the global batch by
-    the number of replicas once more, without an error.
+    Not by a v1 optimizer's `minimize`, which would silently divide a loss that is scaled to the global batch by the
+    number of replicas once more.
 
     Source: https://www.tensorflow.org/tutorials/distribute/custom_training#define_the_loss_function.
 
     Args:
-        variables: What is trained, or tensors.
-        of_outputs: The gradients of several tensors; None, also of one of them, is ones.
-        stop: Tensors that count as constants, whatever they were made of.
+        variables: Trained variables, or tensors.
+        of_outputs: The incoming gradient of each output; None, for all or for one, means ones.
+        stop: Tensors to treat as constants.
 
     Returns:
-        A gradient for each variable, computed where what it is the gradient of is; None where nothing depends on it.
+        A gradient for each variable, colocated with the operation that it differentiates; None if nothing depends on
+        the variable.
     """
     graph = tf.compat.v1.get_default_graph()
-    # A custom gradient may return a tensor that was made outside of the step, as a tape lets it.
+    # A custom gradient may return a tensor created outside of the step, which a tape allows.
     for each in graph.get_operations() if graph.building_function else ():
         if each.type == "IdentityN" and not isinstance(each._gradient_function, _Captured):
             each._gradient_function = _Captured(tf_ops.get_gradient_function(each))
-    # Gated: else oneDNN fuses the gradients of a convolution's kernel and bias, which costs more than both apart.
+    # Gated: otherwise oneDNN fuses the gradients of a convolution's kernel and bias, which costs more than both apart.
     return tf.gradients(outputs, variables, grad_ys=of_outputs, gate_gradients=True, stop_gradients=list(stop) or None)
 
 
 class _Captured:
-    """A gradient whose tensors are all of the graph, which can wait for each other."""
+    """A gradient function whose results are captured in the graph, so that gating can make them wait for each other."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function

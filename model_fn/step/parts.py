@@ -1,11 +1,11 @@
-"""A batch that is computed in parts: in turn, in less memory, or at the same time, in less time.
+"""Computation of a batch in parts: in turn, to save memory (gradient accumulation), or in parallel, to save time.
 
-In turn: a part begins when the one before it is done, so that the memory of one part's activations is enough for all.
-There is no variable in which the gradients are gathered: under central_storage it would be silently wrong.
+In turn: a part starts when the one before it is done, so that only one part's activations are in memory at a time. The
+gradients are not accumulated in a variable: under central_storage it would be silently wrong.
 
-At the same time: several threads inside each op wait for each other at the end of it, and parts know nothing of each
-other until their gradients are added up. Where each of two CPUs computes half of the batch, a step of `cifar_cnn` takes
-8 % less CPU and a seventh less time.
+In parallel: threads that share one op wait for each other at its end, whereas parts are independent until their
+gradients are summed. With half of the batch on each of two CPUs, a step of `cifar_cnn` takes 8 % less CPU and a
+seventh less time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 
 Features = dict[str, tf.Tensor]
 IN_TURN, AT_ONCE = "trainer.gradient_accumulation", "trainer.parallel_parts"
-# Their state is that of the data, adapted before training.
+# Their state is adapted to the data before training, and constant in it.
 _ADAPTED = tf.keras.layers.experimental.preprocessing.PreprocessingLayer
 
 
@@ -32,8 +32,8 @@ class Part:
     Args:
         features: Of its examples, each [part, ...].
         labels: int64, [part].
-        share: What part of the batch it is, scalar; None is all of it.
-        first: Does no other come before it.
+        share: Its fraction of the batch, scalar; None is all of it.
+        first: True for the first part of the batch.
     """
 
     features: Features
@@ -44,13 +44,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Computed:
-    """What a part contributes to the update, or all parts together.
+    """The contribution of a part, or of all parts together, to the update.
 
     Args:
-        loss: Its part of the global loss, scalar.
-        hits: How many of its examples are classified rightly, scalar of the loss's dtype.
-        gradients: Of the loss, one a variable; None where it does not depend on it.
-        updates: Ops that belong to the step, such as moving averages of batch normalisation, in an Estimator's graph.
+        loss: Its share of the global loss, scalar.
+        hits: Number of correctly classified examples, scalar of the loss's dtype.
+        gradients: Of the loss, one per variable; None for a variable that it does not depend on.
+        updates: In an Estimator's graph, further ops of the step, such as moving averages of batch normalisation.
     """
 
     loss: tf.Tensor
@@ -60,12 +60,12 @@ class Computed:
 
     @property
     def operations(self) -> list[Any]:
-        """What is done when it is."""
+        """All tensors and ops of the computation, for control dependencies."""
         return [self.loss, self.hits, *(each for each in self.gradients if each is not None), *self.updates]
 
 
 def in_parts(compute: Callable[[Part], Computed], parts: int, option: str) -> Callable[[Part], Computed]:
-    """Cuts what is computed into parts of equal size, to within one example, and adds up what they contribute."""
+    """Returns a function that computes a batch in parts of equal size, to within one example, and sums the results."""
     if parts == 1:
         return compute
 
@@ -81,7 +81,7 @@ def in_parts(compute: Callable[[Part], Computed], parts: int, option: str) -> Ca
 
 
 def cut(whole: Part, number: int, parts: int, option: str) -> Part:
-    """Cuts a part out of a batch, or out of a part, all of which are of equal size, to within one example."""
+    """Returns one of the parts, of equal size to within one example, of a batch or of a part."""
     if parts == 1:
         return whole
     size = whole.labels.shape[0] or tf.shape(whole.labels)[0]
@@ -103,20 +103,20 @@ def cut(whole: Part, number: int, parts: int, option: str) -> Part:
 
 
 def _rows(feature: Any, begin: Any, end: Any) -> Any:
-    """Those of a part: of a dense or a ragged tensor, or of a sparse one, which has no slices."""
+    """Slices rows of a dense, ragged or sparse tensor."""
     if not isinstance(feature, tf.SparseTensor):
         return feature[begin:end]
     others = feature.dense_shape[1:]
     first, count = (tf.cast(tf.reshape(each, [1]), tf.int64) for each in (begin, end - begin))
     part = tf.sparse.slice(feature, tf.concat([first, tf.zeros_like(others)], 0), tf.concat([count, others], 0))
-    # A layer may need to know how many columns there are, before any step.
+    # A layer may need the static number of columns.
     part.set_shape([end - begin if isinstance(end, int) else None, *feature.shape[1:]])
     return part
 
 
 def add(total: Optional[Computed], more: Computed) -> Computed:
-    """Adds what a part contributes."""
-    # Rows that a part does not touch may be of another's.
+    """Adds a part's contribution."""
+    # Dense: parts may touch different rows.
     gradients = [tf.convert_to_tensor(each) if isinstance(each, tf.IndexedSlices) else each for each in more.gradients]
     if total is None:
         return replace(more, gradients=gradients)
@@ -131,13 +131,13 @@ def _sum(one: Any, other: Any) -> Any:
 
 
 def refuse_state(parts: int, network: tf.keras.Model) -> UserCodeError:
-    """Returns the error of a network whose step assigns something: it would follow parts of batches, in any order."""
+    """Returns the error for a network that assigns state in a step: parallel parts would update it in any order."""
     layers = [each for each in network._flatten_layers() if each.trainable]
     states = [each for each in layers if each._non_trainable_weights and not isinstance(each, _ADAPTED)]
-    follows = [*(each for each in layers if isinstance(each, BY_BATCH)), *states]
-    which = f"the layer {follows[0].name} ({type(follows[0]).__name__})" if follows else "a layer"
+    stateful = [*(each for each in layers if isinstance(each, BY_BATCH)), *states]
+    which = f"the layer {stateful[0].name} ({type(stateful[0]).__name__})" if stateful else "a layer"
     return UserCodeError(
-        f"{AT_ONCE}: {parts}, and {which} of the network follows batches, which would be parts of them",
-        expected="a network that computes each example by itself, without batch normalisation",
+        f"{AT_ONCE}: {parts}, and {which} of the network updates its state by each batch, which would be a part of one",
+        expected="a network that computes each example independently, without batch normalisation",
         todo=f"set {AT_ONCE}: 1; {IN_TURN} computes parts in turn",
     )

@@ -1,6 +1,6 @@
-"""The precision that a network is trained in. Its variables, its loss and its softmax are float32 in any.
+"""The precision that a network is trained in. Its variables, loss and softmax are always float32.
 
-Evaluations and what is served compute in float32 altogether, from these variables.
+Evaluation and serving compute everything in float32, from these variables.
 
 Source: https://www.tensorflow.org/guide/mixed_precision; Micikevicius et al., Mixed Precision Training, 2018,
 https://arxiv.org/abs/1710.03740.
@@ -17,15 +17,15 @@ import tensorflow as tf
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 FLOAT32, BFLOAT16, FLOAT16 = "float32", "mixed_bfloat16", "mixed_float16"
-# By what a layer computes in.
+# Policies by the layers' compute dtype.
 _MIXED = {"bfloat16": BFLOAT16, "float16": FLOAT16}
-# In an Estimator's graph, the number of steps that were skipped.
+# Graph collection, in an Estimator, of the number of skipped steps.
 SKIPPED_STEPS = "tfx_estimator_skipped_steps"
-# As tf.keras.mixed_precision.LossScaleOptimizer.
+# Those of tf.keras.mixed_precision.LossScaleOptimizer.
 _FIRST_SCALE, _GROWTH_STEPS, _LARGEST_SCALE = 2.0**15, 2000, 2.0**60
 
 
-# Of both versions of TensorFlow's interface.
+# In both versions of TensorFlow's API.
 _ONE_COPY = (
     tf.distribute.experimental.CentralStorageStrategy,
     tf.compat.v1.distribute.experimental.CentralStorageStrategy,
@@ -34,25 +34,25 @@ _ONE_COPY = (
 
 @tf.keras.utils.register_keras_serializable(package="tfx_estimator")
 class ScaledHere(tf.keras.mixed_precision.Policy):
-    """`mixed_float16` by another name: Keras refuses it by its own wherever its LossScaleOptimizer cannot be.
+    """`mixed_float16` by another name: by its own, Keras refuses it wherever it does not support LossScaleOptimizer.
 
-    A LossScale can be, since each replica divides its own gradients before they are added up.
+    A LossScale works there, since each replica divides its own gradients before they are summed.
     """
 
     @property
     def name(self) -> str:
-        """Of the policy, to Keras."""
+        """The policy's name in Keras."""
         return f"{self._name}_scaled_here"
 
     def get_config(self) -> dict[str, str]:
-        """What the policy is made of again."""
+        """Returns the constructor's arguments."""
         return {"name": self._name}
 
 
 def use(precision: str, trains: bool = True) -> None:
-    """Has the layers that are made from here on compute in a precision; none is touched where float32 is declared.
+    """Sets Keras's global policy, for layers created afterwards; with float32 declared, leaves it as it is.
 
-    Not for the length of a call: under several replicas the calls of a model_fn are interleaved.
+    Not a context manager: with several replicas the calls of a model_fn are interleaved.
     """
     one_copy = isinstance(tf.distribute.get_strategy(), _ONE_COPY)
     if precision != FLOAT32:
@@ -61,15 +61,15 @@ def use(precision: str, trains: bool = True) -> None:
 
 
 def computes_in_half() -> bool:
-    """Tells whether a layer that is made now would compute in 16 bits, by whoever has set that."""
+    """True if Keras's current global policy computes in 16 bits, no matter who set it."""
     return tf.keras.mixed_precision.global_policy().compute_dtype in _MIXED
 
 
 def require_declared(precision: str, network: tf.keras.Model, trains: bool = True) -> None:
-    """Refuses a precision that the function of a network has set by itself: to be called after the function.
+    """Refuses a global policy that the network's function has set and the declaration has not; call it afterwards.
 
-    The loss of float16 is scaled, and variables and loss are float32, where the declaration says so. One that sets what
-    is declared sets it for evaluations too: there its layers are made to compute in float32.
+    Only a declared precision scales the loss of float16 and keeps variables and loss in float32. A function that sets
+    the declared policy sets it for evaluations too: there its layers are changed to compute in float32.
     """
     if not trains and isinstance(network, tf.keras.layers.Layer) and _policy_name() == precision != FLOAT32:
         use(precision, trains)
@@ -77,7 +77,7 @@ def require_declared(precision: str, network: tf.keras.Model, trains: bool = Tru
             if layer.compute_dtype in _MIXED and layer.variable_dtype == FLOAT32:
                 layer._set_dtype_policy(FLOAT32)
     precision, found = precision if trains else FLOAT32, _policy_name()
-    # Of float64 nothing is declared.
+    # float64 cannot be declared, and passes.
     if found == precision or (precision == FLOAT32 and not computes_in_half()):
         return
     mixed = _MIXED.get(tf.keras.mixed_precision.global_policy().compute_dtype, FLOAT32)
@@ -95,21 +95,21 @@ def _policy_name() -> str:
 
 
 def output_dtype() -> str:
-    """Returns the dtype of a last layer, whose outputs a loss is computed of: that of variables."""
+    """Returns the dtype for a last layer, whose outputs feed the loss: that of variables."""
     return tf.keras.mixed_precision.global_policy().variable_dtype
 
 
 def stored(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
-    """Returns the variables themselves, in place of Keras's wrappers, which a strategy's Estimator does not know."""
+    """Unwraps Keras's AutoCastVariables, which an Estimator under a strategy does not support."""
     return [each._variable if type(each).__name__.startswith("AutoCast") else each for each in variables]
 
 
 class LossScale(tf.Module):
-    """Keeps the gradients of float16 from becoming 0: the loss is multiplied, and the gradients are divided again.
+    """Dynamic loss scaling, which keeps small float16 gradients from underflowing to 0.
 
-    A step in which a gradient overflows changes no weight and no slot; it halves the scale, is counted, and is a step
-    for all else: the learning rate and the position of the input. After 2,000 steps in a row without one the scale is
-    doubled. To be made in the scope of the strategy, or in its replicas.
+    A step in which a gradient overflows changes no weight and no slot and halves the scale. It is counted as skipped,
+    but as a step for the learning rate and the position in the input. After 2,000 consecutive steps without an overflow
+    the scale doubles. Constructed in the scope of the strategy, or in its replicas.
     """
 
     def __init__(self, first: float = _FIRST_SCALE) -> None:
@@ -123,18 +123,18 @@ class LossScale(tf.Module):
         return loss * tf.cast(self.value, loss.dtype)
 
     def unscaled(self, gradients: Sequence[Any]) -> list[Any]:
-        """Returns the gradients of the loss itself, of those of the scaled one; what has overflowed is NaN."""
+        """Returns the gradients of the unscaled loss, from those of the scaled one; overflowed entries become NaN."""
         factor = 1.0 / tf.convert_to_tensor(self.value)
 
         def unscale(gradient: tf.Tensor) -> tf.Tensor:
-            # Compression would limit an infinite entry, which would then be taken for a number.
-            nothing = tf.constant(math.nan, gradient.dtype)
-            return tf.where(tf.math.is_finite(gradient), gradient * tf.cast(factor, gradient.dtype), nothing)
+            # Not infinity, which compression would limit to a finite number.
+            nan = tf.constant(math.nan, gradient.dtype)
+            return tf.where(tf.math.is_finite(gradient), gradient * tf.cast(factor, gradient.dtype), nan)
 
         return [None if each is None else unscale(tf.convert_to_tensor(each)) for each in gradients]
 
     def follow(self, finite: tf.Tensor) -> list[Any]:
-        """Makes the operations that change the scale after a step, across the replicas or in one."""
+        """Creates the operations that update the scale after a step, in cross-replica or replica context."""
         extended = tf.distribute.get_strategy().extended
         good = tf.convert_to_tensor(self.good_steps) + 1
         grows = tf.logical_and(finite, good >= _GROWTH_STEPS)
@@ -152,7 +152,7 @@ class LossScale(tf.Module):
 
 
 def all_finite(gradients: Sequence[Any]) -> tf.Tensor:
-    """Tells whether each number is one, bool scalar."""
+    """Returns a bool scalar: True if all entries are finite."""
     return tf.reduce_all([tf.reduce_all(tf.math.is_finite(tf.convert_to_tensor(each))) for each in gradients])
 
 

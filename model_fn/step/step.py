@@ -1,4 +1,4 @@
-"""A training step of a network up to its gradients: the same in an Estimator's graph, in `fit` and in a loop."""
+"""A training step of a network up to its gradients: the same in an Estimator's graph, `fit` and a custom loop."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import tensorflow as tf
 from tfx_estimator.model_fn.layers import dropout_keys
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.parallel.division import Division
-from tfx_estimator.model_fn.step.assignments import all_done, assignments, changes_since
+from tfx_estimator.model_fn.step.assignments import assignments, automatic_dependencies, changes_since
 from tfx_estimator.model_fn.step.compiling import Compiler, takes_step
 from tfx_estimator.model_fn.step.objective import Objective, as_float, count_hits, gradients_of
 from tfx_estimator.model_fn.step.parts import AT_ONCE, IN_TURN, Computed, Part, in_parts, refuse_state
 from tfx_estimator.model_fn.step.precision import stored
-from tfx_estimator.model_fn.user_models.keras_model import inputs_of, require_scores, told_apart
+from tfx_estimator.model_fn.user_models.keras_model import identifying_feature, inputs_of, require_scores
 
 
 def logits_of(
@@ -30,11 +30,11 @@ def logits_of(
     """Calls a network.
 
     Args:
-        features: With `image`, or what the network's inputs are named after.
-        num_classes: Of the data; 0 where the outputs are known to be scores of them.
+        features: By name: `image`, or the features that the network's inputs are named after.
+        num_classes: Checks the number of outputs against it; 0 skips the check.
 
     Returns:
-        float32, or float64 where the network has it, [batch, classes].
+        float32, or float64 if the network's outputs are, [batch, classes].
     """
     with division.used(network) if division else contextlib.nullcontext():
         outputs = network(inputs_of(network, features), training=training)
@@ -50,9 +50,9 @@ class Step:
         optimizer: Its `iterations` count the steps.
         call: Returns the logits of features, in training.
         seed: Of `StatelessDropout`.
-        in_turn: Parts of a batch that are computed one after the other.
-        at_once: Parts of each of these that wait for nothing of each other.
-        xla: Does XLA compile it.
+        in_turn: Number of parts of a batch that are computed one after the other.
+        at_once: Number of parts of each of these that are computed in parallel.
+        xla: Compile it by XLA.
     """
 
     network: tf.keras.Model
@@ -67,33 +67,33 @@ class Step:
     compiler: Compiler
 
     def run(self, train: Callable[..., Any], *batch: Any) -> Any:
-        """Calls what trains by a batch, compiled where that is done with the optimizer."""
+        """Calls the training function with a batch, compiled if `is_compiled_whole`."""
         return (self.compiler.step(train) if self.is_compiled_whole else train)(*batch)
 
     @property
     def is_compiled_whole(self) -> bool:
-        """Is the step compiled with its optimizer; in the context of the strategy that trains."""
+        """True if the step is compiled with its optimizer; read in the context of the training strategy."""
         return self.xla and takes_step(self.in_turn)
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """What is trained."""
+        """The trained variables."""
         return stored(self.network.trainable_variables)
 
     def pairs(self, computed: Computed) -> Iterable[tuple[Any, tf.Variable]]:
-        """What the optimizer applies."""
+        """Returns the unscaled gradients with their variables, for the optimizer."""
         return zip(self.objective.unscaled(computed.gradients), self.variables)
 
     def compute(self, features: dict[str, tf.Tensor], labels: tf.Tensor) -> Computed:
         """Computes a batch."""
         network, whole = self.network, Part(features, labels)
-        # An Estimator's graph lists those of each call, and those of the placeholder that a functional network was made
-        # of, which nobody feeds; a network that is not built has none, and may have losses of weights yet to come.
+        # In an Estimator's graph Keras lists the losses of every call, also those of the placeholder, never fed, that a
+        # functional network was created with. An unbuilt network has none yet; its losses of weights come later.
         in_graph = not tf.compat.v1.executing_eagerly_outside_functions()
         seen = list(network.losses) if in_graph and network.built else []
-        # Made before what is looked through for assignments.
+        # Created first, so that `assignments` does not find it.
         _ = self.optimizer.iterations
-        with all_done() as begin:
+        with automatic_dependencies() as begin:
             if self.division and self.division.stages:
                 pipeline = self.division.pipeline(network, self.objective, self.seed, self.optimizer.iterations)
                 computed = pipeline.compute(whole)
@@ -102,7 +102,7 @@ class Step:
                 if self.xla and not self.is_compiled_whole:
                     compute = self.compiler.part(compute)
                 computed = in_parts(compute, self.in_turn, IN_TURN)(whole)
-        # Of layers that keep a state of their own in `call`.
+        # Those of layers that update a state in `call`.
         found = assignments(begin, network.weights, known=computed.updates)
         if self.at_once > 1 and (found or computed.updates or changes_since(begin)):
             raise refuse_state(self.at_once, network)
@@ -112,7 +112,7 @@ class Step:
         network = self.network
         # Graph mode: tf.gradients; GradientTape has no gate_gradients and loses device colocation.
         with tf.GradientTape() if tf.executing_eagerly() else contextlib.nullcontext() as tape:
-            with dropout_keys(told_apart(part.features), self.seed, self.optimizer.iterations):
+            with dropout_keys(identifying_feature(part.features), self.seed, self.optimizer.iterations):
                 logits = self.call(part.features)
             own = [each for each in network.losses if not any(each is other for other in seen)]
             seen += own
@@ -122,6 +122,6 @@ class Step:
         gradients = tape.gradient(differentiated, variables) if tape else gradients_of(differentiated, variables)
         updates = []
         if not tf.compat.v1.executing_eagerly_outside_functions():
-            # Of batch normalisation; a function does them by itself.
+            # Of batch normalisation; a tf.function runs them automatically.
             updates = network.get_updates_for(None) + network.get_updates_for(inputs_of(network, part.features))
         return Computed(loss, count_hits(logits, part.labels, loss.dtype), gradients, updates)

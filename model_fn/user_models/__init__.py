@@ -1,1 +1,1 @@
-"""Models of the user's: what they take and put out, what they must bring, and weights that they begin with."""
+"""The user's own models: inputs and outputs, checks, and initial weights."""

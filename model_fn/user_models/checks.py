@@ -1,4 +1,4 @@
-"""What the built-in step cannot do for a training step of the user's, and what a compiled model must bring."""
+"""Checks of options that a user's own training step ignores, and of compiled models."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tfx_estimator.pipeline.config.runtime import AUTO
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 
 _OF_ONE_HOT = re.compile("(top_?k_?)?categorical|one_?hot|cosine_?similarity|f(beta|1)score", re.IGNORECASE)
-# By which a class of the user's trains and evaluates.
+# Overridable methods of training and evaluation.
 _METHODS = ("train_step", "test_step", "compute_loss", "compute_metrics")
 
 
 def refuse_step_options(section: TrainerSection, brings: str) -> None:
-    """Refuses options of the built-in training step where another one trains, on which they would have no effect.
+    """Refuses options of the built-in training step, which have no effect on a training step of the user's.
 
     Args:
-        brings: What `trainer.model` is instead of a network.
+        brings: Predicate of the message's sentence on `trainer.model`.
     """
     train = section.distribution.train
     declared = {
@@ -45,17 +45,17 @@ def refuse_step_options(section: TrainerSection, brings: str) -> None:
 
 
 def own_methods(model: tf.keras.Model) -> list[str]:
-    """Returns the names of the methods of training and evaluation that a model does not have from Keras."""
+    """Returns the names of the methods of training and evaluation that a model's class overrides."""
     return [name for name in _METHODS if getattr(type(model), name) is not getattr(tf.keras.Model, name)]
 
 
 def refuse_own_methods(network: Any) -> None:
-    """Refuses a network whose methods would never be called: its loss and its steps are the declaration's.
+    """Refuses a network with methods of its own, which the built-in steps never call.
 
     Args:
-        network: What the user's function returned; what is no model, or is compiled, passes.
+        network: The user's function's result; anything but an uncompiled model passes.
     """
-    # AutoGraph of TensorFlow 2.21, which looks through what a replica runs, does not know `:=`.
+    # AutoGraph of TensorFlow 2.21, which converts the code that a replica runs, does not support `:=`.
     own = own_methods(network) if isinstance(network, tf.keras.Model) and not is_compiled(network) else []
     if not own:
         return
@@ -68,38 +68,37 @@ def refuse_own_methods(network: Any) -> None:
 
 
 def check_compiled(model: tf.keras.Model, target: str, outputs: Any) -> None:
-    """Refuses what would fail after the training, or be another training without a word."""
+    """Refuses a compiled model that would fail after the training, or silently train otherwise than intended."""
     if not model.loss:
         raise UserCodeError(
             f"trainer.model: {target!r} returns a model that is compiled without a loss: it could not be evaluated",
-            expected="compile(optimizer=…, loss=…), also where a train_step of its own computes another one",
+            expected="compile(optimizer=…, loss=…), even if its own train_step computes another loss",
             todo="compile it with the loss that evaluations report",
         )
     _refuse_one_hot(model, target, outputs)
     _refuse_one_hot_metrics(model, target)
-    # Within one that scales the loss.
+    # A LossScaleOptimizer wraps the optimizer.
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     if not isinstance(optimizer, (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)):
-        # Keras wraps it.
+        # Keras wraps an optimizer of TensorFlow 1.
         own = type(getattr(optimizer, "optimizer", optimizer)).__name__
         raise UserCodeError(
             f"trainer.model: {target!r} returns a model that is compiled with {own}, an optimizer of TensorFlow 1, "
             "whose state Keras would not keep",
             expected="an optimizer of tf.keras.optimizers or of tf.keras.optimizers.legacy",
-            todo="compile the model with one of these; or return the network without compile, and declare "
-            "trainer.optimizer",
+            todo="compile the model with one of these; or return the network uncompiled, and declare trainer.optimizer",
         )
     if getattr(optimizer, "use_ema", False):
         raise UserCodeError(
-            f"trainer.model: {target!r} returns a model whose optimizer has use_ema: Keras puts the averages in the "
-            "weights' place at the end of a `fit`, after the last checkpoint",
+            f"trainer.model: {target!r} returns a model whose optimizer has use_ema: Keras replaces the weights by the "
+            "averages at the end of a `fit`, after the last checkpoint",
             expected="an optimizer without use_ema",
             todo="leave it out",
         )
 
 
 def _refuse_one_hot(model: tf.keras.Model, target: str, outputs: Any) -> None:
-    """Refuses a loss of Keras's that spreads a label over all scores, without a word; the user's own may be any."""
+    """Refuses Keras's one-hot losses, which would silently broadcast a label over all scores; custom losses pass."""
     flat, given = tf.nest.flatten(outputs), model.loss
     if "compute_loss" in own_methods(model):
         return
@@ -120,7 +119,7 @@ def _refuse_one_hot(model: tf.keras.Model, target: str, outputs: Any) -> None:
 
 
 def _refuse_one_hot_metrics(model: tf.keras.Model, target: str) -> None:
-    """Refuses a metric of Keras's that takes a class's number for its one-hot label, and measures something else."""
+    """Refuses Keras's metrics of one-hot labels, which measure something else for labels that are numbers."""
     if {"test_step", "compute_metrics"} & {*own_methods(model)}:
         return
     lists = (getattr(model.compiled_metrics, each, None) for each in ("_user_metrics", "_user_weighted_metrics"))
@@ -136,12 +135,12 @@ def _refuse_one_hot_metrics(model: tf.keras.Model, target: str) -> None:
 
 
 def _spreads(loss: Callable, places: int) -> bool:
-    """Whether a loss does not read a label as a place among scores: it is the same wherever they are high, or fails."""
+    """True if a loss does not use a label as an index: it fails, or is the same for reversed scores."""
     scores = np.linspace(0.1, 0.9, places, dtype=np.float32)[np.newaxis]
     try:
         with tf.init_scope():
             pairs = [(loss([[at]], scores), loss([[at]], scores[:, ::-1])) for at in (0.0, places - 1.0)]
             return places > 1 and all(np.isclose(np.mean(one), np.mean(other), rtol=1e-4) for one, other in pairs)
     except ValueError:
-        # Of labels and scores of other shapes.
+        # The loss requires labels and scores of equal shape.
         return places > 1

@@ -1,7 +1,7 @@
-"""The weights that the function of a network gave it: loaded from a file, assigned, or trained in the function.
+"""Weights that a network's function sets: loaded from a file, assigned, or trained in the function.
 
-Keras has them at once. In an Estimator's graph it would write them into a session of its own, which nobody trains in:
-the function is called outside of it first, and what it gave there is what the graph's variables begin with.
+With Keras nothing needs to be done. In an Estimator's graph, Keras would write them into a session of its own, which is
+not the one that trains: the function is first called eagerly, and its weights initialise the graph's variables.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ import tensorflow as tf
 from tfx_estimator.model_fn.step.precision import stored
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
-# The last part of the name, without the number that tells it from another of the graph, and the shape, of a variable.
+# A variable's last name component, without the number that makes it unique in the graph, and its shape.
 _Kind = tuple[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class GivenWeights:
-    """Weights for the variables of a network, by their places in its `weights`.
+    """Weights for the variables of a network, by their indices in its `weights`.
 
     Args:
-        prefix: Of a checkpoint that this process keeps as long as it lives, with a tensor for each place.
-        places: Of those that were given.
+        prefix: Of a checkpoint, deleted when this process exits, with a tensor for each index.
+        places: Indices of the weights that the function set.
         kinds: Of all variables of the network.
     """
 
@@ -41,10 +41,10 @@ class GivenWeights:
     kinds: tuple[_Kind, ...]
 
     def begin(self, network: tf.keras.Model) -> None:
-        """Has the variables of an Estimator's graph begin with them; a checkpoint, or a declared start, comes first.
+        """Initialises the variables of an Estimator's graph; a checkpoint or a declared warm start overrides it.
 
         Args:
-            network: With all its variables, in the context of a replica.
+            network: With all its variables, in replica context.
         """
         variables = stored(network.weights)
         if (kinds := _kinds(variables)) != self.kinds:
@@ -52,15 +52,15 @@ class GivenWeights:
             raise UserCodeError(
                 "trainer.model: the function gives its network weights, and returned two different networks: "
                 f"{differ[0] if differ else f'{len(self.kinds)} variables and then {len(kinds)}'}",
-                expected="the same network from each call: for an Estimator's graph it is made once more",
+                expected="the same network from each call: it is called again for an Estimator's graph",
                 todo="set trainer.path: keras; or declare trainer.warm_start, in place of loading weights",
             )
-        # Where the step is computed: the variables may be on another machine, which has not the file.
+        # On the worker: the variables may be on another machine, without the file.
         with tf.device("/cpu:0"):
             values = [self._read(place, variables[place].dtype.base_dtype) for place in self.places]
 
         def replace(_: tf.distribute.Strategy) -> None:
-            # Where a strategy has copies of a variable, they are initialised together; where it wraps one, that is.
+            # The initializer is that of a mirrored variable as a whole, or of a wrapped variable itself.
             known = {each.name: each for each in tf.compat.v1.global_variables()}
             for place, value in zip(self.places, values):
                 value.set_shape(variables[place].shape)
@@ -77,44 +77,41 @@ class GivenWeights:
         return found[0]
 
 
-class Made:
-    """The variables that a function made, with what they began as."""
+class CreatedVariables:
+    """The variables that a function created, with digests of their initial values."""
 
     def __init__(self) -> None:
-        self._made: dict[int, tuple[tf.Variable, Optional[bytes]]] = {}
+        self._created: dict[int, tuple[tf.Variable, Optional[bytes]]] = {}
 
     def add(self, variable: tf.Variable) -> None:
-        """Remembers a variable."""
-        self._made[id(variable)] = variable, _digest(variable)
+        """Records a variable."""
+        self._created[id(variable)] = variable, _digest(variable)
 
     def changed(self) -> set[int]:
-        """Returns the ids of those that are something else by now."""
-        return {key for key, (variable, before) in self._made.items() if _digest(variable) != before}
+        """Returns the ids of those whose value has changed since."""
+        return {key for key, (variable, before) in self._created.items() if _digest(variable) != before}
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[Made]:
-    """Watches what variables are made, outside of a graph."""
-    made = Made()
+def watching() -> Iterator[CreatedVariables]:
+    """Records the variables that are created in this context, in eager mode."""
+    created = CreatedVariables()
 
     def create(make: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
         variable = make(**kwargs)
-        made.add(variable)
+        created.add(variable)
         return variable
 
     with tf.variable_creator_scope(create):
-        yield made
+        yield created
 
 
 def keep(network: tf.keras.Model, given: set[int]) -> Optional[GivenWeights]:
-    """Keeps the weights that a network was given.
+    """Saves the weights that a network's function set; returns None if it set none.
 
     Args:
-        network: With all its variables, outside of a graph.
-        given: Of `Made.changed`, when the function had returned.
-
-    Returns:
-        None if there are none.
+        network: With all its variables, in eager mode.
+        given: `CreatedVariables.changed` at the function's return.
     """
     variables = stored(network.weights)
     places = [place for place, each in enumerate(variables) if id(each) in given]
@@ -133,13 +130,13 @@ def keep(network: tf.keras.Model, given: set[int]) -> Optional[GivenWeights]:
 
 
 def _kinds(variables: Sequence[tf.Variable]) -> tuple[_Kind, ...]:
-    # Outside of a graph, two weights of a layer may have one name.
+    # In eager mode, two weights of a layer may have the same name.
     names = [re.sub(r"(_\d+)?(:\d+)?$", "", each.name.rpartition("/")[2]) for each in variables]
     return tuple((name, tuple(each.shape.as_list())) for name, each in zip(names, variables))
 
 
 def _digest(variable: tf.Variable) -> Optional[bytes]:
-    """Of the value; None where there is none yet."""
+    """Returns a digest of the value; None if there is none yet."""
     try:
         with tf.init_scope():
             return hashlib.sha1(variable.numpy().tobytes(), usedforsecurity=False).digest()

@@ -1,4 +1,4 @@
-"""A tf.keras.Model of the user's: what it is fed with, and what a served one answers."""
+"""Inputs of a user's tf.keras.Model, and outputs of a served one."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import tensorflow as tf
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 Features = Mapping[str, tf.Tensor]
-# What features are called, and the outputs of a served model; the Evaluator reads PROBABILITIES.
+# Names of features, and of a served model's outputs; the Evaluator reads PROBABILITIES.
 IMAGE, LABEL = "image", "label"
 CLASSES, CLASS_IDS, LOGITS, PROBABILITIES = "classes", "class_ids", "logits", "probabilities"
-# Next to the smallest float32.
+# Close to the smallest normal float32.
 _TINY = 1e-37
 
 
 def is_compiled(model: tf.keras.Model) -> bool:
-    """Tells a model that brings its own loss and optimizer from a network, whose loss is the declaration's."""
+    """True for a model with its own loss and optimizer; False for a network, which uses the declared ones."""
     return bool(getattr(model, "_is_compiled", False)) and model.optimizer is not None
 
 
 def is_subclassed(model: tf.keras.Model) -> bool:
-    """Tells a model of a class of the user's from a functional one and from a Sequential."""
+    """True for a model that is neither functional nor a Sequential."""
     return not model._is_graph_network and not isinstance(model, tf.keras.Sequential)
 
 
 def _input_names(model: tf.keras.Model) -> Optional[list[str]]:
-    """What the inputs of a functional model are called, in their order; None if it is another one, or a Sequential.
+    """Returns the names of a functional model's inputs, in order; None for a Sequential or subclassed model.
 
-    As Keras has it: the keys of a model that was made of a dict of inputs, whatever these are named; else their names.
+    As in Keras, these are the keys of a dict of inputs, regardless of the inputs' names; otherwise the inputs' names.
     """
     if isinstance(model, tf.keras.Sequential) or is_subclassed(model):
         return None
@@ -38,19 +38,19 @@ def _input_names(model: tf.keras.Model) -> Optional[list[str]]:
 
 
 def inputs_of(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dict[str, tf.Tensor]]:
-    """Chooses what a model is called with.
+    """Selects a model's inputs among the features.
 
-    A functional model is given the features that its inputs are named after, or their keys in the dict that it was made
-    of; its only input may have any name, and is then the image, or the only feature. Another model is given the image,
-    if that is the only feature, and else the dict of all.
+    A functional model gets the features that match its inputs' names, or the keys of its dict of inputs; if there is
+    only one input, and no such feature, it gets the image or the only feature. A Sequential gets the image or the only
+    feature. Any other model gets the image if that is the only feature, otherwise the dict of all.
     """
-    found = _chosen(model, features)
+    inputs = _select(model, features)
     if model._is_graph_network:
-        _refuse_rounding(model, found)
-    return found
+        _refuse_rounding(model, inputs)
+    return inputs
 
 
-def _chosen(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dict[str, tf.Tensor]]:
+def _select(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dict[str, tf.Tensor]]:
     names = _input_names(model)
     if names is None:
         sequential = isinstance(model, tf.keras.Sequential)
@@ -58,7 +58,7 @@ def _chosen(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dict[
             return features[IMAGE]
         return next(iter(features.values())) if sequential and len(features) == 1 else dict(features)
     if len(names) == 1:
-        # By its name before all; then as it was before inputs had names.
+        # Its name first; then the only feature, or the image.
         for name in (names[0], IMAGE, *(features if len(features) == 1 else ())):
             if name in features:
                 return {names[0]: features[name]} if isinstance(model.input, Mapping) else features[name]
@@ -78,9 +78,9 @@ def _chosen(model: tf.keras.Model, features: Features) -> Union[tf.Tensor, dict[
 
 
 def _refuse_rounding(model: tf.keras.Model, given: Any) -> None:
-    """Refuses inputs of integers where the features are floats, which Keras casts without a word.
+    """Refuses integer inputs for float features, which Keras would silently cast.
 
-    Of standardised pixels that leaves next to nothing. Integers for an input of floats are cast as well, and stay.
+    That leaves next to nothing of standardised pixels. Integer features for float inputs lose nothing by the cast.
     """
     by_name = dict(model.input) if isinstance(model.input, Mapping) else dict(zip(model.input_names, model.inputs))
     named = given if isinstance(given, Mapping) else {next(iter(by_name)): given}
@@ -88,20 +88,20 @@ def _refuse_rounding(model: tf.keras.Model, given: Any) -> None:
         kind, wanted = tf.as_dtype(feature.dtype), by_name[name].dtype if name in by_name else tf.float32
         if wanted.is_integer and kind.is_floating:
             raise UserCodeError(
-                f"trainer.model: the model's input {name} is of {wanted.name}, and its feature of {kind.name}: Keras "
+                f"trainer.model: the model's input {name} is {wanted.name}, and its feature is {kind.name}: Keras "
                 "would round each value to an integer, such as those of standardised pixels to 0, 1 and 2",
                 expected=f"an input of {kind.name}, or a feature of {wanted.name}",
                 todo=f"make the Input without dtype={wanted.name!r}; or have the preprocessing_fn return {wanted.name}",
             )
 
 
-def told_apart(features: Features) -> tf.Tensor:
-    """Returns the feature that tells examples apart: the image, or the first by name."""
+def identifying_feature(features: Features) -> tf.Tensor:
+    """Returns the feature that distinguishes examples: the image, or the first by name."""
     return features[IMAGE] if IMAGE in features else features[min(features)]
 
 
 def example(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the features of one made-up example, each [1, ...]; of any number of values, it has none."""
+    """Returns the features of a dummy example, each [1, ...]; features of variable length are empty."""
     made = {name: _of_one(each) for name, each in spec.items() if name != LABEL}
     return {name: each for name, each in made.items() if each is not None}
 
@@ -117,31 +117,27 @@ def _of_one(feature: Any) -> Any:
 
 
 def build(model: tf.keras.Model, spec: Mapping[str, Any]) -> Any:
-    """Gives a model all its variables.
-
-    Returns:
-        What it puts out of one example.
-    """
+    """Creates a model's variables by calling it with a dummy example, and returns its outputs."""
     features = example(spec)
     inputs = inputs_of(model, features)
     try:
         return model(inputs, training=False)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
         shapes = ", ".join(f"{name} {list(each.shape)}" for name, each in features.items())
-        said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UserCodeError(
-            f"trainer.model: the model cannot be called with a batch of the features, {shapes}: {said}",
+            f"trainer.model: the model cannot be called with a batch of the features, {shapes}: {reason}",
             expected="a model that takes them; a layer whose variables depend on a shape needs that shape to be known",
             todo="correct the model's input; or have the preprocessing_fn return features of a known shape",
         ) from error
 
 
 def require_scores(outputs: Any, num_classes: int) -> None:
-    """Refuses a network whose outputs are no score for each class, before TensorFlow does in its own words.
+    """Refuses a network without one score per class, with a clearer message than TensorFlow's.
 
     Args:
-        outputs: Of the network; what is not known of their shape passes.
-        num_classes: Of the data; 0 where that is not known.
+        outputs: Of the network; unknown dimensions pass.
+        num_classes: Of the data; 0 if unknown.
     """
     shape = outputs.shape if tf.is_tensor(outputs) else None
     if not num_classes or (shape is not None and shape.is_compatible_with([None, num_classes])):
@@ -168,21 +164,21 @@ def require_trainable(model: tf.keras.Model) -> None:
     raise UserCodeError(
         f"trainer.model: no variable of the network is trainable: {frozen}: each step would leave it as it is",
         expected="a layer with trainable weights, such as a Dense(num_classes) behind a frozen part",
-        todo="set trainable=False on the layers that are to be kept alone, not on the whole model; or leave it out",
+        todo="set trainable=False only on the layers to freeze, not on the whole model; or leave it out",
     )
 
 
 def reductions(model: tf.keras.Model) -> set[str]:
-    """How the losses of a compiled model reduce those of the examples to one number; `auto` where they don't say."""
+    """Returns the reductions of a compiled model's losses; `auto` for one that does not declare it."""
     return {getattr(each, "reduction", "auto") for each in tf.nest.flatten(model.loss) if each is not None}
 
 
 def output_names(model: tf.keras.Model, count: int) -> list[str]:
-    """Returns what a model's outputs are called, in the order in which TensorFlow flattens them.
+    """Returns the names of a model's outputs, in the order in which TensorFlow flattens them.
 
     Returns:
-        The keys of a functional model's dict of outputs; else the names of its last layers. Of a class of its own that
-        returns a tuple, `output_1` and so on, as Keras itself exports them.
+        The keys of a functional model's dict of outputs, or the names of its last layers. For a subclassed model that
+        returns a tuple, `output_1` and so on, as in Keras's own exports.
     """
     if is_subclassed(model) or not model.output_names:
         return [f"output_{number}" for number in range(1, count + 1)]
@@ -190,7 +186,7 @@ def output_names(model: tf.keras.Model, count: int) -> list[str]:
 
 
 def class_scores(outputs: Any, num_classes: int) -> Optional[tf.Tensor]:
-    """Returns the only output of a model if it is a score for each class, float [batch, num_classes]; else None."""
+    """Returns a model's only output if it is a score for each class, float [batch, num_classes]; else None."""
     flat = tf.nest.flatten(outputs)
     if len(flat) != 1 or flat[0].shape.rank != 2 or flat[0].shape[-1] != num_classes or num_classes < 2:
         return None
@@ -200,12 +196,12 @@ def class_scores(outputs: Any, num_classes: int) -> Optional[tf.Tensor]:
 def predictions(
     scores: tf.Tensor, label_names: Sequence[str] = (), probabilities: bool = False
 ) -> dict[str, tf.Tensor]:
-    """What a served model answers.
+    """Returns a served model's outputs.
 
     Args:
         scores: float, [batch, num_classes].
-        label_names: The classes' names, in the order of their labels; none are not served.
-        probabilities: Whether the scores are probabilities, or logits.
+        label_names: The classes' names, in the order of their labels; empty serves none.
+        probabilities: True if the scores are probabilities, False if logits.
 
     Returns:
         `logits`, `probabilities`, `class_ids` (int64 [batch]) and, with names, `classes` (string [batch]).
@@ -225,10 +221,10 @@ def predictions(
 def served(
     outputs: Any, probabilities: bool, num_classes: int, label_names: Sequence[str] = ()
 ) -> dict[str, tf.Tensor]:
-    """What a served compiled model answers: its outputs by their names, unless there is a score for each class.
+    """Returns a served compiled model's outputs: `predictions` for scores of the classes, else its outputs by name.
 
     Args:
-        outputs: Several by their names.
+        outputs: One tensor, or several by name.
     """
     scores = class_scores(outputs, num_classes)
     if scores is not None:

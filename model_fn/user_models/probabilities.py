@@ -1,4 +1,4 @@
-"""Tells whether a tf.keras.Model of the user's puts out probabilities or logits, and which of them its loss is of."""
+"""Detects whether a user's tf.keras.Model outputs probabilities or logits, and which of them its loss takes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tfx_estimator.model_fn.user_models.keras_model import is_subclassed
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
 _SOFTMAX, _SIGMOID, _LINEAR = "softmax", "sigmoid", "linear"
-# Activations of a last layer: what they leave are probabilities.
+# Activations that output probabilities.
 _PROBABILITIES = (_SOFTMAX, _SIGMOID)
-# Keras's own losses that take probabilities, unless told otherwise.
+# Keras's losses that take probabilities unless from_logits is set.
 _TAKE_PROBABILITIES = (
     tf.keras.losses.sparse_categorical_crossentropy,
     tf.keras.losses.categorical_crossentropy,
@@ -20,38 +20,38 @@ _TAKE_PROBABILITIES = (
     tf.keras.losses.binary_crossentropy,
     tf.keras.losses.binary_focal_crossentropy,
 )
-# Those of them that look for such an activation, whatever they were told, and take what it was given.
-_LOOK_BEFORE = (
+# Those that, regardless of from_logits, detect such an activation and use its input.
+_DETECT_ACTIVATION = (
     (tf.keras.losses.sparse_categorical_crossentropy, _SOFTMAX),
     (tf.keras.losses.binary_crossentropy, _SIGMOID),
 )
-# Examples that a model is called with, to see what it puts out.
-_TRIED = 4
-# In the place of a size that an input leaves open.
+# Number of dummy examples that a model is called with.
+_EXAMPLES = 4
+# Value of an input's unknown dimensions.
 _ANY_SIZE = 32
-# Of a sum of probabilities in half precision.
-_CLOSE_TO_ONE = 1e-2
+# Tolerance of a sum of probabilities, for half precision.
+_TOLERANCE = 1e-2
 
 
 def refuse_probabilities(model: tf.keras.Model, outputs: Any) -> None:
-    """Refuses a network that ends with a softmax: the loss has its own, and so has what is served."""
+    """Refuses a network that ends with a softmax: the loss and the served model apply their own."""
     activation = _last_activation(model)
     if activation in _PROBABILITIES:
         what = f"ends with {activation}"
-    elif _add_up_to_one(outputs) and (made := _try(model)) is not None and _add_up_to_one(made):
-        what = "puts out probabilities: of made-up examples they add up to 1"
+    elif _sum_to_one(outputs) and (tried := _try(model)) is not None and _sum_to_one(tried):
+        what = "outputs probabilities: for made-up examples they sum to 1"
     else:
         return
     raise UserCodeError(
-        f"trainer.model: the network {what}: the loss of a network is of logits, and would be that of a softmax of "
-        "probabilities, which trains badly and is never sure of anything",
-        expected="logits, of any size: what is served has the probabilities beside them",
+        f"trainer.model: the network {what}: the loss takes logits, and would apply a second softmax to the "
+        "probabilities, which trains badly and never gives a confident prediction",
+        expected="logits, of any size: the served model returns the probabilities as well",
         todo="end it with Dense(num_classes), without an activation; or compile the model, on path keras",
     )
 
 
 def _last_layer(model: tf.keras.Model) -> Any:
-    """What a Sequential or a functional model of one output ends with; None if that is not known."""
+    """Returns the last layer of a Sequential, or of a functional model with one output; None if unknown."""
     last: Any = model
     while isinstance(last, tf.keras.Model):
         if isinstance(last, tf.keras.Sequential):
@@ -62,39 +62,39 @@ def _last_layer(model: tf.keras.Model) -> Any:
 
 
 def _last_activation(model: tf.keras.Model) -> str:
-    """What the last layer of a Sequential or of a functional model ends with; empty if that is not known."""
+    """Returns the name of the last layer's activation, or of the TensorFlow function that it is; empty if unknown."""
     last = _last_layer(model)
     if isinstance(last, tf.keras.layers.Softmax):
         return _SOFTMAX
-    # A function of TensorFlow's is a layer in a functional model.
+    # In a functional model a TensorFlow function is a layer.
     symbol = str(getattr(last, "symbol", "")).rpartition(".")[2]
     return getattr(getattr(last, "activation", None), "__name__", symbol)
 
 
 def gives_probabilities(model: tf.keras.Model) -> bool:
-    """Tells whether a compiled model's outputs are probabilities: by its loss, or else by what it puts out.
+    """True if a compiled model's outputs are probabilities, by its loss, or else by outputs for dummy examples.
 
     Args:
         model: Compiled; one that has not been called is judged by its last layer.
     """
-    told = told_by_loss(model)
-    return _puts_out_probabilities(model) if told is None else told or _is_looked_before(model)
+    by_loss = loss_takes_probabilities(model)
+    return _outputs_probabilities(model) if by_loss is None else by_loss or _ignores_from_logits(model)
 
 
-def _is_looked_before(model: tf.keras.Model) -> bool:
-    """Has its loss `from_logits=True`, and it ends with an activation that the loss looks for."""
+def _ignores_from_logits(model: tf.keras.Model) -> bool:
+    """True if the loss has `from_logits=True`, but detects the activation that the model ends with."""
     loss = getattr(_only_loss(model), "fn", None)
-    return told_by_loss(model) is False and (loss, _last_activation(model)) in _LOOK_BEFORE
+    return loss_takes_probabilities(model) is False and (loss, _last_activation(model)) in _DETECT_ACTIVATION
 
 
-def told_by_loss(model: tf.keras.Model) -> Optional[bool]:
-    """Is a compiled model's loss of probabilities; None if it does not say, as a function of the user's."""
+def loss_takes_probabilities(model: tf.keras.Model) -> Optional[bool]:
+    """True if a compiled model's loss takes probabilities, False for logits; None if unknown, as for a user's loss."""
     loss = _only_loss(model)
     kwargs = getattr(loss, "_fn_kwargs", None)
     found = kwargs.get("from_logits") if isinstance(kwargs, dict) else getattr(loss, "from_logits", None)
     if isinstance(found, bool):
         return not found
-    # By the function, and not by its name: one of the user's may be named as Keras's, and be of logits.
+    # By identity, not by name: a user's function may be named like Keras's, and take logits.
     return True if any(loss is each for each in _TAKE_PROBABILITIES) else None
 
 
@@ -105,70 +105,72 @@ def _only_loss(model: tf.keras.Model) -> Any:
 
 
 def mismatch(model: tf.keras.Model) -> str:
-    """Says how a compiled model's loss does not fit the activation that it ends with; empty where it does."""
-    if _is_looked_before(model):
+    """Describes how a compiled model's loss does not fit its last activation; empty if it does."""
+    if _ignores_from_logits(model):
         activation = _last_activation(model)
         return (
-            f"has from_logits=True, and the model ends with {activation}: Keras trains by what the {activation} is "
-            "given, and what is served are its probabilities. Leave either of them out"
+            f"has from_logits=True, and the model ends with {activation}: Keras trains on the input of the "
+            f"{activation}, and the served model returns its probabilities. Leave either of them out"
         )
     last, loss = _last_layer(model), _only_loss(model)
-    of_probabilities = told_by_loss(model) and getattr(loss, "fn", loss) in _TAKE_PROBABILITIES
-    # One of a class of the user's may do anything.
+    of_probabilities = loss_takes_probabilities(model) and getattr(loss, "fn", loss) in _TAKE_PROBABILITIES
+    # A subclass of Dense may do anything.
     if of_probabilities and type(last) is tf.keras.layers.Dense and _last_activation(model) == _LINEAR:
         return (
-            "is of probabilities, and the model ends with a Dense layer without an activation: Keras cuts what it puts "
-            "out to between 0 and 1, with no gradient beyond, and serves it as probabilities. Give the loss "
+            "takes probabilities, and the model ends with a Dense layer without an activation: Keras clips its outputs "
+            "to between 0 and 1, with no gradient beyond, and serves them as probabilities. Give the loss "
             "from_logits=True, or the layer the activation softmax, or sigmoid for one number"
         )
     return ""
 
 
 def assumed(model: tf.keras.Model) -> str:
-    """Says what a compiled model's outputs are taken for, if its loss does not tell; empty where it does."""
+    """Describes what a compiled model's outputs are taken for, if its loss does not define it; else empty."""
     shape = getattr(model, "output_shape", None) if not is_subclassed(model) and model.built else None
-    # Of one number, or of several outputs, nothing is made.
-    if told_by_loss(model) is not None or (shape is not None and not (isinstance(shape, tuple) and shape[-1] != 1)):
+    if loss_takes_probabilities(model) is not None:
+        return ""
+    # A single number, or several outputs, are served as they are.
+    if shape is not None and not (isinstance(shape, tuple) and shape[-1] != 1):
         return ""
     if gives_probabilities(model):
-        return "they are probabilities in made-up examples, or by the last activation, and are served as such"
+        return "they are probabilities for made-up examples, or by the last activation, and are served as such"
     return "they are taken for logits"
 
 
-def _puts_out_probabilities(model: tf.keras.Model) -> bool:
-    """Looks at what comes out of made-up examples, wherever in the model a softmax is; then at the last layer."""
-    if (outputs := _try(model)) is not None and _add_up_to_one(outputs):
+def _outputs_probabilities(model: tf.keras.Model) -> bool:
+    """Judges by the outputs for dummy examples, wherever a softmax is in the model; then by the last layer."""
+    if (outputs := _try(model)) is not None and _sum_to_one(outputs):
         return True
     activation = getattr(model.layers[-1], "activation", None) if model.layers else None
     return getattr(activation, "__name__", "") in _PROBABILITIES
 
 
-def _add_up_to_one(outputs: Any) -> bool:
-    """Is each row a distribution."""
+def _sum_to_one(outputs: Any) -> bool:
+    """True if each row is a probability distribution."""
     if not tf.is_tensor(outputs) or not outputs.dtype.is_floating or not tf.executing_eagerly():
         return False
     found = tf.cast(outputs, tf.float32)
     off = tf.abs(tf.reduce_sum(found, axis=-1) - 1)
-    return bool(tf.reduce_all(found >= 0)) and bool(tf.reduce_all(off < _CLOSE_TO_ONE))
+    return bool(tf.reduce_all(found >= 0)) and bool(tf.reduce_all(off < _TOLERANCE))
 
 
 def _try(model: tf.keras.Model) -> Optional[tf.Tensor]:
-    """Returns what a model puts out of made-up examples, [batch, 2 or more]; None if that is not so, or unknown."""
+    """Returns a model's output for dummy examples, [batch, 2 or more]; None if it has another form, or is unknown."""
     spec = model.save_spec()
     if spec is None or not tf.executing_eagerly():
         return None
-    args, kwargs = tf.nest.map_structure(_made_up, spec)
+    args, kwargs = tf.nest.map_structure(_dummy, spec)
     try:
         flat = tf.nest.flatten(model(*args, **{**kwargs, "training": False}))
     except (TypeError, ValueError, tf.errors.InvalidArgumentError):
-        # An input of an open size may need another one.
+        # An unknown dimension may need another size than _ANY_SIZE.
         return None
     return flat[0] if len(flat) == 1 and flat[0].shape.rank == 2 and flat[0].shape[-1] != 1 else None
 
 
-def _made_up(spec: tf.TensorSpec) -> tf.Tensor:
-    """Noise that is always the same; zeros where numbers may stand for something."""
-    shape = [_TRIED if place == 0 else size or _ANY_SIZE for place, size in enumerate(spec.shape)]
+def _dummy(spec: tf.TensorSpec) -> tf.Tensor:
+    """Returns reproducible noise; zeros for integers, which may be indices, and other types."""
+    shape = [_EXAMPLES if place == 0 else size or _ANY_SIZE for place, size in enumerate(spec.shape)]
     if not spec.dtype.is_floating:
         return tf.zeros(shape, spec.dtype)
     return tf.cast(tf.random.stateless_uniform(shape, seed=(0, 0)), spec.dtype)

@@ -265,7 +265,7 @@ def _bring(declaration: Declaration, network: str | None, output: str, home: str
     """Copies the modules of a declaration that lies elsewhere."""
     from tfx_estimator.pipeline.config.known import expand
     from tfx_estimator.pipeline.config.paths import is_path, is_tfds_name
-    from tfx_estimator.pipeline.convert.new_declaration import bring_modules
+    from tfx_estimator.pipeline.convert.new_declaration import copy_modules
 
     targets = [expand("trainer.model", network) if network else declaration.trainer.target]
     if declaration.transform.module_file is None:
@@ -273,7 +273,7 @@ def _bring(declaration: Declaration, network: str | None, output: str, home: str
     dataset = declaration.data.dataset
     if ":" in dataset and not is_path(dataset) and not is_tfds_name(dataset):
         targets.append(dataset)
-    bring_modules(output, targets, home)
+    copy_modules(output, targets, home)
 
 
 def _free(name: str) -> str:

@@ -116,14 +116,14 @@ def run(args: argparse.Namespace) -> int:
             if status is not None:
                 status.update("loading the model" if section is None else "predicting on Beam's engine")
             if section is None:
-                answers = session.answer(models.Model(chosen, pixels), inputs, args.batch_size)
+                results = session.predict(models.Model(chosen, pixels), inputs, args.batch_size)
             else:
-                from tfx_estimator.pipeline.predict.on_beam import Call, answer_on_beam
+                from tfx_estimator.pipeline.predict.on_beam import Call, predict_on_beam
 
                 call = Call(found, args.signature, pixels, args.batch_size)
-                answers = answer_on_beam(call, session.refusing(inputs, chosen), section, _parts(args.output, section))
+                results = predict_on_beam(call, session.checked(inputs, chosen), section, _parts(args.output, section))
             progress = session.write(
-                session.to_answers(answers, len(chosen.labels), console.print),
+                session.with_probabilities(results, len(chosen.labels), console.print),
                 lambda classes: kind(file, chosen.labels or [str(label) for label in range(classes)], args.top),
                 _Teller(console, status),
             )

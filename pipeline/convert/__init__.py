@@ -1,1 +1,1 @@
-"""The way from an Estimator's training to a Keras one, in mid-run, with a proof that nothing changed."""
+"""Conversion of an Estimator's training to Keras, in mid-run, with a proof that nothing changed."""

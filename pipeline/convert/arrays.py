@@ -1,4 +1,4 @@
-"""Writes arrays as NumPy's `savez` does, one after another: together they may be larger than memory."""
+"""Writes arrays like NumPy's `savez`, one at a time: all together may not fit in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def write_arrays(file: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
-    """Writes a file that `np.load` reads, of arrays by their names."""
+    """Writes named arrays to a file that `np.load` reads."""
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:

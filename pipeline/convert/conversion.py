@@ -1,4 +1,4 @@
-"""The conversion of an Estimator's training, top to bottom."""
+"""The conversion of an Estimator's training."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from tfx_estimator.pipeline.convert.arrays import write_arrays
 from tfx_estimator.pipeline.convert.examples import check
 from tfx_estimator.pipeline.convert.guide import Guide
 from tfx_estimator.pipeline.convert.keras3.handing import refuse, to_keras3
-from tfx_estimator.pipeline.convert.placing import Placed, Places, apart, fill, place
-from tfx_estimator.pipeline.convert.proof import Proof, ask, compare_answers, compare_step, not_equal
+from tfx_estimator.pipeline.convert.placing import Placed, Places, fill, place, unplaced
+from tfx_estimator.pipeline.convert.proof import Proof, compare_answers, compare_step, not_equal, run_estimator
 from tfx_estimator.pipeline.convert.replacement import Replacement, require
 from tfx_estimator.pipeline.convert.source import Source
 
 KERAS2, KERAS3 = "keras2", "keras3"
 CHECKPOINTS = "checkpoints"
-# One device, whole batches at once. What else is declared changes speed, and no result but that of a normalisation, of
-# which each replica sees its part: on both sides alike.
+# One device, whole batches at once. The declared values change speed, and no result except that of a normalisation, by
+# each replica's part of a batch; here both sides normalise whole batches.
 _ALONE: dict[str, Any] = {
     "distribution": {},
     "gradient_accumulation": 1,
@@ -53,7 +53,7 @@ _ALONE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Converted:
-    """What a conversion came to."""
+    """The result of a conversion."""
 
     placed: list[Placed]
     proof: Proof
@@ -66,17 +66,17 @@ def convert(
     replacement: Optional[Replacement] = None,
     patterns: Optional[Mapping[str, Optional[str]]] = None,
 ) -> Converted:
-    """Writes the Keras model, what it goes on from, and the proof that all is the Estimator's.
+    """Writes the Keras model, the state to resume from, and the proof that it equals the Estimator.
 
     Args:
-        output: The folder to make; it is there when all of it is, and right.
-        to: Keras 2, with a checkpoint of our Keras paths and a declaration; or Keras 3, with the source that trains on.
-        replacement: The network of a whole model_fn.
+        output: The folder to create; it appears only when complete and proved.
+        to: Keras 2, with a checkpoint of our Keras paths and a declaration; or Keras 3, with source that resumes.
+        replacement: The network that replaces a whole model_fn.
         patterns: The places of weights by regular expressions of their names: see `guide.read_map`.
 
     Raises:
-        DataError: Other evaluation examples are none of the run's kind.
-        UserCodeError: The checkpoint is not that of the network, or Keras 3 cannot build that.
+        DataError: The `--examples` differ in kind from the run's.
+        UserCodeError: The checkpoint does not match the network, or Keras 3 cannot build it.
         NotEqualError: The two differ.
     """
     require(source.settings.section.model or "", replacement)
@@ -99,41 +99,41 @@ def convert(
         maker = ModelMaker(section, len(source.settings.label_names), declared.transformed_spec)
         steps = None if replacement is None else (source.step, source.last_step)
         if replacement is None:
-            # Before the Estimator is asked, which would name one tensor of those that do not fit.
+            # Before the Estimator runs, whose error would name only one mismatching tensor.
             place(found, Places(maker.make_compiled(steps_per_execution=1)), guide)
-            gc.collect()  # Keras's models are cycles; of large ones there is room for one.
-        names = [each.name for each in found]
-        answers = ask(trainer_fn(fn_args, None)["estimator"], source.checkpoint, names, declared, scratch, steps)
+            gc.collect()  # Keras models are reference cycles; memory may hold only one large model.
+        estimator, names = trainer_fn(fn_args, None)["estimator"], [each.name for each in found]
+        answers = run_estimator(estimator, source.checkpoint, names, declared, scratch, steps)
         if replacement is not None and (training := answers.training) is not None:
             settings = replacement.with_optimizer(settings, training)
             maker = dataclasses.replace(maker, section=settings.with_trainer(**_ALONE, path=KERAS).section)
-            found = tensors.told(found, training.slots, training.hyperparameters)
+            found = tensors.classify(found, training.slots, training.hyperparameters)
             guide = dataclasses.replace(guide, trained=training.trained, others=training.others)
-        # Another one: the Estimator's graph has spoilt the first.
+        # A new model: the Estimator's graph has broken the first.
         model = maker.make_compiled(steps_per_execution=1)
         assert isinstance(model, KerasClassifier)
-        placed, beside = place(found, Places(model), guide), apart(found, guide)
+        placed, rest = place(found, Places(model), guide), unplaced(found, guide)
         fill(placed, reader)
         draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
         try:
-            checkpoint = _write(draft, model, placed, beside, source)
+            checkpoint = _write(draft, model, placed, rest, source)
             proof = compare_answers(answers, _evaluated(maker, model, checkpoint), declared, source.model)
             gc.collect()
             use(maker.section.precision, trains=True)
             proof = compare_step(proof, answers, model, placed, reader)
             if to == KERAS3 and proof.holds:
-                proof, there = to_keras3(draft, model, placed, answers, settings, source.step, proof)
-                _write_mapping(draft, placed, beside, source, there)
+                proof, in_keras3 = to_keras3(draft, model, placed, answers, settings, source.step, proof)
+                _write_mapping(draft, placed, rest, source, in_keras3)
                 shutil.rmtree(os.path.join(draft, CHECKPOINTS))
             elif to == KERAS2:
-                goes_on_from = os.path.join(os.path.abspath(output), CHECKPOINTS)
-                new_declaration.write(draft, old, settings, goes_on_from, source.step)
+                checkpoints = os.path.join(os.path.abspath(output), CHECKPOINTS)
+                new_declaration.write(draft, old, settings, checkpoints, source.step)
             write_json(os.path.join(draft, PROOF), proof.to_dict())
             if not proof.holds:
                 raise not_equal(
                     proof,
-                    "have the network and its module be those of the run; where the next step of a model_fn alone "
-                    "differs, declare what it does to loss and gradients, label_smoothing or clip_norm, in the file of "
+                    "use the network and the module of the run; if only the next step of a model_fn differs, declare "
+                    "what it does to loss and gradients, such as label_smoothing or clip_norm, in the file of "
                     "--declaration",
                 )
             os.chmod(draft, 0o755)
@@ -144,12 +144,12 @@ def convert(
 
 
 def _evaluated(maker: ModelMaker, model: KerasClassifier, checkpoint: str) -> KerasClassifier:
-    """The model in float32, as evaluations and what is served, with what the checkpoint holds."""
+    """Returns the model in float32, as for evaluation and serving, with the checkpoint's weights."""
     if maker.section.precision != FLOAT32:
         model = dataclasses.replace(maker, trains=False).make()
         restore_weights(model, checkpoint)
         return model
-    # Of a large one there is room for no second, nor for all slots once more.
+    # The same model, without slots: memory may hold no second copy of a large one.
     weights = tf.train.Checkpoint(model=tf.train.Checkpoint(network=model.network))
     weights.restore(checkpoint).expect_partial().assert_existing_objects_matched()
     finalize(model)
@@ -157,12 +157,12 @@ def _evaluated(maker: ModelMaker, model: KerasClassifier, checkpoint: str) -> Ke
 
 
 def _write(
-    folder: str, model: KerasClassifier, placed: list[Placed], beside: list[dict[str, Any]], source: Source
+    folder: str, model: KerasClassifier, placed: list[Placed], rest: list[dict[str, Any]], source: Source
 ) -> str:
     """Writes the files, and returns the checkpoint."""
     model.network.save(os.path.join(folder, "model.keras"))
     write_arrays(os.path.join(folder, "weights.npz"), ((each.place, each.variable.numpy()) for each in placed))
-    _write_mapping(folder, placed, beside, source, {})
+    _write_mapping(folder, placed, rest, source, {})
     Saver(model, os.path.join(folder, CHECKPOINTS), 1, TaskSpec(CHIEF, 0, 1)).save(source.step)
     return os.path.join(folder, CHECKPOINTS, f"model.ckpt-{source.step}")
 
@@ -170,19 +170,19 @@ def _write(
 def _write_mapping(
     folder: str,
     placed: list[Placed],
-    beside: list[dict[str, Any]],
+    rest: list[dict[str, Any]],
     source: Source,
-    there: Mapping[str, tuple[str, str]],
+    in_keras3: Mapping[str, tuple[str, str]],
 ) -> None:
     """Writes mapping.json.
 
     Args:
-        beside: The entries of tensors without a place.
-        there: Of Keras 3: the place and the rule that found it, by the place in Keras 2.
+        rest: The entries of tensors without a place.
+        in_keras3: Place and rule in Keras 3, by the place in Keras 2; empty for Keras 2.
     """
     entries = [each.to_dict() for each in placed]
-    for entry in entries if there else ():
-        entry["place"], entry["rule"] = there[entry["place"]]
-    mapping = {"checkpoint": source.checkpoint, "step": source.step, "tensors": [*entries, *beside]}
+    for entry in entries if in_keras3 else ():
+        entry["place"], entry["rule"] = in_keras3[entry["place"]]
+    mapping = {"checkpoint": source.checkpoint, "step": source.step, "tensors": [*entries, *rest]}
     with open(os.path.join(folder, "mapping.json"), "w", encoding="utf-8") as file:
         json.dump(mapping, file, indent=2)

@@ -1,4 +1,4 @@
-"""How far apart two sides are: of numbers, and of what a step of training changed. It needs NumPy alone."""
+"""Differences of tensors, and of the changes made by a training step. It needs only NumPy."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import math
 
 import numpy as np
 
-# What float32 rounds off of a weight's size in a step, by a thousandth of which the step itself may differ.
+# Lower limit of a step's size, relative to the weights: MOST_OF_STEP of it is float32's rounding error of a weight.
 _ROUNDED = 2.4e-4
-# Of logits, weights and slots.
+# Tolerance of logits, weights and slots.
 MOST = 1e-5
-# Of a step, as a part of it.
+# Tolerance of a step, relative to its size.
 MOST_OF_STEP = 1e-3
 
 
 def difference(old: np.ndarray, new: np.ndarray) -> float:
-    """Returns the largest one; of numbers beyond 1, whose rounding grows with them, as a part of the largest.
+    """Returns the largest difference, relative to the largest number if that exceeds 1, since rounding grows with it.
 
-    It is infinite where one is no number.
+    It is infinite if a number is NaN or infinite.
     """
-    # Of large tensors there is room for few copies.
+    # In place: memory holds few copies of a large tensor.
     old = np.asarray(old)
     with np.errstate(invalid="ignore"):
         apart = np.atleast_1d(np.subtract(new, old, dtype=np.float64))
@@ -30,26 +30,26 @@ def difference(old: np.ndarray, new: np.ndarray) -> float:
 
 
 class Step:
-    """A step of training on both sides.
+    """A training step on both sides.
 
-    The step itself is compared as well: a small rate hides another gradient, of a weight decay that one side lacks say,
-    from the largest difference.
+    The change itself is compared as well: with a small learning rate the largest difference would miss a wrong
+    gradient, for example of a weight decay that one side lacks.
     """
 
     def __init__(self) -> None:
         self.largest: dict[str, float] = collections.defaultdict(float)
-        # Sums of squares by kind and group: of the difference, of the old step, of what was there before.
+        # Sums of squares by kind and group: of the difference, of the Estimator's step, of the values before.
         self._sums: dict[tuple[str, str], np.ndarray] = collections.defaultdict(lambda: np.zeros(3))
 
     def add(self, kind: str, group: str, before: np.ndarray, old: np.ndarray, new: np.ndarray) -> None:
         """Adds a tensor.
 
         Args:
-            kind: As of the tensor.
-            group: Of tensors that move alike: the trained weights, or slots of one name.
-            before: Its value before the step.
-            old: After it, in the Estimator.
-            new: After it, in Keras.
+            kind: `Tensor.kind`.
+            group: Name of tensors with steps of similar size: the trained weights, or slots of one name.
+            before: Value before the step.
+            old: Value after it, in the Estimator.
+            new: Value after it, in Keras.
         """
         self.largest[kind] = max(self.largest[kind], difference(old, new))
         sums = self._sums[kind, group]
@@ -59,7 +59,7 @@ class Step:
 
     @property
     def parts(self) -> dict[str, float]:
-        """By kind, the difference as a part of the step: the largest of the groups'."""
+        """By kind, the largest of its groups' differences relative to the step."""
         found: dict[str, float] = collections.defaultdict(float)
         for (kind, _), sums in self._sums.items():
             apart, moved, size = np.sqrt(sums)

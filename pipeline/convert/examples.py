@@ -1,4 +1,4 @@
-"""Evaluation examples that `--examples` names, in place of those of the run: TFRecord files of tf.Examples."""
+"""Evaluation examples of `--examples`, instead of the run's: TFRecord files of tf.Examples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TODO = "name others by --examples"
 
 
 def files_of(named: str) -> tuple[str, ...]:
-    """Returns the files of a folder, such as Split-eval of a run's examples, or those that a pattern fits.
+    """Returns the files of a folder, such as Split-eval of a run's examples, or those that match a pattern.
 
     Raises:
         DataNotFoundError: There are none.
@@ -35,7 +35,7 @@ def files_of(named: str) -> tuple[str, ...]:
 
 
 def batches_of(files: Sequence[str], size: int, drop_remainder: bool = False) -> Iterator[np.ndarray]:
-    """Returns serialized examples, batch by batch; of files whose names end with .gz, decompressed."""
+    """Yields batches of serialized examples; files with names in .gz are decompressed."""
     for compression in ("", "GZIP"):
         found = [each for each in files if each.endswith(".gz") == bool(compression)]
         records = tf.data.TFRecordDataset(found, compression).batch(size, drop_remainder)
@@ -43,10 +43,10 @@ def batches_of(files: Sequence[str], size: int, drop_remainder: bool = False) ->
 
 
 def check(files: Sequence[str], spec: Mapping[str, Any]) -> None:
-    """Parses the first example of each file as the run's own, label included.
+    """Parses the first example of each file by the run's feature spec, label included.
 
     Raises:
-        DataError: It cannot be read, or is another kind of example; or there is none in any file.
+        DataError: A file cannot be read or parsed, or all files are empty.
     """
     empty = 0
     for file in files:

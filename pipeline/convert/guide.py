@@ -1,4 +1,4 @@
-"""What tells the places of weights that their names do not tell."""
+"""Further information on the places of weights that names do not determine."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tfx_estimator.pipeline.convert.tensors import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class Guide:
-    """What tells the places of weights that their names do not.
+    """Further information on the places of weights that names do not determine.
 
     Args:
-        patterns: Of `--map`: the place, by a regular expression of the tensor's name; None leaves the tensor out.
-        trained: The trained variables of a model_fn, in the order of their creation.
-        others: Its other ones.
+        patterns: Of `--map`: places by regular expressions of tensor names; None leaves a tensor out.
+        trained: The trained variables of a model_fn, in creation order.
+        others: Its other variables.
     """
 
     patterns: Mapping[str, Optional[str]] = dataclasses.field(default_factory=dict)
@@ -29,14 +29,14 @@ class Guide:
     others: Sequence[str] = ()
 
     def of(self, name: str) -> Optional[tuple[str, Optional[str]]]:
-        """The first of the patterns that a tensor's whole name fits, and its place by that; None of none."""
+        """Returns the first pattern that matches a tensor's whole name, with the tensor's place; None if none does."""
         for pattern, place in self.patterns.items():
             if found := re.fullmatch(pattern, name):
                 return pattern, place if place is None else found.expand(place)
         return None
 
     def left_out(self, tensor: Tensor) -> bool:
-        """Is the tensor to have no place; nor is a slot of one."""
+        """True if `--map` leaves out the tensor, or the weight of a slot."""
         return (found := self.of(tensor.weight or tensor.name)) is not None and found[1] is None
 
 
@@ -44,7 +44,7 @@ def read_map(file: str) -> dict[str, Optional[str]]:
     """Reads the file of `--map`.
 
     Raises:
-        DeclarationError: It cannot be read, or is no mapping of regular expressions to places.
+        DeclarationError: It cannot be read, or is not a mapping of regular expressions to places.
     """
     try:
         with open(os.path.expanduser(file), encoding="utf-8") as opened:
@@ -55,19 +55,19 @@ def read_map(file: str) -> dict[str, Optional[str]]:
         raise _no_map(f"--map: {problem.where}: {problem.what}")
     found = document.value
     if not isinstance(found, dict) or not all(isinstance(each, (str, type(None))) for each in found.values()):
-        raise _no_map(f"--map: {one_line(file)} is no mapping of texts")
+        raise _no_map(f"--map: {one_line(file)} is not a mapping of strings")
     for pattern in found:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise _no_map(f"--map: {one_line(pattern)} is no regular expression: {error}") from error
+            raise _no_map(f"--map: {one_line(pattern)} is not a regular expression: {error}") from error
     return found
 
 
 def _no_map(what: str) -> DeclarationError:
     return DeclarationError(
         what,
-        expected="YAML, a line for each tensor or several: a regular expression of its name, and its place in the "
+        expected="YAML, each line for one or more tensors: a regular expression of the name, and the place in the "
         "Keras model, or null to leave it out",
         todo=r"write it as `'block(\d)/weights': 'conv\1/kernel'`",
     )

@@ -1,6 +1,6 @@
-"""A training that no pipeline made: an Estimator's model_dir, and a declaration of the same network on the same data.
+"""A training outside of any pipeline: an Estimator's model_dir, with a declaration of the same network and data.
 
-What a run would have left beside it is made: the declared pipeline runs until it would train.
+The declared pipeline runs up to the Trainer, to create the artifacts that a run would have left.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.report.artifacts import open_store
 from tfx_estimator.pipeline.report.source import Run
 from tfx_estimator.pipeline.runners.local import prepare
 
-# What the Trainer reads is there after it.
+# The last component before the Trainer.
 _LAST = "Transform"
 _READ = {
     standard_component_specs.EXAMPLES_KEY: standard_artifacts.Examples,
@@ -30,15 +30,15 @@ _READ = {
 
 
 def find(named: str, loaded: Loaded, folder: str) -> Source:
-    """Makes the examples and the Transform graph of a declaration.
+    """Creates the examples and the Transform graph of a declaration.
 
     Args:
-        named: A checkpoint without its `.index`, or the folder of it.
-        folder: Where they are to lie; it is to be there as long as the source is used.
+        named: A checkpoint without its `.index`, or its folder.
+        folder: Folder for them; it must exist as long as the source is used.
 
     Raises:
         DeclarationError: It declares no training of an Estimator.
-        DataError: The declared data cannot be had, or are not what they should be.
+        DataError: The declared data are missing or invalid.
     """
     folders = PipelineFolders(folder, loaded.declaration.name)
     pipeline = prepare(loaded, folders)
@@ -46,13 +46,13 @@ def find(named: str, loaded: Loaded, folder: str) -> Source:
     settings = Settings.of(trainer.exec_properties)
     require_estimator(folders.name, settings)
     LocalDagRunner().run(pipeline, RunOptions(to_nodes=[_LAST]))
-    inputs = _made(folders.metadata)
+    inputs = _trainer_inputs(folders.metadata)
     settings, _ = with_counts(settings, trainer.exec_properties, inputs[standard_component_specs.EXAMPLES_KEY])
     return of_checkpoint(Run(folders.logs, "", values={"name": folders.name}), settings, inputs, named)
 
 
-def _made(database: str) -> Artifacts:
-    """The artifacts that a Trainer would read, by the names of its inputs."""
+def _trainer_inputs(database: str) -> Artifacts:
+    """Returns the artifacts that a Trainer would read, by input name."""
     store = open_store(database)
     found: Artifacts = {}
     for name, kind in _READ.items():

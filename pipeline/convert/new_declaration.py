@@ -1,4 +1,4 @@
-"""The declaration by which a converted training goes on."""
+"""The declaration that resumes a converted training."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SERVED = (LOGITS, PROBABILITIES, CLASS_IDS, CLASSES)
 
 
 def write(folder: str, old: Settings, new: Settings, checkpoints: str, step: int) -> None:
-    """Writes the declaration of a run as that of one that goes on, with a comment at each change of meaning.
+    """Writes the run's declaration, changed to resume in Keras, with a comment at each change of meaning.
 
     Args:
-        folder: Where the file is to be.
-        old: As the run was trained.
+        folder: The file's folder.
+        old: The run's settings.
         new: The same with the network and the optimizer of the Keras model.
-        checkpoints: What it goes on from, as an absolute path.
+        checkpoints: Absolute path of the checkpoints to resume from.
     """
     assert new.declaration is not None
     was, trainer = old.section, dict(new.declaration["trainer"])
@@ -37,37 +37,37 @@ def write(folder: str, old: Settings, new: Settings, checkpoints: str, step: int
         "trainer.train_steps": f"all steps, of which {step} are done",
     }
     if values.get("tune"):
-        # Trials begin at step 0; what they found is in the values.
+        # Trials begin at step 0; the tuned values are already set.
         values["tune"] = None
     if (key := (values.get("evaluator") or {}).get("prediction_key")) not in (None, *_SERVED):
         values["evaluator"] = {**values["evaluator"], "prediction_key": PROBABILITIES}
-        remarks["evaluator.prediction_key"] = f"was {key}, which the Keras model does not answer"
+        remarks["evaluator.prediction_key"] = f"was {key}, which the Keras model does not return"
     declaration = Declaration.parse_obj(values)
     section = declaration.trainer
     if section.model != was.model:
         remarks["trainer.model"] = f"was {was.model}, a whole model_fn"
-        remarks |= {f"trainer.optimizer.{name}": "of the model_fn's graph" for name in section.optimizer.__fields__}
+        remarks |= {f"trainer.optimizer.{name}": "from the model_fn's graph" for name in section.optimizer.__fields__}
     if section.optimizer.ends_with_training:
         remarks["trainer.train_steps"] += ", and the end of the schedule"
     if section.distribution.train.asynchronous:
         remarks["trainer.distribution.train.workers"] = "TensorFlow 2's parameter servers: see docs/strategies.md"
-    # Beside its default, whatever that is in the next release.
+    # Even if equal to its default, which may change in the next release.
     written = {**_written(declaration), "name": declaration.name}
     written["trainer"] = {"path": KERAS, "model": section.model, **written["trainer"]}
     shown = {path: text for path, text in remarks.items() if tuple(path.split(".")) in dict(leaves(written))}
     with open(os.path.join(folder, FILE), "w", encoding="utf-8") as file:
         file.write(
-            f"# Goes on with Keras from step {step}. Modules are looked for beside this file, and where it is run.\n"
+            f"# Resumes with Keras from step {step}. Modules are found next to this file, and in the working folder.\n"
         )
         file.write(render({"name": written.pop("name"), **written}, shown))
 
 
-def bring_modules(folder: str, targets: Iterable[str], home: str) -> None:
-    """Copies the user's modules of a folder beside the declaration, which may be run from anywhere then.
+def copy_modules(folder: str, targets: Iterable[str], home: str) -> None:
+    """Copies the user's modules next to the declaration, so that it runs from any folder.
 
     Args:
-        targets: `package.module:function`, or what a built-in one is called.
-        home: The folder that they lie in.
+        targets: `package.module:function`, or the name of a built-in function.
+        home: The folder of the modules.
     """
     for module, data in follow_imports(list(targets), [home]):
         if module.file is not None and Path(home) in module.file.parents:
@@ -77,7 +77,7 @@ def bring_modules(folder: str, targets: Iterable[str], home: str) -> None:
 
 
 def _written(section: Section) -> dict[str, Any]:
-    """The plain values that are not the defaults."""
+    """Returns the plain values that are not the defaults."""
     plain, found = section.dict(), {}
     for name, key in section.__fields__.items():
         value = getattr(section, name)

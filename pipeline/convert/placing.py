@@ -1,4 +1,4 @@
-"""Where each tensor of an Estimator's checkpoint goes in the Keras model; and what has no place."""
+"""The variable of the Keras model for each tensor of an Estimator's checkpoint, and the tensors that have none."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.convert.guide import Guide
 from tfx_estimator.pipeline.convert.tensors import HYPERPARAMETER, SLOT, STEP, WEIGHT, Tensor
 
-# The rules that find a place, as mapping.json names them.
+# Rules that find a place, by their names in mapping.json.
 _SAME, _SCOPE, _OF_WEIGHT = "same name", "name without the network's scope", "slot of the weight"
 _ORDER, _MAP, _READ = "order of creation", "--map", "read from the training graph"
-# The place of what is no variable of the Keras model.
+# The place of tensors that are no variables of the Keras model.
 _DECLARED, _LEFT_OUT = "trainer.optimizer", "left out"
-# Names alone tell all.
+# Places by names alone.
 _NAMES = Guide()
 
 
@@ -30,8 +30,8 @@ class Placed:
     """A tensor and its place.
 
     Args:
-        place: Name of the variable in the Keras model; of a slot, WEIGHT/SLOT.
-        rule: That found it.
+        place: Name of the variable in the Keras model; for a slot, WEIGHT/SLOT.
+        rule: The rule that found it.
     """
 
     tensor: Tensor
@@ -47,7 +47,7 @@ class Placed:
 
 
 class Places:
-    """The variables of a compiled model, by their names.
+    """The variables of a compiled model, by name.
 
     Args:
         model: With all its variables, and those of its optimizer.
@@ -57,7 +57,7 @@ class Places:
         optimizer = model.optimizer
         assert isinstance(optimizer, DeclaredOptimizer)
         times = collections.Counter(map(_name, model.weights))
-        # Keras names the layers of a model within a model as if they were alone.
+        # Keras does not prefix the layers of a nested model, so names may repeat.
         self.weights = {_name(each): each for each in model.weights if times[_name(each)] == 1}
         self.repeated = sorted(name for name, count in times.items() if count > 1)
         trained = {_name(each): each for each in stored(model.trainable_variables)}
@@ -66,22 +66,22 @@ class Places:
             for name, variable in trained.items()
             for slot in optimizer.slots_of(variable)
         }
-        # Of float16, outside of the network's scope.
+        # float16's loss scale is outside of the network's scope.
         self.weights |= {_name(each): each for each in (optimizer.loss_scale.variables if optimizer.loss_scale else ())}
         self.step = optimizer.iterations
-        # In the order of their creation.
+        # In creation order.
         self.trained = [_name(each) for each in model.trainable_weights]
         self.others = [_name(each) for each in model.non_trainable_weights]
 
 
 def place(tensors: Sequence[Tensor], places: Places, guide: Guide = _NAMES) -> list[Placed]:
-    """Finds the place of each tensor that is to have one.
+    """Finds the place of each tensor that must have one.
 
     Raises:
-        UserCodeError: A tensor has no place, a variable has no tensor, or a shape is another.
+        UserCodeError: A tensor has no place, a variable has no tensor, or shapes differ.
     """
     used = {line[0] for each in tensors if each.kind == WEIGHT and (line := guide.of(each.name))}
-    wrong = [f"the line {pattern} of --map fits no tensor" for pattern in guide.patterns if pattern not in used]
+    wrong = [f"the line {pattern} of --map matches no tensor" for pattern in guide.patterns if pattern not in used]
     tensors = [each for each in tensors if _is_placed(each, guide)]
     weights = _weights([each for each in tensors if each.kind == WEIGHT], places, guide)
     found, left = [], []
@@ -92,7 +92,7 @@ def place(tensors: Sequence[Tensor], places: Places, guide: Guide = _NAMES) -> l
             found.append(at)
     free = [name for name in places.weights if name not in {at for at, _ in weights.values()}]
     wrong += [
-        f"{each.name}, a {each.kind} of shape {list(each.shape)}, has no place{_line(each, places, free)}"
+        f"{each.name}, a {each.kind} of shape {list(each.shape)}, has no place{_map_hint(each, places, free)}"
         for each in left
         if weights.get(each.name, ("", ""))[1] != _MAP
     ]
@@ -114,15 +114,15 @@ def place(tensors: Sequence[Tensor], places: Places, guide: Guide = _NAMES) -> l
     wrong += [f"{name} is the name of several variables of the Keras model" for name in places.repeated]
     if wrong:
         raise UserCodeError(
-            "\n".join(["the checkpoint is not that of the Keras model:", *wrong]),
+            "\n".join(["the checkpoint does not match the Keras model:", *wrong]),
             expected="a place for each tensor, and a tensor for each variable: " + ", ".join(sorted(places.weights)),
-            todo="have the network be that of the run; of layers that have other names now, name them by --map",
+            todo="use the network of the run; map the names of renamed layers by --map",
         )
     return found
 
 
-def apart(tensors: Iterable[Tensor], guide: Guide) -> list[dict[str, Any]]:
-    """Returns the entries in mapping.json of what has no place in the Keras model."""
+def unplaced(tensors: Iterable[Tensor], guide: Guide) -> list[dict[str, Any]]:
+    """Returns the entries in mapping.json of tensors without a place in the Keras model."""
     found = []
     for each in tensors:
         if not _is_placed(each, guide):
@@ -133,7 +133,7 @@ def apart(tensors: Iterable[Tensor], guide: Guide) -> list[dict[str, Any]]:
 
 
 def fill(placed: Iterable[Placed], reader: tf.train.CheckpointReader) -> None:
-    """Gives each variable its tensor's value."""
+    """Assigns each variable its tensor's value."""
     for each in placed:
         each.variable.assign(tf.cast(reader.get_tensor(each.tensor.name), each.variable.dtype))
 
@@ -143,15 +143,15 @@ def _is_placed(tensor: Tensor, guide: Guide) -> bool:
 
 
 def _weights(tensors: Sequence[Tensor], places: Places, guide: Guide) -> dict[str, tuple[str, str]]:
-    """The places of weights, and the rules that found them, by name; of those that a rule finds.
+    """Returns place and rule of each weight that a rule finds, by name.
 
-    What the user says by `--map` comes first: it is to mend what the others would find.
+    The user's `--map` comes first, to correct what the other rules would find.
     """
     found = {each.name: (at[1] or "", _MAP) for each in tensors if (at := guide.of(each.name))}
     for rule in (_SAME, _SCOPE):
         names = [each.name for each in tensors if each.name not in found]
         wanted = {name: name if rule == _SAME else name.partition("/")[2] for name in names}
-        # In several scopes there may be layers of one name.
+        # Layers in several scopes may have the same name.
         times = collections.Counter([*wanted.values(), *(at for at, _ in found.values())])
         found |= {name: (at, rule) for name, at in wanted.items() if at in places.weights and times[at] == 1}
     by_name = {each.name: each for each in tensors}
@@ -165,17 +165,17 @@ def _weights(tensors: Sequence[Tensor], places: Places, guide: Guide) -> dict[st
 
 
 def _is_like(tensor: Tensor, name: str, variable: Optional[tf.Variable]) -> bool:
-    """Have the two the last part of their names, and their shapes, in common."""
+    """True if the last parts of the names, and the shapes, are equal."""
     same_name = tensor.name.rpartition("/")[2] == name.rpartition("/")[2]
     return variable is not None and same_name and list(tensor.shape) == variable.shape.as_list()
 
 
-def _line(tensor: Tensor, places: Places, free: Sequence[str]) -> str:
-    """What to write into `--map` for a weight: places that are left and have its shape are named, and none is taken."""
+def _map_hint(tensor: Tensor, places: Places, free: Sequence[str]) -> str:
+    """Suggests a line of `--map` for a weight, with the free places of its shape."""
     fits = [name for name in free if places.weights[name].shape.as_list() == list(tensor.shape)]
     if tensor.kind != WEIGHT or not fits:
         return ""
-    other = f", or in its place {', '.join(fits[1:])}" if fits[1:] else ""
+    other = f", or instead {', '.join(fits[1:])}" if fits[1:] else ""
     return f'; a line of --map gives it one: "{re.escape(tensor.name)}": {fits[0]}{other}'
 
 

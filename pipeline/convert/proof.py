@@ -1,4 +1,4 @@
-"""Compares an Estimator with the Keras model that it became: what they answer, and what a step of training makes."""
+"""Compares an Estimator with the Keras model converted from it: their outputs, and the next training step."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ Features = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Proof:
-    """What was measured.
+    """The measured differences.
 
     Args:
-        examples: How many of the evaluation examples were answered by both.
-        logits: Largest difference between the two, of logits beyond 1 as a part of the largest; against the exported
-            model too, where there is one. Of the probabilities where a model_fn answers with those alone.
+        examples: Number of evaluation examples predicted by both.
+        logits: Largest difference of the logits, relative to the largest logit if that exceeds 1, from the Estimator
+            and, if there is one, from the exported model. Of the probabilities if a model_fn returns only those.
         classes: Examples whose predicted class differs.
-        next_step: Largest difference after one step more, by the kind of tensor; empty where layers draw by chance.
-        parts: That of the step itself, as a part of what it changed: see `differences.Step`.
-        chance: What draws by chance, on each side otherwise: layers, by name.
-        rounding: Weights that the next step leaves out in Keras 3: their gradients are nothing but rounding.
-        compared: What the model_fn answers: `logits` or `probabilities`.
+        next_step: Largest difference after another step, by the kind of tensor; empty if layers are random.
+        parts: Difference relative to what the step changed: see `differences.Step`.
+        chance: Names of random layers, which draw differently on each side.
+        rounding: Weights left out of the step's comparison in Keras 3: their gradients are only rounding errors.
+        compared: The compared output of the model_fn: `logits` or `probabilities`.
     """
 
     examples: int
@@ -52,21 +52,21 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Are all differences small enough."""
+        """True if all differences are small enough."""
         are_near = all(each <= MOST for each in (*self.logits.values(), *self.next_step.values()))
         return not self.classes and are_near and all(each <= MOST_OF_STEP for each in self.parts.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what proof.json holds."""
+        """Returns the content of proof.json."""
         return {**dataclasses.asdict(self), "most": MOST, "holds": self.holds}
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluated:
-    """The evaluation examples, batch by batch, each with what the Estimator answers.
+    """The batches of evaluation examples, each with the Estimator's output.
 
     Args:
-        declared: Reads the features, each time anew: together they may be larger than memory.
+        declared: Reads the features again for each iteration: all together may not fit in memory.
         answers: By batch, [examples, classes].
     """
 
@@ -83,15 +83,15 @@ class Evaluated:
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What the Estimator says.
+    """The Estimator's results.
 
     Args:
-        compared: What it answers with: `logits` or `probabilities`.
-        batches: Evaluation examples.
-        batch: The next of training.
-        after: Files with the tensors of the checkpoint that this leads to, which are not held in memory.
-        chance: The scopes of what draws by chance in a step.
-        training: What the graph tells of a whole model_fn; None of a network's.
+        compared: Name of its output: `logits` or `probabilities`.
+        batches: Evaluation examples with outputs.
+        batch: The next training batch.
+        after: Files with the checkpoint's tensors after a step on that batch, by name; not held in memory.
+        chance: Scopes of random operations in a step.
+        training: Read from the graph of a whole model_fn; None for a network.
     """
 
     compared: str
@@ -102,7 +102,7 @@ class Answers:
     training: Optional[Training] = None
 
 
-def ask(
+def run_estimator(
     estimator: tf.estimator.Estimator,
     checkpoint: str,
     names: Sequence[str],
@@ -110,13 +110,15 @@ def ask(
     folder: str,
     steps: Optional[tuple[int, int]] = None,
 ) -> Answers:
-    """Asks the Estimator. Before there is a Keras model: one that is made in a graph spoils those that were not.
+    """Runs the Estimator's evaluation and its next training step.
+
+    It must run before a Keras model is created: one that is created in a graph breaks those that were not.
 
     Args:
         names: Of the checkpoint's tensors.
         declared: Its reader begins at the checkpoint's step.
         folder: For files.
-        steps: Of a whole model_fn, whose graph is read: the checkpoint's, and the last of the training.
+        steps: For a whole model_fn, whose graph is read: the checkpoint's step, and the last of the training.
     """
     batch = next(declared.reader.input_fn(ModeKeys.TRAIN).as_numpy_iterator())
     given = next(_evaluation(declared))[0]
@@ -135,7 +137,7 @@ def ask(
         with session.graph.as_default():
             if steps is not None:
                 training = look(session, spec.train_op, *steps)
-                # What it has read may have come after an update of moving averages.
+                # `look` ran operations, which may have updated moving averages.
                 tf.compat.v1.train.Saver().restore(session, checkpoint)
             variables = {each.op.name: each for each in tf.compat.v1.global_variables()}
         session.run(spec.train_op)
@@ -146,10 +148,10 @@ def ask(
 
 
 def compare_answers(answers: Answers, evaluated: KerasClassifier, declared: DeclaredInput, exported: str) -> Proof:
-    """Compares what the Keras model answers with the Estimator.
+    """Compares the Keras model's outputs with the Estimator's and with those of the exported model.
 
     Args:
-        evaluated: The model as evaluations and serving have it.
+        evaluated: The model in the precision of evaluation and serving.
         exported: Folder of the SavedModel of that checkpoint; empty if there is none.
     """
     worst: dict[str, float] = collections.defaultdict(float)
@@ -177,13 +179,13 @@ def compare_answers(answers: Answers, evaluated: KerasClassifier, declared: Decl
 def compare_step(
     proof: Proof, answers: Answers, model: KerasClassifier, placed: Sequence[Placed], reader: tf.train.CheckpointReader
 ) -> Proof:
-    """Adds the next step of training: the model, as it is trained, is one further after it.
+    """Adds the comparison of the next training step, which it runs on the model.
 
     Args:
         reader: Of the checkpoint.
 
     Raises:
-        UserCodeError: One side alone draws by chance.
+        UserCodeError: Only one side has random operations.
     """
     train_step = tf.function(model.train_step)
     layers = {each.name for each in model.network._flatten_layers(include_self=False)}
@@ -191,10 +193,10 @@ def compare_step(
     chance = sorted({next((part for part in each.split("/") if part in layers), each) for each in drawn})
     if bool(chance) != bool(answers.chance):
         raise UserCodeError(
-            f"the model_fn draws by chance in {', '.join(answers.chance) or 'nothing'}, and the network in "
+            f"the model_fn draws random numbers in {', '.join(answers.chance) or 'nothing'}, and the network in "
             f"{', '.join(chance) or 'nothing'}",
-            expected="a layer of the network, such as Dropout, for each that draws in the model_fn",
-            todo="have the network train as the model_fn does",
+            expected="a layer of the network, such as Dropout, for each random one of the model_fn",
+            todo="change the network to train as the model_fn does",
         )
     if chance:
         return dataclasses.replace(proof, chance=chance)
@@ -209,16 +211,16 @@ def compare_step(
 
 
 def _scores(spec: tf.estimator.EstimatorSpec) -> dict[str, tf.Tensor]:
-    """The answer of a model_fn that is compared, by what it is."""
+    """Returns the output of a model_fn to compare, by its name."""
     served = (spec.export_outputs or {}).get("serving_default")
     for given in (spec.predictions, getattr(served, "outputs", None)):
         for key in (LOGITS, PROBABILITIES):
             if isinstance(given, Mapping) and key in given:
                 return {key: given[key]}
     raise UserCodeError(
-        "the predictions of the model_fn are neither called logits nor probabilities",
+        "the predictions of the model_fn contain neither logits nor probabilities",
         expected=f"an entry {LOGITS} or {PROBABILITIES}, [batch, classes], in predictions or in serving_default",
-        todo="add it; no other training follows from it",
+        todo="add it; it does not change the training",
     )
 
 
@@ -239,7 +241,7 @@ def _called(
     features: Features,
     labels: Optional[np.ndarray] = None,
 ) -> Iterator[tuple[tf.estimator.EstimatorSpec, tf.compat.v1.Session, dict[str, tf.Tensor]]]:
-    """Calls a model_fn in a graph of its own, for batches like this one, its variables those of the checkpoint."""
+    """Calls a model_fn in a new graph for batches of this shape, and restores its variables from the checkpoint."""
     with tf.Graph().as_default() as graph:
         tf.compat.v1.train.create_global_step()
         # The last batch of an evaluation is smaller.
@@ -252,18 +254,18 @@ def _called(
         with graph.as_default():
             session.run(local)
             saver.restore(session, checkpoint)
-        # Outside of the graph: batches are read eagerly.
+        # Outside of the graph, since batches are read eagerly.
         yield spec, session, given
 
 
 def not_equal(proof: Proof, todo: str) -> NotEqualError:
-    """Returns the error of a proof that does not hold."""
+    """Returns the error for a proof that does not hold."""
     found = [f"{proof.compared} of the {name}: {value:.3g}" for name, value in proof.logits.items()]
     found += [f"{name} after the next step: {value:.3g}" for name, value in proof.next_step.items()]
     found += [f"{name}, as a part of that step: {value:.3g}" for name, value in proof.parts.items()]
     found += [f"predicted classes that differ: {proof.classes} of {proof.examples}"]
     return NotEqualError(
-        "\n".join(["the Keras model is not the Estimator: largest differences", *found]),
+        "\n".join(["the Keras model differs from the Estimator: largest differences", *found]),
         expected=f"at most {MOST:g}, {MOST_OF_STEP:g} of the step, and the same classes; so nothing was written",
         todo=todo,
     )

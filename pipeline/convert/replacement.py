@@ -1,4 +1,4 @@
-"""The network that takes the place of a whole model_fn, as a declaration names it."""
+"""The network that replaces a whole model_fn."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tfx_estimator.pipeline.convert.training_graph import Training
 
 @dataclass(frozen=True)
 class Replacement:
-    """A network function, and what is declared for it.
+    """A network function and its declaration.
 
     Args:
         network: `package.module:function`.
-        declared: A section `trainer` whose optimizer and loss are those of the model_fn, as far as its graph does not
-            tell them; None is that of the run.
+        declared: A section `trainer` with the model_fn's optimizer and loss options that its graph does not contain;
+            None takes the run's.
     """
 
     network: str
     declared: Optional[TrainerSection] = None
 
     def settings(self, old: Settings) -> Settings:
-        """Returns the settings of the training that goes on, still without its optimizer."""
+        """Returns the settings of the resumed training, still without its optimizer."""
         function = find_function(self.network)
         if is_model_fn(function):
             raise UserCodeError(
@@ -46,18 +46,18 @@ class Replacement:
         return old.with_trainer(**changes)
 
     def with_optimizer(self, settings: Settings, training: Training) -> Settings:
-        """Returns the settings with the optimizer that the training graph has."""
+        """Returns the settings with the optimizer of the training graph."""
         section = settings.section
         declared = (self.declared or section).optimizer
         return settings.with_trainer(optimizer=training.declared(declared, section.train_steps or 1).dict())
 
 
 def require(model: str, replacement: Optional[Replacement]) -> None:
-    """Refuses a whole model_fn without a network, and a network where there is one already."""
+    """Refuses a whole model_fn without a replacement, and a network with one."""
     is_whole = is_model_fn(find_function(model))
     if is_whole and replacement is None:
         raise UserCodeError(
-            f"trainer.model: {model!r} is a whole model_fn, and tells of no Keras model",
+            f"trainer.model: {model!r} is a whole model_fn, without a Keras model",
             expected="a function that returns a tf.keras.Model with the same layers, as trainer.model takes it",
             todo="write one, and name it by --network module:function; or keep the graph, by --keep-graph",
         )
@@ -65,5 +65,5 @@ def require(model: str, replacement: Optional[Replacement]) -> None:
         raise UserCodeError(
             f"trainer.model: {model!r} is a network already",
             expected="no --network",
-            todo="leave it out; of layers that have other names now, name them by --map",
+            todo="leave it out; map the names of renamed layers by --map",
         )

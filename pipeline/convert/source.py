@@ -1,4 +1,4 @@
-"""What is converted: the last training of a run of this project, as ML Metadata and its folder tell of it."""
+"""The training to convert: the last one of a run of this project, from ML Metadata and the run's folder."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Source:
     """An Estimator's training.
 
     Args:
-        run: That it is of.
-        checkpoint: Its last one, as TensorFlow reads it.
+        run: The run of the training.
+        checkpoint: Prefix of its last checkpoint.
         step: Of that checkpoint.
-        settings: As it was trained: tuned values, steps of epochs and weights of balanced classes put in.
-        inputs: What the Trainer read, by the name of its input.
-        model: The folder of the SavedModel that it exported of that checkpoint; empty if there is none.
-        examples: Files with other evaluation examples than those that the Trainer read.
+        settings: Of the training, with tuned values, steps of epochs and weights of balanced classes resolved.
+        inputs: The Trainer's input artifacts, by name.
+        model: Folder of the SavedModel that was exported from that checkpoint; empty if there is none.
+        examples: Files with evaluation examples that replace the Trainer's.
     """
 
     run: Run
@@ -59,34 +59,34 @@ class Source:
 
     @property
     def last_step(self) -> int:
-        """The step that the training goes on to: the declared one, or of an ended one as many steps again."""
+        """The last step of the resumed training: the declared one, or twice the steps of a finished training."""
         steps = self.settings.section.train_steps or self.step
         return steps if steps > self.step else 2 * self.step
 
     def uri(self, name: str) -> str:
-        """Returns where an input lies."""
+        """Returns the URI of an input."""
         return str(artifact_utils.get_single_uri(self.inputs[name]))
 
 
 def find(named: str, checkpoint: str = "") -> Source:
-    """Finds the Estimator's training of a run, ended or not.
+    """Finds the Estimator's training of a run, finished or not.
 
     Args:
-        named: A pipeline's folder, whose last run is taken, or a run's log folder.
-        checkpoint: Another one of the same model: without its `.index`, or a folder, of whose checkpoints the last is
-            taken, such as the model_dir of an Estimator that no pipeline trained.
+        named: A pipeline's folder, for its last run, or a run's log folder.
+        checkpoint: Another checkpoint of the same model: without its `.index`, or a folder, for its last checkpoint,
+            such as the model_dir of an Estimator outside of any pipeline.
 
     Raises:
-        DeclarationError: There is no run, or its training was no Estimator's of a declared network.
-        PipelineError: ML Metadata knows of no training, or nothing is left of it.
+        DeclarationError: There is no run, or its training was not an Estimator's of a declared network.
+        PipelineError: ML Metadata has no training, or its files are gone.
     """
     run = find_runs([named])[0]
     properties, inputs, outputs = last_training(run)
-    # Deadlines and the like, which its driver blanked, decide no model.
+    # The operation's options, such as deadlines, which the driver blanked, do not affect the model.
     settings = Settings.of({SETTINGS_KEY: properties.get(SETTINGS_KEY), OPERATION_KEY: "{}"})
     require_estimator(run.name, settings)
     folder = folder_of_training(run, outputs.get("model_run", ""))
-    # With tuned values put in.
+    # The declaration with tuned values.
     settings = dataclasses.replace(settings, declaration=read_json(os.path.join(folder, DECLARATION)))
     settings, _ = with_counts(settings, properties, inputs[standard_component_specs.EXAMPLES_KEY])
     if checkpoint:
@@ -98,13 +98,13 @@ def find(named: str, checkpoint: str = "") -> Source:
         )
     prefix = os.path.join(checkpoints.folder_of(folder), f"model.ckpt-{step}")
     exported = os.path.join(outputs.get("model", ""), "Format-Serving")
-    # One that goes on after it was published has another folder, and the best checkpoint may be an earlier one.
+    # A training resumed after it was published has another folder, and the best checkpoint may be an earlier one.
     is_of_last = folder == outputs.get("model_run") and not is_declared(settings.section)
     return Source(run, prefix, step, settings, inputs, exported if is_of_last and os.path.isdir(exported) else "")
 
 
 def require_estimator(name: str, settings: Settings) -> None:
-    """Refuses a training of another path, or by a module of the user's."""
+    """Refuses a training of another path, or by the user's module file."""
     if settings.path != ESTIMATOR or settings.built_in is None:
         raise DeclarationError(
             f"the training of {name} is not that of a trainer.model on the path {ESTIMATOR}",
@@ -114,7 +114,7 @@ def require_estimator(name: str, settings: Settings) -> None:
 
 
 def of_checkpoint(run: Run, settings: Settings, inputs: Artifacts, checkpoint: str) -> Source:
-    """Returns a training of the same model elsewhere, with what a run has read as its examples."""
+    """Returns a training of the same model outside of the run, with the run's examples."""
     prefix = WarmStart(checkpoint=checkpoint).prefix
     if not prefix:
         raise PipelineError(
@@ -125,11 +125,11 @@ def of_checkpoint(run: Run, settings: Settings, inputs: Artifacts, checkpoint: s
 
 
 def last_training(run: Run) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:
-    """The properties of the Trainer's execution, what it read, and the URIs of what it wrote, by name."""
+    """Returns the Trainer's execution properties, input artifacts, and output URIs."""
     database = os.path.join(run.home, _DATABASE)
     if not os.path.exists(database):
         raise PipelineError(
-            f"there is no {database}, which knows what a run read and wrote",
+            f"there is no {database}, which records what a run read and wrote",
             expected="the pipeline's whole folder",
             todo="copy it with all that is in it",
         )
@@ -140,8 +140,8 @@ def last_training(run: Run) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:
     found = [each for each in executions if each.id in known] or executions
     if not found:
         raise PipelineError(
-            f"{database} knows of no training of {run.name}",
-            expected="a run that has come to its Trainer",
+            f"{database} has no training of {run.name}",
+            expected="a run that has started its Trainer",
             todo="run the pipeline; or name another run",
         )
     return describe(store, max(found, key=lambda each: each.id), uris_here(database, run.home))
@@ -150,10 +150,10 @@ def last_training(run: Run) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:
 def describe(
     store: Any, execution: metadata_store_pb2.Execution, moved: Mapping[str, str]
 ) -> tuple[dict[str, Any], Artifacts, dict[str, str]]:
-    """Returns the properties of an execution, what it read, and the URIs of what it wrote, by name.
+    """Returns the properties of an execution, its input artifacts, and its output URIs.
 
     Args:
-        moved: Where artifacts lie now, by the URI that ML Metadata knows.
+        moved: Current URIs of artifacts, by the URI in ML Metadata.
     """
     events = store.get_events_by_execution_ids([execution.id])
     artifacts = {each.id: each for each in store.get_artifacts_by_id([event.artifact_id for event in events])}
@@ -171,7 +171,7 @@ def describe(
 
 
 def folder_of_training(run: Run, model_run: str) -> str:
-    """The `model_run` artifact; of a training that has not ended, the training folder that was written to last."""
+    """Returns the `model_run` artifact's folder; for an unfinished training, the latest training folder."""
     if model_run and os.path.isdir(model_run):
         return model_run
     root = os.path.join(run.home, "artifacts", _TRAINER, FOLDER)
@@ -187,6 +187,6 @@ def folder_of_training(run: Run, model_run: str) -> str:
 
 
 def _is_of_estimator(folder: str) -> bool:
-    """Was a training folder written by a declaration of this path, which it holds whole."""
+    """True if the declaration in a training folder has the path `estimator`."""
     declared = read_json(os.path.join(folder, DECLARATION))
     return bool(declared) and Settings(declaration=declared).section.path == ESTIMATOR

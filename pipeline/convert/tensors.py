@@ -1,7 +1,7 @@
-"""The tensors of an Estimator's checkpoint: weights, the slots of its optimizers, and the step.
+"""The tensors of an Estimator's checkpoint: weights, optimizer slots, and the step.
 
-A slot is known by the weight in its name, which is in the checkpoint as well; of a whole model_fn by its graph. Nothing
-is told by a shape.
+A slot is identified by the weight in its name, which is in the checkpoint as well; for a whole model_fn, by the graph.
+Shapes are not used.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Tensor:
     """One tensor of a checkpoint.
 
     Args:
-        name: As the checkpoint has it.
-        kind: A weight, or another state that no optimizer changes; a slot; the step; or a number of the optimizer's.
-        weight: Of a slot: whose it is, by its name in the checkpoint.
+        name: In the checkpoint.
+        kind: WEIGHT, also for state that no optimizer changes; SLOT; STEP; or HYPERPARAMETER of the optimizer.
+        weight: For a slot, the name of its weight in the checkpoint.
         slot: Its name in the optimizer.
     """
 
@@ -38,7 +38,7 @@ class Tensor:
 
 
 def read(checkpoint: str) -> tuple[tf.train.CheckpointReader, list[Tensor]]:
-    """Opens a checkpoint, and tells what is in it.
+    """Opens a checkpoint, and lists its tensors.
 
     Args:
         checkpoint: Without its `.index`.
@@ -50,7 +50,7 @@ def read(checkpoint: str) -> tuple[tf.train.CheckpointReader, list[Tensor]]:
         reader = tf.train.load_checkpoint(checkpoint)
         shapes = reader.get_variable_to_shape_map()
         for name in shapes:
-            # A file that was cut short has an index that is whole.
+            # The index of a truncated data file is still complete.
             reader.get_tensor(name)
     except (tf.errors.OpError, ValueError, RuntimeError, IndexError) as error:
         raise UserCodeError(
@@ -61,11 +61,11 @@ def read(checkpoint: str) -> tuple[tf.train.CheckpointReader, list[Tensor]]:
     return reader, sorted((_tensor(name, shapes) for name in shapes), key=lambda each: each.name)
 
 
-def told(tensors: Sequence[Tensor], slots: Mapping[str, tuple[str, str]], numbers: Collection[str]) -> list[Tensor]:
-    """Returns the tensors as a training graph has them.
+def classify(tensors: Sequence[Tensor], slots: Mapping[str, tuple[str, str]], numbers: Collection[str]) -> list[Tensor]:
+    """Returns the tensors with their kinds in a training graph.
 
     Args:
-        slots: The weight, and the name in the optimizer, of each slot.
+        slots: Weight and name in the optimizer, by the slot's name.
         numbers: Names of the optimizer's hyperparameters.
     """
     found = []
@@ -85,7 +85,7 @@ def _tensor(name: str, shapes: Mapping[str, Sequence[int]]) -> Tensor:
 
 
 def _weight_in(name: str, names: Mapping[str, Sequence[int]]) -> Optional[str]:
-    """The weight that a name of the form OPTIMIZER/WEIGHT/SLOT holds."""
+    """Returns the weight in a name of the form OPTIMIZER/WEIGHT/SLOT; None for other names."""
     _, _, rest = name.partition("/")
     inner = rest.rpartition("/")[0]
     return inner if inner in names else None

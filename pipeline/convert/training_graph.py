@@ -1,7 +1,7 @@
-"""What the training graph of a whole model_fn tells: its optimizer, whose slots are whose, and the variables' order.
+"""Reads the training graph of a whole model_fn: its optimizer, the slots of each weight, and the order of variables.
 
-The operations that update the weights have both: a slot and a hyperparameter are known by the input that they are of,
-whatever they are named.
+The operations that update the weights contain both: their inputs identify slots and hyperparameters, regardless of
+names.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.optimizer import OF_OPTIMIZERS, OF_SCHEDULES, Optimizer
 from tfx_estimator.pipeline.convert.tensors import GLOBAL_STEP
 
-# At how many steps a schedule is looked at.
+# Number of steps at which a schedule is evaluated.
 _STEPS = 33
 _UPDATE = re.compile(r"(?:Resource)?(?:Sparse)?Apply(\w+)")
 _RATES = ("lr", "alpha")
-# Not those that draw the same of the same seed.
+# Without stateless operations, which draw the same for the same seed.
 _DRAWN = re.compile(r"(?!Stateless).*(Random|Multinomial|Normal|StatefulUniform|RngRead)")
-# Scopes of TensorFlow's functions that clip, and of gradients themselves.
+# Scopes of TensorFlow's clipping functions, and of gradients.
 _CLIP = re.compile(r"(?:^|/)(clip_by_norm|clip_by_global_norm|global_norm|clip_by_value)(?:_\d+)?/")
 _GRADIENT = re.compile(r"_grad/|(?:^|/)gradient_tape/")
 _CLIPS = ("clip_norm", "global_clip_norm", "clip_value")
@@ -33,15 +33,15 @@ _CLIPS = ("clip_norm", "global_clip_norm", "clip_value")
 
 @dataclasses.dataclass(frozen=True)
 class _Kind:
-    """An update of TensorFlow's, as a declaration has it.
+    """The declared optimizer of one of TensorFlow's update operations.
 
     Args:
         name: Of the declared optimizer.
         slots: Its slots, by the operation's inputs.
         options: Its options, by the operation's inputs.
-        more: Options that the operation itself says.
+        more: Options that the operation's type implies.
         attributes: Options, by the operation's attributes.
-        fixed: Inputs that the declared optimizer has one value of.
+        fixed: Inputs that must have the value that the declared optimizer implies.
     """
 
     name: str
@@ -69,7 +69,7 @@ _KINDS = {
         "rmsprop", {"mg": "mean", "ms": "square", "mom": "momentum"}, _RMS, more={"centered": True}
     ),
     "Adagrad": _Kind("adagrad", {"accum": "square"}),
-    # The declared one has no epsilon; Keras's default is lost in the rounding of the root.
+    # The declared one has no epsilon; Keras's default vanishes in the rounding of the square root.
     "AdagradV2": _Kind("adagrad", {"accum": "square"}, fixed={"epsilon": 1e-7}),
     "Adam": _Kind("adam", {"m": "m", "v": "v"}, _ADAM),
     "AdamWithAmsgrad": _Kind("adam", {"m": "m", "v": "v", "vhat": "vhat"}, _ADAM, more={"amsgrad": True}),
@@ -81,16 +81,16 @@ _KNOWN = "SGD, Momentum, RMSProp, Adagrad, Adam or Ftrl of tf.compat.v1.train or
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """What was found.
+    """The training that a graph implements.
 
     Args:
-        trained: The trained variables, in the order of their creation.
-        others: The other ones that belong to the network.
-        slots: The weight, and the slot in the declared optimizer, of each variable that an optimizer keeps.
-        hyperparameters: Variables that are numbers of the optimizer, such as `beta1_power`.
-        optimizer: Name and options of the declared one; of a schedule without the learning rate.
-        rates: The learning rate by the step, of a schedule.
-        clips: How gradients are clipped, by TensorFlow's functions.
+        trained: The trained variables, in creation order.
+        others: The network's other variables.
+        slots: The weight, and the slot in the declared optimizer, by the slot variable.
+        hyperparameters: Variables with numbers of the optimizer, such as `beta1_power`.
+        optimizer: Name and options of the declared optimizer; without a learning rate if it is a schedule.
+        rates: Learning rates of a schedule, by step; empty for a constant.
+        clips: TensorFlow's functions that clip gradients.
     """
 
     trained: list[str]
@@ -102,23 +102,24 @@ class Training:
     clips: list[str]
 
     def declared(self, section: Optimizer, train_steps: int) -> Optimizer:
-        """Returns the declared optimizer that trains as this one.
+        """Returns the declared optimizer that trains like this one.
 
         Args:
-            section: What is declared: its schedule, clipping and weight decay; other options if it is of this name.
+            section: The declaration of schedule, clipping and weight decay; and of other options if its name is the
+                same.
 
         Raises:
-            UserCodeError: The learning rate is a schedule, and not that of the section; or this one clips gradients,
-                and the section does not.
+            UserCodeError: The learning rate is a schedule that differs from the section's; or this training clips
+                gradients, and the section does not.
         """
         name, values = self.optimizer["name"], section.dict()
         if section.name != name:
             values |= dict.fromkeys(OF_OPTIMIZERS)
-        # A step whose gradients are small is the same without.
+        # The proof's step may not show it: small gradients are not clipped.
         if self.clips and all(values[each] is None for each in _CLIPS):
             raise UserCodeError(
-                f"the model_fn clips its gradients by {', '.join(self.clips)}, and its graph does not tell how far",
-                expected="trainer.optimizer.clip_norm, global_clip_norm or clip_value, as the model_fn clips",
+                f"the model_fn clips its gradients by {', '.join(self.clips)}; its graph does not show the limit",
+                expected="trainer.optimizer.clip_norm, global_clip_norm or clip_value, as in the model_fn",
                 todo="write it into the declaration, and name that by --declaration",
             )
         if not self.rates:
@@ -127,10 +128,10 @@ class Training:
             np.isclose(float(learning_rate(section, train_steps, tf.constant(step))), rate, rtol=1e-4, atol=1e-9)
             for step, rate in self.rates.items()
         ):
-            told = list(self.rates.items())
-            shown = ", ".join(f"{rate:.6g} at step {step}" for step, rate in told[:: max(len(told) // 4, 1)])
+            rates = list(self.rates.items())
+            shown = ", ".join(f"{rate:.6g} at step {step}" for step, rate in rates[:: max(len(rates) // 4, 1)])
             raise UserCodeError(
-                f"the learning rate of the model_fn is a schedule, which its graph does not tell: {shown}",
+                f"the learning rate of the model_fn follows a schedule that its graph does not name: {shown}",
                 expected=f"a trainer.optimizer with name: {name} and a schedule of these rates",
                 todo="write it into the declaration, and name that by --declaration",
             )
@@ -138,13 +139,13 @@ class Training:
 
 
 def look(session: tf.compat.v1.Session, train_op: Any, step: int, train_steps: int) -> Training:
-    """Reads the graph of a session, whose variables are those of a checkpoint, and may be others after it.
+    """Reads the graph of a session whose variables are those of a checkpoint; it may change them.
 
     Args:
         step: Of the checkpoint.
 
     Raises:
-        UserCodeError: There is no optimizer, or several, or one that no declaration has.
+        UserCodeError: There is no optimizer, or several, or one that cannot be declared.
     """
     reached = _ancestors([session.graph.as_graph_element(train_op)])
     kind, updates = _updates(reached)
@@ -152,7 +153,7 @@ def look(session: tf.compat.v1.Session, train_op: Any, step: int, train_steps: i
     inputs = [_inputs(each) for each in updates]
     slots = {each[key].op.name: (each["var"].op.name, slot) for each in inputs for key, slot in kind.slots.items()}
     trained = [each.op.name for each in tf.compat.v1.trainable_variables()]
-    # An optimizer updates some by no operation of its own, those of an embedding, and names their slots alike.
+    # Some variables, such as embeddings, have no single update operation; their slots are named by the same pattern.
     patterns = {name.replace(weight, "{}"): slot for name, (weight, slot) in slots.items()}
     for weight in trained:
         for pattern, slot in patterns.items():
@@ -163,20 +164,20 @@ def look(session: tf.compat.v1.Session, train_op: Any, step: int, train_steps: i
     values = session.run(tensors)
     if any(each != values[0] for each in values):
         raise UserCodeError(
-            "the model_fn trains its weights by several optimizers, or one with several rates",
+            "the model_fn trains its weights by several optimizers, or by one with several rates",
             expected=f"one optimizer for all weights: {_KNOWN}",
             todo="convert a training by one of them",
         )
     for key, value in kind.fixed.items():
         if (found := _decimal(values[0][key])) != value:
             raise UserCodeError(
-                f"{key} of the model_fn's {kind.name} is {found:g}, which no declaration has",
+                f"{key} of the model_fn's {kind.name} is {found:g}, which cannot be declared",
                 expected=f"{value:g}",
                 todo="convert a training with that",
             )
     _check_powers(values[0], step)
     ops = {each.op for each in variables.values()}
-    # What they are computed from: what is only to be done before them, such as moving averages, is no part of that.
+    # Data dependencies only: control dependencies, such as moving averages, do not enter the value.
     reads = {key: _ancestors([each], control=False) & ops for key, each in tensors[0].items()}
     rate = next(key for key in _RATES if key in tensors[0])
     counters = [variables[op.name] for op in reads[rate] if variables[op.name].dtype.base_dtype.is_integer]
@@ -185,7 +186,7 @@ def look(session: tf.compat.v1.Session, train_op: Any, step: int, train_steps: i
     attributes = {name: bool(updates[0].get_attr(key)) for key, name in kind.attributes.items()}
     read = {op.name for of_one in reads.values() for op in of_one} - {GLOBAL_STEP}
     scopes = {name.rpartition("/")[0] for name in read} - {""}
-    # Such as `decay`, which is kept, and not read.
+    # Stored hyperparameters that are never read, such as `decay`.
     read |= {name for name, each in variables.items() if name.rpartition("/")[0] in scopes and not each.shape.rank}
     read -= {*trained, *slots}
     others = [name for name in variables if name not in {*slots, *read, *trained, GLOBAL_STEP}]
@@ -201,7 +202,7 @@ def look(session: tf.compat.v1.Session, train_op: Any, step: int, train_steps: i
 
 
 def draws(graph: tf.Graph, train_op: Any = None) -> list[str]:
-    """Returns the scopes of what draws by chance in a graph; with an operation, in what is needed for that."""
+    """Returns the scopes of a graph's random operations; with `train_op`, of those that it depends on."""
     wanted = None if train_op is None else {each.name for each in _ancestors([graph.as_graph_element(train_op)])}
     definition = graph.as_graph_def()
     nodes = [each for each in definition.node if wanted is None or each.name in wanted]
@@ -210,16 +211,16 @@ def draws(graph: tf.Graph, train_op: Any = None) -> list[str]:
 
 
 def _updates(reached: Iterable[tf.Operation]) -> tuple[_Kind, list[tf.Operation]]:
-    """The updates of weights among operations, and of which kind they are."""
+    """Returns the weights' update operations, and their kind."""
     found: dict[str, list[tf.Operation]] = {}
     for each in reached:
-        if (told := _UPDATE.fullmatch(each.type)) and told[1] in _KINDS:
-            found.setdefault(told[1], []).append(each)
+        if (match := _UPDATE.fullmatch(each.type)) and match[1] in _KINDS:
+            found.setdefault(match[1], []).append(each)
     if len(found) != 1:
         raise UserCodeError(
             f"the training graph of the model_fn has updates of {', '.join(sorted(found))}"
             if found
-            else "the training graph of the model_fn has no update of an optimizer that a declaration has as well",
+            else "the training graph of the model_fn has no update of an optimizer that can be declared",
             expected=f"one optimizer for all weights: {_KNOWN}",
             todo="convert a training by one of them",
         )
@@ -232,7 +233,7 @@ def _inputs(op: tf.Operation) -> dict[str, tf.Tensor]:
 
 
 def _ancestors(roots: Iterable[Any], control: bool = True) -> set[tf.Operation]:
-    """The operations that are needed for others, and these; by what they compute alone, or also by their order."""
+    """Returns operations and all that they depend on, optionally without control dependencies."""
     left = [each if isinstance(each, tf.Operation) else each.op for each in roots]
     found = set(left)
     while left:
@@ -244,7 +245,7 @@ def _ancestors(roots: Iterable[Any], control: bool = True) -> set[tf.Operation]:
 
 
 def _clips(reached: set[tf.Operation]) -> list[str]:
-    """The functions that clip what is computed from gradients: those of a layer clip what gradients are computed of."""
+    """Returns the clipping functions applied to gradients, unlike those in layers, before the gradients."""
     found = {each for each in reached if _GRADIENT.search(each.name)}
     left = list(found)
     while left:
@@ -252,13 +253,13 @@ def _clips(reached: set[tf.Operation]) -> list[str]:
         found |= new
         left += new
     names = [each.name for each in found if not _GRADIENT.search(each.name)]
-    return sorted({told[1] for name in names if (told := _CLIP.search(name))})
+    return sorted({match[1] for name in names if (match := _CLIP.search(name))})
 
 
 def _rates(
     session: tf.compat.v1.Session, rate: tf.Tensor, counters: list[tf.Variable], step: int, train_steps: int
 ) -> dict[int, float]:
-    """The learning rate at steps of the whole training; none if it is always the same."""
+    """Returns learning rates at steps of the whole training; empty if they are all equal."""
     if not counters:
         return {}
     found = {}
@@ -270,17 +271,17 @@ def _rates(
 
 
 def _check_powers(values: Mapping[str, Any], step: int) -> None:
-    """Are the powers of Adam's betas those of the step; else it has made more updates, or fewer."""
+    """Refuses powers of Adam's betas that do not match the step: it has made more updates, or fewer."""
     for beta in ("beta1", "beta2"):
         if (power := values.get(f"{beta}_power")) is not None:
             wanted = float(values[beta]) ** (step + 1)
-            # The old optimizer multiplied them up.
+            # Tolerant: TF1's optimizer multiplies them up.
             if abs(float(power) - wanted) > 1e-4:
                 raise UserCodeError(
                     f"{beta}_power of the model_fn's optimizer is {float(power):g}, and {beta} to the power of "
                     f"{step + 1} is {wanted:g}",
                     expected=f"an optimizer that has made the {step} updates of the checkpoint's steps",
-                    todo="convert a training that counts its steps by global_step alone, from 0 on",
+                    todo="convert a training whose global_step counts all updates, from 0",
                 )
 
 
@@ -289,5 +290,5 @@ def _of(rates: Mapping[int, float], value: Any) -> dict[str, float]:
 
 
 def _decimal(value: Any) -> float:
-    """The shortest number that is this one in float32, as it was written."""
+    """Returns the shortest decimal that equals a float32."""
     return float(str(np.float32(value)))

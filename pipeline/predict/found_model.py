@@ -1,4 +1,4 @@
-"""Where the model that predicts lies, and what the run that trained it tells of it."""
+"""Location of the predicting model, and metadata from the run that trained it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _SERVING = "Format-Serving"
 
 @dataclass(frozen=True)
 class FoundModel:
-    """A SavedModel, and what is known of it.
+    """A SavedModel and its metadata.
 
     Args:
-        labels: The classes' names, in the order of their scores; none if they are not known.
-        image_shape: Of the images that it was trained on: height, width, channels; None if it is not known.
-        scores: The output that the declaration names; None leaves it to what fits.
-        blessed: None if it is not known.
+        labels: The classes' names, in the order of their scores; empty if unknown.
+        image_shape: Height, width and channels of the training images; None if unknown.
+        scores: The output that the declaration names; None chooses one.
+        blessed: None if unknown.
     """
 
     folder: str
@@ -43,7 +43,7 @@ def find(named: str) -> FoundModel:
 
     Raises:
         DeclarationError: It is none of these.
-        PipelineError: The run has left no model.
+        PipelineError: The run has no model.
     """
     path = named if is_address(named) else os.path.abspath(os.path.expanduser(named))
     if folder := _saved_model(path):
@@ -80,7 +80,7 @@ def _saved_model(path: str) -> str:
 
 
 def _data_of(outputs: Outputs) -> tuple[Sequence[str], Optional[tuple[int, int, int]]]:
-    """The classes and the shape of the images that a run trained on."""
+    """Returns the class names and the image shape of a run's training data."""
     examples = outputs.get(("TfdsExampleGen", "examples"))
     if examples is None:
         return (), None
@@ -90,7 +90,7 @@ def _data_of(outputs: Outputs) -> tuple[Sequence[str], Optional[tuple[int, int, 
 
 def _no_model(name: str, why: str) -> PipelineError:
     return PipelineError(
-        f"the run {name} has left no model: {why}",
-        expected="a run whose Trainer has ended",
-        todo="run it to its end; or name another run, or a SavedModel",
+        f"the run {name} has no model: {why}",
+        expected="a run whose Trainer has finished",
+        todo="run it to the end; or name another run, or a SavedModel",
     )

@@ -1,4 +1,4 @@
-"""What is to be predicted: images, folders, tables of images' names, and TFRecord files of tf.Examples."""
+"""Inputs of a prediction: images, folders, tables of images' names, and TFRecord files of tf.Examples."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TODO = "correct the name, or leave it out"
 
 
 class ImageFile(NamedTuple):
-    """A file that holds an image."""
+    """An image file."""
 
     name: str
     path: Any
@@ -48,10 +48,10 @@ class RecordFile(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """What was named, and cannot be predicted.
+    """An input that cannot be predicted.
 
     Args:
-        what: Why, as a text: an error holds the frames that it went through, and the bytes of the file in them.
+        what: The reason, as text: an exception would keep its frames alive, with the file's bytes in them.
     """
 
     name: str
@@ -62,20 +62,20 @@ Found = Union[ImageFile, RecordFile, Unread]
 
 
 class Inputs:
-    """Finds what is named, one after another: there may be millions.
+    """Finds the inputs lazily: there may be millions.
 
     Args:
-        named: On the command line.
-        lines: Of standard input, for the name `-`.
+        named: Names on the command line.
+        lines: Lines of standard input, for the name `-`.
     """
 
     def __init__(self, named: Iterable[str], lines: Iterable[str] = ()) -> None:
         self._named, self._lines = named, lines
-        # Files of folders that are neither images nor TFRecords.
+        # Files in folders that are neither images nor TFRecords.
         self.left_out: list[str] = []
 
     def __iter__(self) -> Iterator[Found]:
-        """Yields all of them, in the order of their names."""
+        """Yields the inputs in the order in which they are named."""
         for name in self._named:
             if name == STDIN:
                 for line in self._lines:
@@ -94,19 +94,19 @@ class Inputs:
                     for text, image in image_paths(path):
                         yield ImageFile(text, image)
                 elif path.name.lower().endswith(SUFFIXES):
-                    # Whether it is there shows when it is read.
+                    # Reading it will show whether it exists.
                     yield ImageFile(name, path)
                 elif path.is_dir():
                     yield from self._walk(path, (os.path.realpath(path),))
                 elif found := _look_into(path):
                     yield found
                 else:
-                    raise damaged(path, "it is of no form that can be predicted", _FORMS, _TODO)
+                    raise damaged(path, "its format cannot be predicted", _FORMS, _TODO)
         except DataError as error:
             yield Unread(name, error.what)
 
     def _walk(self, folder: Any, above: tuple[str, ...]) -> Iterator[Found]:
-        """A folder's files by name, then those of the folders in it; `above` are the folders that lead there."""
+        """Yields a folder's files by name, then those of its subfolders; `above` holds its real ancestors."""
         within = subfolders(folder)
         inner = {child.name for child in within}
         for path in children(folder):
@@ -116,20 +116,20 @@ class Inputs:
             if path.name.lower().endswith(SUFFIXES) and counts(path.name):
                 yield ImageFile(name, path)
             elif path.name.lower().endswith(OTHER_IMAGES):
-                yield Unread(name, damaged(path, "it is an image of another form", "PNG or JPEG", "convert it").what)
+                yield Unread(name, damaged(path, "it is an image of another format", "PNG or JPEG", "convert it").what)
             elif counts(path.name) and not is_table(path.name) and (found := _look_into(path)):
                 yield found
             else:
                 self.left_out.append(name)
         for child in within:
-            # A link may lead back to where it lies.
+            # A symbolic link may lead back to an ancestor.
             if counts(child.name) and (real := os.path.realpath(child)) not in above:
                 yield from self._walk(child, (*above, real))
 
 
 def to_path(name: str) -> Any:
     """Returns a file's path."""
-    # pathlib's own reads a small image in three quarters of the time.
+    # pathlib's Path reads a small image in three quarters of epath's time.
     if not is_address(name):
         return Path(os.path.expanduser(name))
     from etils import epath
@@ -138,7 +138,7 @@ def to_path(name: str) -> Any:
 
 
 def _look_into(path: Any) -> Any:
-    """Tells by its first bytes what a file is; None where it is neither an image nor a TFRecord file."""
+    """Detects a file's format by its first bytes; None if it is neither an image nor a TFRecord file."""
     name = str(path)
     if path.exists() and not is_file(path):
         return None
@@ -156,10 +156,10 @@ def _look_into(path: Any) -> Any:
 
 
 def _is_record(head: bytes) -> bool:
-    """Is it the beginning of a record: its checksum is that of its length."""
+    """True if it is a TFRecord header: a length and its masked CRC-32C."""
     if len(head) < _HEAD.size:
         return False
-    length, told = _HEAD.unpack(head)
+    length, checksum = _HEAD.unpack(head)
     crc = 0xFFFFFFFF
     for byte in length:
         crc ^= byte
@@ -167,4 +167,4 @@ def _is_record(head: bytes) -> bool:
             crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
     crc ^= 0xFFFFFFFF
     # Source: https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details.
-    return told == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return checksum == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

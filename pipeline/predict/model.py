@@ -1,4 +1,4 @@
-"""The model that predicts: what its signatures take, the names of its classes, and the calls."""
+"""The predicting model: inputs of its signatures, names of its classes, and calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.base.text import first_line, one_line
 from tfx_estimator.pipeline.predict.found_model import FILE, FoundModel
 
 _SERVE = "serve"
-# Signatures that are looked at first; one of encoded images takes no tf.Examples.
+# Preferred signatures, in order; the one of encoded images takes no tf.Examples.
 _FIRST, _ENCODED = ("serving_default", "images", "predict"), "encoded"
 _PARSING = re.compile("Parse.*Example")
 _IMAGE_RANK = 4
@@ -29,13 +29,13 @@ _CHANNELS = (1, 3)
 
 @dataclass(frozen=True)
 class Signature:
-    """One that is called for scores.
+    """A signature that returns scores.
 
     Args:
         argument: Its only input.
-        image_shape: Of the images that it takes, None is any; None altogether where it takes tf.Examples.
+        image_shape: Of its images, with None for an unknown dimension; None for a signature of tf.Examples.
         dtype: Of the input.
-        batch: The only size of batches that it takes; None is any.
+        batch: The only batch size that it takes; None is any.
     """
 
     name: str
@@ -48,49 +48,49 @@ class Signature:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What is called for images, and what for tf.Examples; None where the model has no such signature."""
+    """The signatures called with images and with tf.Examples; None if the model has no such signature."""
 
     found: FoundModel
     labels: Sequence[str]
     images: Optional[Signature]
     examples: Optional[Signature]
-    there: str = ""  # all signatures, for people
+    listed: str = ""  # all signatures, for messages
 
     @property
     def image_shape(self) -> Optional[tuple[Optional[int], Optional[int], int]]:
-        """Height, width and channels of the images that are taken, as such or in tf.Examples; None if none are."""
+        """Height, width and channels of the images that the model takes, also in tf.Examples; None if it takes none."""
         if self.images:
             return self.images.image_shape
         return self.found.image_shape if self.examples else None
 
     @property
     def batch_size(self) -> Optional[int]:
-        """The only size of batches that the model takes; None is any."""
+        """The only batch size that the model takes; None is any."""
         return next((each.batch for each in (self.images, self.examples) if each and each.batch), None)
 
     def refuse_examples(self) -> DeclarationError:
-        """Returns the error of TFRecord files for a model of images."""
+        """Returns the error for TFRecord files given to a model of images."""
         return DeclarationError(
-            f"{one_line(self.found.folder)} takes no tf.Examples, as TFRecord files hold them",
-            expected=f"a signature of one input, string [batch], that parses them; there are {self.there}",
+            f"{one_line(self.found.folder)} takes no tf.Examples, which TFRecord files hold",
+            expected=f"a signature with one input, string [batch], that parses them; there are {self.listed}",
             todo="name images; or a model that has one",
         )
 
     def refuse_images(self) -> DeclarationError:
-        """Returns the error of images for a model that takes none."""
+        """Returns the error for images given to a model that takes none."""
         return DeclarationError(
             f"{one_line(self.found.folder)} takes no images",
-            expected="a signature of one input, uint8 or float [batch, height, width, 1 or 3], or of tf.Examples and a "
-            f"run that tells the shape of images; there are {self.there}",
+            expected="a signature with one input, uint8 or float [batch, height, width, 1 or 3], or of tf.Examples and "
+            f"a run that recorded the shape of images; there are {self.listed}",
             todo="name the run that trained it, or another signature by --signature",
         )
 
 
 def choose(found: FoundModel, named: str = "") -> Chosen:
-    """Reads what a SavedModel says of its signatures; it is not loaded for it.
+    """Chooses signatures from a SavedModel's meta graph, without loading the model.
 
     Args:
-        named: SIGNATURE or SIGNATURE:OUTPUT; empty chooses the first that fits.
+        named: SIGNATURE or SIGNATURE:OUTPUT; empty chooses the first suitable ones.
     """
     graph = _read(found.folder)
     signatures = graph.signature_def
@@ -110,7 +110,7 @@ def choose(found: FoundModel, named: str = "") -> Chosen:
     labels = list(found.labels)
     if not labels and (name := images or examples):
         labels = read_labels(found.folder, name)
-    there = ", ".join(f"{name} ({_told(signatures[name])})" for name in names) or "none"
+    listed = ", ".join(f"{name} ({_describe(signatures[name])})" for name in names) or "none"
 
     def make(name: Optional[str]) -> Optional[Signature]:
         if name is None:
@@ -121,16 +121,16 @@ def choose(found: FoundModel, named: str = "") -> Chosen:
         shape = _image_shape(signatures[name])
         return Signature(name, argument, tf.as_dtype(info.dtype), shape, scores, batch if batch > 0 else None)
 
-    return Chosen(found, labels, make(images), make(examples), there)
+    return Chosen(found, labels, make(images), make(examples), listed)
 
 
 def check_pixels(chosen: Chosen, pixels: Optional[tuple[float, float]]) -> None:
-    """Refuses to guess what numbers a model takes pixels for, of 0 to 1, -1 to 1, or 0 to 255."""
+    """Refuses a model of floats without a declared range of pixels, which may be 0 to 1, -1 to 1, or 0 to 255."""
     takes = chosen.images.dtype.name if chosen.images else "no images"
     if pixels is None and chosen.images and chosen.images.dtype != tf.uint8:
         raise DeclarationError(
-            f"{one_line(chosen.found.folder)} takes pixels as {takes}, and does not tell of which range",
-            expected="--pixels LOW,HIGH, as it was trained",
+            f"{one_line(chosen.found.folder)} takes pixels as {takes}, of a range that is not known",
+            expected="--pixels LOW,HIGH, as in its training",
             todo="add, for example, --pixels 0,1",
         )
     if pixels is not None and not takes.startswith(("float", "bfloat")):
@@ -155,7 +155,7 @@ def _read(folder: str) -> meta_graph_pb2.MetaGraphDef:
     served = [graph for graph in graphs if _SERVE in graph.meta_info_def.tags]
     if not served:
         raise DeclarationError(
-            f"{one_line(folder)} is for no serving", expected=f"a SavedModel tagged {_SERVE}", todo="name another"
+            f"{one_line(folder)} has no graph tagged {_SERVE}", expected="one for serving", todo="name another"
         )
     return served[0]
 
@@ -167,7 +167,7 @@ def _nodes(graph: meta_graph_pb2.MetaGraphDef) -> Iterator[Any]:
 
 
 def _image_shape(signature: Any) -> Optional[tuple[Optional[int], Optional[int], int]]:
-    """The shape of the images that a signature takes; None if it takes none."""
+    """Returns the shape of the images that a signature takes; None if it takes none."""
     if len(signature.inputs) != 1:
         return None
     (info,) = signature.inputs.values()
@@ -185,7 +185,7 @@ def _is_text(signature: Any) -> bool:
     return tf.as_dtype(info.dtype) == tf.string and (info.tensor_shape.unknown_rank or len(info.tensor_shape.dim) == 1)
 
 
-def _told(signature: Any) -> str:
+def _describe(signature: Any) -> str:
     inputs = sorted(signature.inputs.items())
     return ", ".join(
         f"{name}: {tf.as_dtype(info.dtype).name} {[each.size for each in info.tensor_shape.dim]}"
@@ -206,7 +206,7 @@ class Model:
     """A loaded model.
 
     Args:
-        pixels: The numbers that the lowest and the highest value of a pixel become, of a signature that takes floats.
+        pixels: The numbers that the pixel values 0 and 255 become, for a signature of floats.
     """
 
     def __init__(self, chosen: Chosen, pixels: Optional[tuple[float, float]] = None) -> None:
@@ -215,7 +215,7 @@ class Model:
         try:
             # Its signatures do not keep its variables alive.
             self._loaded = tf.saved_model.load(chosen.found.folder)
-        except Exception as error:  # which is TensorFlow's: of files that lack, or operations that nobody knows
+        except Exception as error:  # TensorFlow raises many types, for missing files or unknown operations
             raise PipelineError(
                 f"{one_line(chosen.found.folder)} cannot be loaded: {first_line(error)}",
                 expected="a whole SavedModel, of operations that this TensorFlow has",
@@ -223,7 +223,7 @@ class Model:
             ) from error
 
     def predict_images(self, images: np.ndarray) -> np.ndarray:
-        """Returns the scores, float32, as the model serves them, of images, uint8 [batch, height, width, channels]."""
+        """Returns the scores that the model serves, float32, for images, uint8 [batch, height, width, channels]."""
         signature = self.chosen.images
         if signature is None:
             return self.predict_examples([_example(image) for image in images])
@@ -234,7 +234,7 @@ class Model:
         return self._call(signature, tf.cast(tf.constant(values), signature.dtype))
 
     def predict_examples(self, serialized: Sequence[bytes]) -> np.ndarray:
-        """The same of serialized tf.Examples."""
+        """Returns the scores for serialized tf.Examples."""
         assert self.chosen.examples
         return self._call(self.chosen.examples, tf.constant(serialized))
 
@@ -245,20 +245,20 @@ class Model:
         try:
             outputs = self._loaded.signatures[signature.name](**{signature.argument: batch})
         except tf.errors.InvalidArgumentError:
-            raise  # of the examples
+            raise  # an example that the model does not take
         except tf.errors.OpError as error:
             raise UserCodeError(
                 f"the model failed: {first_line(error)}", expected="scores", todo="try a smaller --batch-size"
             ) from error
-        got = outputs[signature.scores.key].numpy().astype(np.float32)
-        if got.shape[:1] != (len(batch),):
-            # As of the examples, of which one may hold the bytes of two images.
-            raise tf.errors.InvalidArgumentError(None, None, f"it answers {list(got.shape)} to {len(batch)}")
-        return got[:count]
+        scores = outputs[signature.scores.key].numpy().astype(np.float32)
+        if scores.shape[:1] != (len(batch),):
+            # Treated as a wrong example: one may hold the bytes of two images.
+            raise tf.errors.InvalidArgumentError(None, None, f"it returns {list(scores.shape)} for {len(batch)}")
+        return scores[:count]
 
 
 def _example(image: np.ndarray) -> bytes:
-    """As TfdsExampleGen writes it."""
-    made = tf.train.Example()
-    made.features.feature[IMAGE].bytes_list.value.append(image.tobytes())
-    return made.SerializeToString()
+    """Returns a serialized tf.Example like those of TfdsExampleGen."""
+    example = tf.train.Example()
+    example.features.feature[IMAGE].bytes_list.value.append(image.tobytes())
+    return example.SerializeToString()

@@ -1,7 +1,7 @@
-"""Predicts on an engine of Beam's: workers predict parts of what was named, and this process puts them together.
+"""Predicts on a Beam runner: workers predict parts of the inputs, and this process joins the results.
 
-The names of a part, and what the model says of it, are files in a folder that this process and the workers see: a
-job's graph is too small for ten million names, and most engines hand an error back as text only.
+The names and the predictions of a part are files in a folder that this process and the workers share: a job's graph is
+too small for ten million names, and most runners return an error as text only.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.predict.found_model import FoundModel
 from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, Unread, to_path
 from tfx_estimator.pipeline.predict.model import Model, choose
-from tfx_estimator.pipeline.predict.session import Answer, answer
+from tfx_estimator.pipeline.predict.session import Prediction, predict
 
-# About so many images are one element of Beam's: some seconds of work, of which no great part is lost by a retry.
+# Images in an element of the Beam pipeline, about: some seconds of work, so that a retry loses little.
 _IMAGES = 2_000
 
 
 @dataclass(frozen=True)
 class Call:
-    """What the workers are told of a model, and how to call it."""
+    """A model and the arguments of its calls, as sent to the workers."""
 
     found: FoundModel
     signature: str
@@ -49,13 +49,13 @@ class Call:
         return Model(choose(self.found, self.signature), self.pixels)
 
 
-def answer_on_beam(
+def predict_on_beam(
     call: Call, found: Iterable[Found], section: BeamSection, folder: str
-) -> Iterator[Union[Answer, Unread]]:
-    """Yields what the model says, and what cannot be read, in the order of what was found.
+) -> Iterator[Union[Prediction, Unread]]:
+    """Yields predictions, and inputs that cannot be read, in the order of `found`.
 
     Args:
-        folder: For what this process and the workers tell each other; it is removed.
+        folder: For files exchanged between this process and the workers; removed at the end.
     """
     fileio.makedirs(folder)
     try:
@@ -65,13 +65,13 @@ def answer_on_beam(
                 _ = (
                     pipeline
                     | "Parts" >> beam.Create(range(count))
-                    # Without it a runner may fuse all parts into one worker's task.
+                    # Otherwise a runner may fuse all parts into one worker's task.
                     | "Spread" >> beam.Reshuffle()
                     | "Predict" >> beam.ParDo(PredictPart(call, folder))
                 )
         except Exception as error:
             raise first_error(folder) or PipelineError(
-                f"the engine of Beam failed: {error}", expected="a prediction", todo="see its log"
+                f"the Beam runner failed: {error}", expected="a prediction", todo="see its log"
             ) from error
         for number in range(count):
             yield from _read_part(folder, number)
@@ -82,7 +82,7 @@ def answer_on_beam(
 class PredictPart(beam.DoFn):
     """Predicts one part; each process loads the model once.
 
-    Runs of the same part write the same, so a runner may retry one, or run one twice.
+    It is idempotent, so a runner may retry a part or run it twice.
     """
 
     def __init__(self, call: Call, folder: str) -> None:
@@ -93,41 +93,41 @@ class PredictPart(beam.DoFn):
     def process(self, number: int) -> Iterator[int]:
         """Yields the number of examples."""
         try:
-            # Not in `setup`, whose error would come back as text.
+            # Not in `setup`, whose error the runner would return as text.
             self._model = self._model or self._shared.acquire(self._call.load)
             found = _read_names(self._folder, number)
-            answers = list(answer(self._model, found, self._call.batch_size, is_part=True))
+            predictions = list(predict(self._model, found, self._call.batch_size, is_part=True))
         except TfxEstimatorError as error:
             write_error(self._folder, error)
             raise
-        _write_part(self._folder, number, answers)
-        yield sum(len(each.names) for each in answers if isinstance(each, Answer))
+        _write_part(self._folder, number, predictions)
+        yield sum(len(each.names) for each in predictions if isinstance(each, Prediction))
 
 
 def _write_names(found: Iterable[Found], folder: str, batch_size: int) -> int:
-    """Writes what each part is of, whole batches of images or a file of records; returns how many there are."""
+    """Writes the inputs of each part, whole batches of images or one file of records; returns the number of parts."""
     count, images = 0, max(_IMAGES // batch_size, 1) * batch_size
     for is_records, group in itertools.groupby(found, lambda each: isinstance(each, RecordFile)):
         while part := list(itertools.islice(group, 1 if is_records else images)):
-            text = "".join(f"{json.dumps(_told(each))}\n" for each in part)
+            text = "".join(f"{json.dumps(_to_record(each))}\n" for each in part)
             write_whole(_names(folder, count), text)
             count += 1
     return count
 
 
-def _told(each: Found) -> dict[str, str]:
+def _to_record(each: Found) -> dict[str, str]:
     if isinstance(each, ImageFile):
         return {"image": each.name, "path": _absolute(str(each.path))}
     if isinstance(each, RecordFile):
         return {"records": each.name, "path": _absolute(each.path), "compression": each.compression}
-    return _unread(each)
+    return _unread_record(each)
 
 
-def _unread(each: Unread) -> dict[str, str]:
+def _unread_record(each: Unread) -> dict[str, str]:
     return {"unread": each.name, "what": each.what}
 
 
-def _answer(each: Answer) -> dict[str, Any]:
+def _prediction_record(each: Prediction) -> dict[str, Any]:
     return {"names": each.names, "scores": asdict(each.scores)}
 
 
@@ -138,34 +138,34 @@ def _absolute(path: str) -> str:
 def _read_names(folder: str, number: int) -> Iterator[Found]:
     with fileio.open(_names(folder, number)) as file:
         for line in file:
-            told = json.loads(line)
-            if "image" in told:
-                yield ImageFile(told["image"], to_path(told["path"]))
-            elif "records" in told:
-                yield RecordFile(told["records"], told["path"], told["compression"])
+            record = json.loads(line)
+            if "image" in record:
+                yield ImageFile(record["image"], to_path(record["path"]))
+            elif "records" in record:
+                yield RecordFile(record["records"], record["path"], record["compression"])
             else:
-                yield _as_unread(told)
+                yield _to_unread(record)
 
 
-def _as_unread(told: dict[str, str]) -> Unread:
-    return Unread(told["unread"], told["what"])
+def _to_unread(record: dict[str, str]) -> Unread:
+    return Unread(record["unread"], record["what"])
 
 
-def _write_part(folder: str, number: int, answers: Sequence[Union[Answer, Unread]]) -> None:
-    told = [_unread(each) if isinstance(each, Unread) else _answer(each) for each in answers]
-    scores = [each.values for each in answers if isinstance(each, Answer)]
+def _write_part(folder: str, number: int, predictions: Sequence[Union[Prediction, Unread]]) -> None:
+    records = [_unread_record(each) if isinstance(each, Unread) else _prediction_record(each) for each in predictions]
+    scores = [each.values for each in predictions if isinstance(each, Prediction)]
     content = io.BytesIO()
     all_scores = np.concatenate(scores) if scores else np.zeros((0, 0), np.float32)
-    np.savez(content, told=np.frombuffer(json.dumps(told).encode(), np.uint8), scores=all_scores)
-    path = _answers(folder, number)
+    np.savez(content, records=np.frombuffer(json.dumps(records).encode(), np.uint8), scores=all_scores)
+    path = _scores_file(folder, number)
     draft = f"{path}.{uuid.uuid4().hex}"
     with fileio.open(draft, "wb") as file:
         file.write(content.getvalue())
     fileio.rename(draft, path, overwrite=True)
 
 
-def _read_part(folder: str, number: int) -> Iterator[Union[Answer, Unread]]:
-    path = _answers(folder, number)
+def _read_part(folder: str, number: int) -> Iterator[Union[Prediction, Unread]]:
+    path = _scores_file(folder, number)
     if not fileio.exists(path):
         raise PipelineError(
             f"the Beam runner reported success, but did not write {path}",
@@ -175,12 +175,12 @@ def _read_part(folder: str, number: int) -> Iterator[Union[Answer, Unread]]:
     with fileio.open(path, "rb") as file:
         content = np.load(io.BytesIO(file.read()), allow_pickle=False)
     scores, done = content["scores"], 0
-    for told in json.loads(content["told"].tobytes()):
-        if "unread" in told:
-            yield _as_unread(told)
+    for record in json.loads(content["records"].tobytes()):
+        if "unread" in record:
+            yield _to_unread(record)
         else:
-            names = told["names"]
-            yield Answer(names, scores[done : done + len(names)], Scores(**told["scores"]))
+            names = record["names"]
+            yield Prediction(names, scores[done : done + len(names)], Scores(**record["scores"]))
             done += len(names)
 
 
@@ -188,5 +188,5 @@ def _names(folder: str, number: int) -> str:
     return os.path.join(folder, f"names-{number:06}.jsonl")
 
 
-def _answers(folder: str, number: int) -> str:
-    return os.path.join(folder, f"answers-{number:06}.npz")
+def _scores_file(folder: str, number: int) -> str:
+    return os.path.join(folder, f"predictions-{number:06}.npz")

@@ -1,4 +1,4 @@
-"""Writes predictions: CSV, JSON lines or Parquet, a line for each example."""
+"""Writes predictions as CSV, JSON lines or Parquet, one row per example."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Writer(ABC):
     """Writes one file.
 
     Args:
-        file: Of bytes; whoever opened it closes it.
+        file: Binary; the caller closes it.
         labels: The classes' names, in the order of their scores.
-        top: How many classes of each example are written, those with the highest scores; None is all of them.
+        top: Writes only this many classes of each example, those with the highest scores; None writes all.
     """
 
     def __init__(self, file: IO[bytes], labels: Sequence[str], top: Optional[int]) -> None:
@@ -40,21 +40,21 @@ class Writer(ABC):
 
     def write(self, names: Sequence[str], probabilities: np.ndarray) -> None:
         """Writes a batch: probabilities float32 [batch, classes]."""
-        # Names of files need not be text.
+        # File names need not be valid UTF-8.
         names = [name.encode("utf-8", "backslashreplace").decode() for name in names]
-        # Of equal ones the first, as argmax has it.
+        # Stable: of equal scores the first class wins, as with argmax.
         order = np.argsort(-probabilities, axis=1, kind="stable")[:, : self.top or 1]
         self._write(names, probabilities, order)
 
     @abstractmethod
     def _write(self, names: Sequence[str], probabilities: np.ndarray, order: np.ndarray) -> None:
-        """Writes a batch; `order` holds the classes of each example, the highest score's first."""
+        """Writes a batch; `order` holds each example's classes by descending score."""
 
     def end(self) -> None:  # noqa: B027
-        """Writes what is left: nothing, if each batch is written at once."""
+        """Flushes buffered rows, if there are any."""
 
     def drop(self) -> None:  # noqa: B027
-        """Leaves the file as it is: nobody gets it."""
+        """Abandons the file, which the caller discards."""
 
     def rows(self, names: Sequence[str], probabilities: np.ndarray, order: np.ndarray) -> Any:
         """Yields the values of the columns."""
@@ -66,7 +66,7 @@ class Writer(ABC):
 
 
 class CsvWriter(Writer):
-    """A line of names, and a line for each example."""
+    """A header, and a line for each example."""
 
     def __init__(self, file: IO[bytes], labels: Sequence[str], top: Optional[int]) -> None:
         super().__init__(file, labels, top)
@@ -74,7 +74,7 @@ class CsvWriter(Writer):
         self._writer.writerow(self.columns)
 
     def _write(self, names: Sequence[str], probabilities: np.ndarray, order: np.ndarray) -> None:
-        # A float32 says itself in the fewest digits, which none but its own text does.
+        # str of a np.float32 has the fewest digits that identify it; a Python float would have more.
         self._writer.writerows([map(str, row) for row in self.rows(names, probabilities, order)])
 
 
@@ -85,13 +85,13 @@ class JsonWriter(Writer):
         every = range(len(self.labels))
         for name, scores, best in zip(names, probabilities, order):
             chosen = every if self.top is None else best
-            told = {self.labels[each]: float(str(scores[each])) for each in chosen}
-            line = json.dumps({"file": name, "class": self.labels[best[0]], "scores": told}, ensure_ascii=False)
+            by_class = {self.labels[each]: float(str(scores[each])) for each in chosen}
+            line = json.dumps({"file": name, "class": self.labels[best[0]], "scores": by_class}, ensure_ascii=False)
             self.file.write(f"{line}\n".encode())
 
 
 class ParquetWriter(Writer):
-    """The columns of the CSV file; scores are of 32 bits."""
+    """The columns of the CSV file, with scores of 32 bits."""
 
     def __init__(self, file: IO[bytes], labels: Sequence[str], top: Optional[int]) -> None:
         super().__init__(file, labels, top)
@@ -118,7 +118,7 @@ class ParquetWriter(Writer):
 
     def drop(self) -> None:
         """See Writer."""
-        # Else pyarrow ends the file when this is garbage, by which time it is closed.
+        # Otherwise pyarrow writes the footer on garbage collection, when the file is already closed.
         self._parquet.is_open = False
 
     def _flush(self) -> None:
@@ -134,7 +134,7 @@ class ParquetWriter(Writer):
 
 
 class _Encoded:
-    """Takes text where a file takes bytes."""
+    """A text file that writes UTF-8 to a binary one."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -147,13 +147,13 @@ _WRITERS: dict[str, type[Writer]] = {".csv": CsvWriter, ".jsonl": JsonWriter, ".
 
 
 def writer_for(name: Optional[str]) -> type[Writer]:
-    """Returns what writes a file, by its ending; CSV where there is none: standard output."""
+    """Returns the writer for a file's extension; for None, standard output, CSV."""
     if name is None:
         return CsvWriter
     found = next((kind for ending, kind in _WRITERS.items() if name.lower().endswith(ending)), None)
     if found is None:
         raise DeclarationError(
-            f"--output {one_line(name)}: its ending tells no form that can be written",
+            f"--output {one_line(name)}: its extension is none that can be written",
             expected=f"a file that ends in {', '.join(_WRITERS)}",
             todo="name such a file",
         )

@@ -1,4 +1,4 @@
-"""Reads what is to be predicted, in threads and in order, and puts it into batches."""
+"""Reads the inputs in threads, keeps their order, and batches them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tfx_estimator.data.sources.image_decoding import read_image
 from tfx_estimator.pipeline.base.errors import DataError
 from tfx_estimator.pipeline.predict.inputs import Found, ImageFile, RecordFile, Unread
 
-# Images that a thread reads at a time: small ones take less than handing one over does.
+# Images in a thread's task: reading a small one takes less time than submitting a task.
 _CHUNK = 32
-# Chunks that wait, for each thread.
+# Queued chunks for each thread.
 _AHEAD = 3
 
 
 class Batch(NamedTuple):
-    """What is predicted at once.
+    """Examples of one call of the model.
 
     Args:
         values: uint8 [batch, height, width, channels]; or serialized tf.Examples.
@@ -43,13 +43,13 @@ class _Read(NamedTuple):
 def batches(
     found: Iterable[Found], channels: int, size: Optional[tuple[int, int]], most: int, threads: int
 ) -> Iterator[Union[Batch, Unread]]:
-    """Yields batches, and what cannot be read, in the order of what was found.
+    """Yields batches, and inputs that cannot be read, in the order of `found`.
 
     Args:
         channels: Of images.
-        size: Height and width to resize images to; None leaves them as they are, those of one size to a batch.
-        most: Examples in a batch.
-        threads: That read.
+        size: Height and width to resize images to; None keeps their size, with one size per batch.
+        most: Maximum of examples in a batch.
+        threads: Number of reading threads.
     """
     waiting: list[_Read] = []
     for each in _read_all(found, channels, size, threads):
@@ -80,7 +80,7 @@ def _read_all(
     def read_images(files: Sequence[ImageFile]) -> list[Union[_Read, Unread]]:
         return [_read_image(file, channels, size) for file in files]
 
-    # Of photographs as they are, a chunk would take a gigabyte.
+    # A chunk of photographs in full size would take a gigabyte.
     length = _CHUNK if size else 1
     pending: collections.deque[Union[Future, RecordFile, Unread]] = collections.deque()
 
@@ -110,13 +110,13 @@ def _read_image(file: ImageFile, channels: int, size: Optional[tuple[int, int]])
     try:
         return _Read(file.name, read_image(file.path, channels, size))
     except DataError as error:
-        # They hold the bytes of the file, in a circle.
+        # The frames hold the file's bytes, in a reference cycle.
         traceback.clear_frames(error.__traceback__)
         return Unread(file.name, error.what)
 
 
 def _read_records(file: RecordFile) -> Iterator[Union[_Read, Unread]]:
-    """Yields the records of a file, as far as it is whole; they are named by their numbers."""
+    """Yields the records of a file up to the first damaged one; a record's name is its number."""
     records = tf.data.TFRecordDataset(os.fsencode(file.path), file.compression).prefetch(_CHUNK).as_numpy_iterator()
     for number in itertools.count():
         try:
@@ -124,6 +124,6 @@ def _read_records(file: RecordFile) -> Iterator[Union[_Read, Unread]]:
         except StopIteration:
             return
         except tf.errors.OpError as error:
-            told = damaged(file.name, f"after {number:,} records: {error.message}", "a TFRecord file")
-            yield Unread(file.name, told.what)
+            wrong = damaged(file.name, f"after {number:,} records: {error.message}", "a TFRecord file")
+            yield Unread(file.name, wrong.what)
             return

@@ -1,4 +1,4 @@
-"""Predicts what was named: reads, calls the model, writes; and counts what was done."""
+"""A prediction: reads the inputs, calls the model, writes its predictions and counts them."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from tfx_estimator.pipeline.predict.reading import Batch, batches
 from tfx_estimator.pipeline.report.page import LeftOutError
 from tfx_estimator.pipeline.report.predictions import to_probabilities
 
-# How TensorFlow begins the lines that say where in a graph an error was.
+# Prefixes of the lines with which TensorFlow locates an error in a graph.
 _WHERE = ("Graph execution error", "Detected at node", "<stack traces", 'File "', "[[")
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A batch.
+class Prediction:
+    """The model's prediction of a batch.
 
     Args:
         names: Of its examples.
-        values: float32: what the model serves; behind `to_answers` probabilities, [batch, classes].
-        scores: What these are.
+        values: float32: the served scores; after `with_probabilities` probabilities, [batch, classes].
+        scores: Kind of the served scores.
     """
 
     names: Sequence[str]
@@ -43,7 +43,7 @@ class Answer:
 
 @dataclass
 class Progress:
-    """How far it is."""
+    """Counts of a prediction so far."""
 
     examples: int = 0
     unread: int = 0
@@ -55,124 +55,124 @@ class Progress:
         return f"{self.examples:,} predicted, {rate:,.0f} a second"
 
     def check(self) -> None:
-        """Refuses what could not be read, once all else is done."""
+        """Raises the error for inputs that could not be read, after all others were predicted."""
         if self.unread:
             raise DamagedDataError(
                 f"{self.unread:,} could not be read, first {one_line(self.first)}",
                 expected="images and tf.Examples that can be read",
                 todo="fetch them again, or leave them out; "
-                + (f"{self.examples:,} others are predicted" if self.examples else "nothing was written"),
+                + (f"{self.examples:,} others were predicted" if self.examples else "nothing was written"),
             )
 
 
-def answer(
+def predict(
     model: Model, found: Iterable[Found], batch_size: int, is_part: bool = False
-) -> Iterator[Union[Answer, Unread]]:
-    """Yields what the model says, batch by batch, and what cannot be read, in the order of what was found.
+) -> Iterator[Union[Prediction, Unread]]:
+    """Yields the predictions of each batch, and inputs that cannot be read, in the order of `found`.
 
     Args:
-        is_part: Is there more than what was found here; else a model that takes nothing of the first batch is an error.
+        is_part: The inputs are a part of all; otherwise a model that takes no example of the first batch is an error.
     """
     chosen = model.chosen
     height, width, channels = chosen.image_shape or (None, None, 3)
     resized = (height, width) if height and width else None
     most = chosen.batch_size or batch_size
     some = is_part
-    for each in batches(refusing(found, chosen), channels, resized, most, available_cpus()):
+    for each in batches(checked(found, chosen), channels, resized, most, available_cpus()):
         if isinstance(each, Unread):
             yield each
             continue
         try:
-            yield _ask(model, each)
+            yield _predict_batch(model, each)
             some = True
         except tf.errors.InvalidArgumentError as error:
             for one in _one_by_one(model, each, error, some):
                 yield one
-                some |= isinstance(one, Answer)
+                some |= isinstance(one, Prediction)
 
 
-def _ask(model: Model, batch: Batch) -> Answer:
+def _predict_batch(model: Model, batch: Batch) -> Prediction:
     if isinstance(batch.values, np.ndarray):
         signature, values = model.chosen.images or model.chosen.examples, model.predict_images(batch.values)
     else:
         signature, values = model.chosen.examples, model.predict_examples(batch.values)
     assert signature
-    return Answer(batch.names, values, signature.scores)
+    return Prediction(batch.names, values, signature.scores)
 
 
 def _one_by_one(
     model: Model, batch: Batch, error: tf.errors.OpError, may_be_none: bool
-) -> Iterator[Union[Answer, Unread]]:
-    """Finds the examples that a model does not take, such as one that lacks a feature."""
+) -> Iterator[Union[Prediction, Unread]]:
+    """Predicts a batch example by example, to find those that the model rejects, for example without a feature."""
     count = len(batch.names)
     taken = 0
     refused: list[Unread] = []
     for number, name in enumerate(batch.names):
         try:
-            yield _ask(model, Batch([name], batch.values[number : number + 1]))
+            yield _predict_batch(model, Batch([name], batch.values[number : number + 1]))
             taken += 1
         except tf.errors.InvalidArgumentError as wrong:
-            told = damaged(name, f"the model does not take it: {_said(wrong)}", "an example of the model's kind")
-            refused.append(Unread(name, told.what))
+            what = damaged(name, f"the model does not take it: {_reason(wrong)}", "an example of the model's kind").what
+            refused.append(Unread(name, what))
     if not (taken or may_be_none) and count > 1:
         raise DamagedDataError(
-            one_line(f"the model takes none of {count:,} examples from {batch.names[0]} on: {_said(error)}"),
-            expected="examples as those that it was trained on",
+            one_line(f"the model takes none of {count:,} examples from {batch.names[0]} on: {_reason(error)}"),
+            expected="examples like those that it was trained on",
             todo="name others, or another signature by --signature; nothing was written",
         )
     yield from refused
 
 
-def _said(error: tf.errors.OpError) -> str:
-    """What was wrong, without where in the graph."""
+def _reason(error: tf.errors.OpError) -> str:
+    """Returns the first line of an error's message that does not locate it in the graph."""
     lines = [line.strip() for line in error.message.splitlines()]
     return next((line for line in lines if line and not line.startswith(_WHERE)), type(error).__name__)
 
 
-def to_answers(
-    answers: Iterable[Union[Answer, Unread]], classes: int, note: Callable[[str], None]
-) -> Iterator[Union[Answer, Unread]]:
-    """Makes probabilities of what the model serves; whether it is, the first batch tells for all, on any engine.
+def with_probabilities(
+    predictions: Iterable[Union[Prediction, Unread]], classes: int, note: Callable[[str], None]
+) -> Iterator[Union[Prediction, Unread]]:
+    """Converts served scores to probabilities; the first batch decides for all whether they are that already.
 
     Args:
-        classes: How many there are; 0 is as many as there are scores.
-        note: Is told what is done to them.
+        classes: Number of classes; 0 takes the number of scores.
+        note: Called with a description of the conversion.
     """
     are_served: dict[Scores, bool] = {}
-    for each in answers:
-        if isinstance(each, Answer):
+    for each in predictions:
+        if isinstance(each, Prediction):
             scores = each.scores
             count = classes or (2 if scores.of_two else each.values.shape[-1])
             try:
-                probabilities, said = to_probabilities(each.values, count, scores, are_served.get(scores))
+                probabilities, conversion = to_probabilities(each.values, count, scores, are_served.get(scores))
             except LeftOutError as error:
                 raise UserCodeError(
                     str(error),
                     expected="numbers, one for each class",
                     todo="name another output: --signature SIGNATURE:OUTPUT",
                 ) from error
-            if said and scores not in are_served:
-                note(said)
-            are_served[scores] = not said
+            if conversion and scores not in are_served:
+                note(conversion)
+            are_served[scores] = not conversion
             each = replace(each, values=probabilities)
         yield each
 
 
 def write(
-    answers: Iterable[Union[Answer, Unread]],
+    predictions: Iterable[Union[Prediction, Unread]],
     make_writer: Callable[[int], Writer],
     tell: Callable[[Progress, Optional[Unread]], None],
 ) -> Progress:
-    """Writes what the model says.
+    """Writes the predictions.
 
     Args:
-        make_writer: Of the number of classes.
-        tell: Is told how far it is, and what cannot be read.
+        make_writer: Called with the number of classes.
+        tell: Called with the progress, and with each input that cannot be read.
     """
     progress = Progress()
     writer: Optional[Writer] = None
     try:
-        for each in answers:
+        for each in predictions:
             if isinstance(each, Unread):
                 progress.first = progress.first or each.name
                 progress.unread += 1
@@ -190,15 +190,15 @@ def write(
         progress.check()
         raise DataNotFoundError(
             "there is nothing to predict",
-            expected="images, or TFRecord files of tf.Examples, among what is named",
+            expected="images, or TFRecord files of tf.Examples, among the names",
             todo="name others",
         )
     writer.end()
     return progress
 
 
-def refusing(found: Iterable[Found], chosen: Chosen) -> Iterator[Found]:
-    """Refuses what the model has no signature for, before it is read."""
+def checked(found: Iterable[Found], chosen: Chosen) -> Iterator[Found]:
+    """Refuses inputs that the model has no signature for, before they are read."""
     for each in found:
         if isinstance(each, ImageFile) and chosen.image_shape is None:
             raise chosen.refuse_images()

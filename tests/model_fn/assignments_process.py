@@ -35,13 +35,13 @@ GIVEN = {**PARAMS, "global_batch_size": 4}
 
 
 def network(num_classes: int, kind: Any) -> tf.keras.Model:
-    """Two of a layer, one after the other."""
+    """Two instances of a layer, in sequence."""
     layers = tf.keras.layers
     return tf.keras.Sequential([tf.keras.Input([5]), kind(), layers.Dense(4), kind(), layers.Dense(num_classes)])
 
 
 def find(kind: Any, strategy: Any) -> tuple[list[list[str]], bool]:
-    """What each replica's step finds."""
+    """Returns the assignments that each replica's step finds."""
     found, find_in = [], built_in.assignments
 
     def note(*args: Any, **kwargs: Any) -> list[tf.Operation]:

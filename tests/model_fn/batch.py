@@ -1,4 +1,4 @@
-"""A batch of 12 images of 3 classes, over and over, and the params by which a model_fn is trained with it."""
+"""A repeated batch of 12 images of 3 classes, and the params of a model_fn to train on it."""
 
 from __future__ import annotations
 

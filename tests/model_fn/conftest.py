@@ -1,4 +1,4 @@
-"""tf.estimator, which each training task has before it calls a model_fn; and processes as such tasks begin."""
+"""tf.estimator, which a training task restores before it calls a model_fn; and processes like those of tasks."""
 
 from tests.components.trainer.conftest import codes, tf_estimator
 

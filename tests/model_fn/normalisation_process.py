@@ -22,7 +22,7 @@ SHAPES = ((16, 5, 5, 3), (32, 7))
 
 
 def outcome(kind: Any, strategy: tf.distribute.Strategy, inputs: np.ndarray) -> list[np.ndarray]:
-    """The outputs, the gradients of inputs and weights, and the moving averages, of one call in training."""
+    """Returns outputs, gradients of inputs and weights, and moving averages of one call in training."""
     channels = inputs.shape[-1]
     factors = np.random.default_rng(2).normal(size=inputs.shape).astype(np.float32)
     with strategy.scope():

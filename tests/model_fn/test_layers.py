@@ -1,4 +1,4 @@
-"""The layers that train alike on one device and on many; tests/equivalence trains them on many."""
+"""The layers that train equally on one device and on several; tests/equivalence trains them on several."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_synchronized_normalisation_is_that_of_keras_whatever_the_mean(codes):
     found = codes.answers("-m", "tests.model_fn.normalisation_process")
     assert len(found) == 16
     for mean, rank, devices, differences in found:
-        # A few of the steps between two numbers of float32 of that size; the spread is 1.
+        # A few units in the last place of float32 numbers of that size; the spread is 1.
         assert max(differences) <= 3e-6 * (3 + mean), (mean, rank, devices, differences)
 
 
@@ -34,7 +34,7 @@ def test_synchronized_normalisation_is_frozen_with_trainable_and_rebuilt_from_it
 
 
 def check_same_function(one, other, images):
-    """Outputs and the gradients of the images and of all weights, which are equal, agree."""
+    """Checks that outputs, and the gradients of images and of all weights, agree for equal weights."""
     results = []
     for model in (one, other):
         with tf.GradientTape() as tape:
@@ -61,7 +61,7 @@ def test_pooling_before_bias_and_relu_is_the_same_function():
     assert type(ours).from_config(ours.get_config()).filters == 4
 
 
-# 3x3 and pooling make 15 of 32 rows, 3x3 and pooling use 14 of them: 28 of the first convolution, of 30 rows.
+# Conv 3x3 and pooling give 15 of 32 rows; the next conv 3x3 and pooling use 14 of them: 28 of the first conv's 30 rows.
 @pytest.mark.parametrize(("side", "computed"), [(32, [28, 12]), (33, [28, 12]), (34, [32, 14]), (10, [8, 2])])
 def test_what_the_next_layers_pooling_drops_is_not_computed_either(side, computed):
     def network(**first):
@@ -90,7 +90,7 @@ def test_the_bias_is_added_in_the_precision_of_variables():
 
 
 def drop(images=IMAGES, rate=0.25, units=400, step=3, seed=5, layers=1):
-    """What is left of ones after dropout in a training step: float [layers, images, units]."""
+    """Returns ones after dropout in a training step: float [layers, images, units]."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         global_step = tf.compat.v1.train.get_or_create_global_step()
         with dropout_keys(tf.constant(images), seed):
@@ -121,7 +121,7 @@ def test_an_examples_mask_is_the_same_in_any_batch_and_in_any_preprocessing():
     whole = drop()[0]
     np.testing.assert_array_equal(drop(IMAGES[::-2])[0], whole[::-2])
     np.testing.assert_array_equal(drop(IMAGES)[0], whole)
-    # Standardised, and with other roundings.
+    # Standardised, and rounded differently.
     factor, mean = np.float32([1 / 61, 1 / 63, 1 / 66]), np.float32([2.1, 1.9, 1.7])
     np.testing.assert_array_equal(drop(IMAGES * factor - mean)[0], whole)
     np.testing.assert_array_equal(drop((IMAGES * factor - mean) * np.float32(1 + 3e-7))[0], whole)

@@ -1,4 +1,4 @@
-"""What `cifar_resnet9` computes, against the same network out of Keras's layers alone."""
+"""`cifar_resnet9` against the same network of only Keras's layers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def of_stock_layers(num_classes: int):
 
 
 def variables(model) -> list:
-    """In an order that does not depend on how layers are nested."""
+    """Sorts variables in an order that does not depend on the nesting of layers."""
     return [*model.trainable_variables, *model.non_trainable_variables]
 
 

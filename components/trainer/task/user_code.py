@@ -164,6 +164,6 @@ def warm_start_of(context: TaskContext) -> Optional[WarmStart]:
 def tell(context: TaskContext, matched: Matched) -> None:
     """Reports the initial weights."""
     if context.task.type == CHIEF:
-        context.progress.write(Event.WARMED, text=matched.said)
+        context.progress.write(Event.WARMED, text=matched.summary)
         if matched.left:
             context.progress.write(Event.NOTICED, text=f"trainer.warm_start left out {matched.left}")

@@ -1,1 +1,1 @@
-"""A canned Estimator, written as the source code of a Keras model, with its weights and a proof."""
+"""Conversion of a canned Estimator to the source code of a Keras model, with its weights and a proof."""

@@ -1,4 +1,4 @@
-"""Feature columns as lines of source: which layers give the same numbers, and which variables their weights are."""
+"""Feature columns as source code: layers that compute the same numbers, and the variables of their weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfx_estimator.pipeline.convert.canned.refusal import refused
 from tfx_estimator.pipeline.convert.canned.text import Source, call, indented, literal
 from tfx_estimator.pipeline.convert.canned.tracing import lines_of
 
-# A vocabulary of more words is a file of its own.
+# A larger vocabulary is written to its own file.
 _FEW_WORDS = 20
 _KERAS = "tf.keras.layers"
 # Above each function that layers call.
@@ -36,18 +36,18 @@ class Input:
 
 
 class Columns:
-    """Writes columns, each of whose ids are made once.
+    """Writes columns; the ids of each are computed once.
 
     Args:
         canned: The Estimator.
-        features: Of a batch, as its input_fn gives them; a sparse one is a SparseTensorValue.
+        features: Of a batch of its input_fn; a sparse one is a SparseTensorValue.
 
     Attributes:
         inputs: By the feature's name.
         lines: Of the network's function so far.
-        functions: Of the source, which its layers call.
-        parts: Names of what is copied into the source.
-        files: Vocabularies to write beside it: words by the file's name.
+        functions: Source of functions that the layers call.
+        parts: Names of parts to copy into the source.
+        files: Vocabularies to write, by file name.
         weights: The place of each weight, by its name in the checkpoint.
         layers: Names of the network's layers.
     """
@@ -67,11 +67,11 @@ class Columns:
         self._shared: dict[str, str] = {}
 
     def deep(self, column: Any) -> str:
-        """Returns the expression of a dense column's values, as the network's input has them."""
+        """Returns the expression of a dense column's values in the network's input."""
         return self._dense(column, f"deep_{_clean(column.name)}", "dnn/input_from_feature_columns/input_layer")
 
     def linear(self, column: Any) -> str:
-        """Returns the expression of what a column adds to a linear model's logits."""
+        """Returns the expression of a column's contribution to a linear model's logits."""
         own, scope = f"linear_{_clean(column.name)}", "linear/linear_model"
         weights, units = f"{scope}/{_clean(column.name)}/weights", self._canned.head.units
         if _kind(column) == "SharedEmbeddingColumn":
@@ -122,9 +122,9 @@ class Columns:
         name = self._variable(f"normalize_{column.key}")
         value = self._feature(column.key)
         shape = [None, *(value.shape[1:] if value.ndim > 1 else (1,))]
-        told = f"the normalizer_fn of the column {column.name!r}"
-        lines = lines_of(told, column.normalizer_fn, {"value": tf.TensorSpec(shape, value.dtype)})
-        # It was called with the feature as it comes.
+        title = f"the normalizer_fn of the column {column.name!r}"
+        lines = lines_of(title, column.normalizer_fn, {"value": tf.TensorSpec(shape, value.dtype)})
+        # The column called it with the feature's own shape and type.
         if shape[1:] != [width]:
             lines.insert(0, f"value = {call('tf.reshape', Source('value'), [-1, *shape[1:]])}")
         if value.dtype != np.float32:
@@ -141,7 +141,7 @@ class Columns:
         return f"{call('Bag', rows, units, **options, name=name)}({self._weighted(column)})"
 
     def _share(self, column: Any) -> str:
-        """One layer for all columns of a shared embedding, which is called for each."""
+        """Returns a call of the layer that all columns of a shared embedding use."""
         self._check_lookup(column)
         creator = column.shared_embedding_column_creator
         if creator._name not in self._shared:
@@ -150,7 +150,7 @@ class Columns:
             name = self.layer(f"deep_{_clean(creator._name)}")
             options = self._options(column, creator._initializer, name)
             if self._canned.is_v2:
-                self.lines.append("# The Estimator never trained it: it told its optimizer of nothing that is shared.")
+                self.lines.append("# The Estimator never trained it: its optimizer did not get shared embeddings.")
             frozen = {"trainable": False} if self._canned.is_v2 or not creator._trainable else {}
             scope = "" if self._canned.is_v2 else "dnn/input_from_feature_columns/"
             self.weights[f"{scope}{creator._name}"] = f"{name}/rows"
@@ -159,7 +159,7 @@ class Columns:
         return f"{self._shared[creator._name]}({self._weighted(column.categorical_column)})"
 
     def _options(self, column: Any, initializer: Any, name: str) -> dict[str, Any]:
-        """The lookup of an embedding, and what its rows begin with where the network is trained anew."""
+        """Returns the options of an embedding's lookup, and its initializer for training from scratch."""
         options = {"combiner": column.combiner}
         if column.max_norm is not None:
             options["max_norm"] = float(column.max_norm)
@@ -168,7 +168,7 @@ class Columns:
         given = {key: value for key, value in config.items() if key != "dtype" and value is not None}
         if kind is not None and all(isinstance(value, (bool, int, float, str)) for value in given.values()):
             return {**options, "initializer": Source(call(f"tf.keras.initializers.{kind.__name__}", **given))}
-        self.lines.append(f"# The rows of {name} begin with zeros: give it an initializer to train them anew.")
+        self.lines.append(f"# The rows of {name} are initialised to 0: pass an initializer to train from scratch.")
         return options
 
     def _check_lookup(self, column: Any) -> None:
@@ -176,7 +176,7 @@ class Columns:
             raise refused(f"use_safe_embedding_lookup=False of the column {column.name!r}")
 
     def _weighted(self, column: Any) -> str:
-        """The ids of a column, with their weights if it has any."""
+        """Returns the ids of a column, with their weights if it has any."""
         if _kind(column) != "WeightedCategoricalColumn":
             return self.ids(column)
         if column.dtype != tf.float32:
@@ -185,7 +185,7 @@ class Columns:
         return f"[{self.ids(column.categorical_column)}, {weights}]"
 
     def ids(self, column: Any) -> str:
-        """Returns the variable that has a categorical column's ids; it is assigned once."""
+        """Returns the variable with a categorical column's ids, which is assigned once."""
         if column not in self._ids:
             if (write := self._writers.get(_kind(column))) is None:
                 raise refused(f"the column {column.name!r}, a {_kind(column)},")
@@ -194,19 +194,19 @@ class Columns:
         return self._ids[column]
 
     def layer(self, name: str) -> str:
-        """Returns the name for a layer, with a number after it where another has it: two columns may have one name."""
+        """Returns a unique layer name, numbered if necessary, since two columns may have the same name."""
         found = _unlike(name, self.layers)
         self.layers.add(found)
         return found
 
     def _variable(self, name: str) -> str:
-        """Returns a name of Python, which two names of layers may come to."""
+        """Returns a unique Python name; two layer names may map to the same one."""
         found = _unlike(_name(name), self._variables)
         self._variables.add(found)
         return found
 
     def _line(self, name: str, expression: str) -> str:
-        """Writes a line of its own, and returns its variable."""
+        """Writes an assignment, and returns its variable."""
         variable = self._variable(name)
         self.lines.append(f"{variable} = {expression}")
         return variable
@@ -242,7 +242,7 @@ class Columns:
         if getattr(column, "file_format", None):
             raise refused(f"the vocabulary of the column {column.name!r}, of the format {column.file_format},")
         with tf.io.gfile.GFile(column.vocabulary_file, "rb") as file:
-            # As TensorFlow's table reads lines: it knows of no other end of them, and drops each \r.
+            # Like TensorFlow's table: lines end only with \n, and each \r is dropped.
             lines = file.read().decode().replace("\r", "").removesuffix("\n").split("\n")[: column.vocabulary_size]
         return self._lookup(column, name, lines if column.dtype == tf.string else [int(line) for line in lines])
 
@@ -253,7 +253,7 @@ class Columns:
         self.parts.add("WordIds")
         value = self._category(column.key, column.dtype)
         known: Any = words
-        # A file's words are lines.
+        # A word in a file is a line.
         if len(words) > _FEW_WORDS and not any(end in str(each) for each in words for end in "\r\n"):
             file = f"{_clean(column.key)}.txt"
             while self.files.setdefault(file, [str(each) for each in words]) != [str(each) for each in words]:
@@ -262,7 +262,7 @@ class Columns:
             known = Source(f"words_of({literal(file)}{'' if is_text else ', int'})")
         kind, absent = "StringLookup", {"mask_token": Source("NO_WORD")}
         if not is_text:
-            # Keras wants another number for what stands for no word.
+            # Keras requires a different number for unknown words.
             kind, absent = "IntegerLookup", {"mask_token": Source("NO_NUMBER"), "oov_token": Source("NO_NUMBER + 1")}
         own = self.layer(f"{name}_places")
         places = call(f"{_KERAS}.{kind}", vocabulary=known, num_oov_indices=max(buckets, 1), **absent, name=own)
@@ -298,7 +298,7 @@ class Columns:
 
     def _feature(self, key: str) -> Any:
         if key not in self._features:
-            raise refused(f"the column of {key!r}, which no feature of the input_fn is,", "have the input_fn bring it")
+            raise refused(f"the column of {key!r}, a feature that the input_fn lacks,", "add it to the input_fn")
         return self._features[key]
 
     def _category(self, key: str, dtype: tf.DType) -> str:
@@ -310,15 +310,15 @@ class Columns:
         if found.dtype != dtype:
             raise refused(
                 f"the feature {key!r}, which is a number to one column and a category to another,",
-                "give it twice in the input_fn, by two names",
+                "return it twice from the input_fn, by two names",
             )
         if found.width != width:
-            raise refused(f"the feature {key!r}, whose columns have other shapes,")
+            raise refused(f"the feature {key!r}, whose columns have different shapes,")
         return f"inputs[{literal(key)}]"
 
 
 def _leaves(cross: Any) -> list[Any]:
-    """What a cross is of, those within it taken apart, in the order of its hash."""
+    """Returns the keys of a cross, with nested crosses flattened, in the order of its hash."""
     found: list[Any] = []
     for key in cross.keys:
         found += _leaves(key) if _kind(key) == "CrossedColumn" else [key]
@@ -335,7 +335,7 @@ def _kind(column: Any) -> str:
 
 
 def _layer_of(column: Any, what: str) -> str:
-    """The name of the layer that makes something of a column."""
+    """Returns the name of a layer for a column."""
     name = f"{_clean(column.name)}_{what}"
     return name if re.match(r"[A-Za-z0-9.]", name) else f"column{name}"
 
@@ -346,11 +346,11 @@ def _unlike(name: str, others: set[str]) -> str:
 
 
 def _clean(name: str) -> str:
-    """A column's name in the names of variables and layers."""
+    """Returns a column's name in the names of variables and layers."""
     return re.sub(r"[^A-Za-z0-9_.\-]", "_", name)
 
 
 def _name(name: str) -> str:
-    """A name of Python."""
+    """Returns a valid Python name."""
     found = re.sub(r"\W", "_", name)
     return f"_{found}" if found[0].isdigit() else found

@@ -1,4 +1,4 @@
-"""The conversion of a canned Estimator, top to bottom. It knows of no run: an Estimator, its checkpoint, its input."""
+"""The conversion of a canned Estimator from its checkpoint and input_fns, independent of any run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import tensorflow as tf
 
 from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.convert.arrays import write_arrays
-from tfx_estimator.pipeline.convert.canned import asking, optimizers, reading, run_fn, trial, weights, writing
-from tfx_estimator.pipeline.convert.canned.asking import InputFn, Step
-from tfx_estimator.pipeline.convert.canned.keras3 import hand_over
+from tfx_estimator.pipeline.convert.canned import keras3, optimizers, reading, run_fn, session, trial, weights, writing
+from tfx_estimator.pipeline.convert.canned.session import InputFn, Step
 from tfx_estimator.pipeline.convert.canned.weights import Placed
 from tfx_estimator.pipeline.convert.proof import Proof, not_equal
 from tfx_estimator.pipeline.convert.tensors import SLOT, STEP, WEIGHT, read
@@ -29,13 +28,13 @@ class Trained:
     """A canned Estimator's training.
 
     Args:
-        estimator: That has not trained in this process: an optimizer of Keras belongs to its first graph.
+        estimator: Must not have trained in this process: an optimizer of Keras belongs to its first graph.
         checkpoint: Without its `.index`.
         train: The input_fn of training.
-        evaluate: That of evaluation.
-        steps: Batches of an evaluation; None is all there are.
+        evaluate: The input_fn of evaluation.
+        steps: Batches of an evaluation; None is all.
         exporters: Of the EvalSpec.
-        function: That made it, for which a run_fn is to be written.
+        function: The trainer_fn that a written run_fn replaces; None writes no run_fn.
     """
 
     estimator: Any
@@ -49,7 +48,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Converted:
-    """What a conversion came to."""
+    """The result of a conversion."""
 
     placed: list[Placed]
     proof: Proof
@@ -57,14 +56,14 @@ class Converted:
 
 
 def convert(trained: Trained, output: str, is_keras_3: bool = False) -> Converted:
-    """Writes the network's source, its weights, the Keras model, and the proof that it is the Estimator.
+    """Writes the network's source, its weights, the Keras model, and the proof that it equals the Estimator.
 
     Args:
-        output: The folder to make; it is there when all of it is, and right.
-        is_keras_3: Is the source for Keras 3, which tries it out in a process of its own.
+        output: The folder to create; it appears only when complete and proved.
+        is_keras_3: Write for Keras 3, and compare in a separate process.
 
     Raises:
-        UserCodeError: Something of the Estimator cannot be said, or the checkpoint is not its own.
+        UserCodeError: A part of the Estimator cannot be converted, or the checkpoint does not match it.
         NotEqualError: The two differ.
     """
     estimator, checkpoint = trained.estimator, trained.checkpoint
@@ -74,28 +73,29 @@ def convert(trained: Trained, output: str, is_keras_3: bool = False) -> Converte
     known = weights.hyperparameters(reader, described)
     described = {part: optimizers.with_values(each, known[part]) for part, each in described.items()}
     own = {part: optimizers.in_keras_3(each) if is_keras_3 else each for part, each in described.items()}
-    features = asking.first_batch(estimator, trained.train).features
+    features = session.first_batch(estimator, trained.train).features
     written = writing.write(canned, features, own, is_keras_3)
     placed = weights.place(reader, written.weights, described)
     draft = tempfile.mkdtemp(prefix=".converting-", dir=os.path.dirname(os.path.abspath(output)))
     try:
-        # Before there is a Keras model: one that is made in a graph spoils those that were not.
-        with asking.logits(estimator, checkpoint, trained.evaluate, trained.steps, written.inputs) as answers:
-            after = asking.step(estimator, checkpoint, trained.train)
+        # Before a Keras model is created: one that is created in a graph breaks those that were not.
+        with session.logits(estimator, checkpoint, trained.evaluate, trained.steps, written.inputs) as answers:
+            after = session.step(estimator, checkpoint, trained.train)
             _write(draft, written, placed, reader)
             mapping = {"checkpoint": checkpoint, "tensors": [each.to_dict() for each in placed]}
             write_json(os.path.join(draft, "mapping.json"), mapping)
             draws = bool(canned.deep and canned.dropout)
-            asked = trial.Asked(draft, canned.head.kind, draws, after.batch)
-            told = (hand_over if is_keras_3 else trial.compare)(asked, answers, _moved(reader, placed, after))
-        proof = Proof(**{**told, "logits": {"estimator": told["logits"]}})
+            compare = keras3.compare if is_keras_3 else trial.compare
+            compared = trial.Trial(draft, canned.head.kind, draws, after.batch)
+            result = compare(compared, answers, _moved(reader, placed, after))
+        proof = Proof(**{**result, "logits": {"estimator": result["logits"]}})
         write_json(os.path.join(draft, "proof.json"), proof.to_dict())
         function = run_fn.Written()
         if trained.function is not None:
             given = (canned, estimator, trained.train, trained.exporters, is_keras_3)
             function = run_fn.write(draft, os.path.abspath(output), trained.function, *given)
         if not proof.holds:
-            raise not_equal(proof, "have the code that makes the Estimator be what it was when it trained")
+            raise not_equal(proof, "use the code that created the Estimator when it trained")
         os.chmod(draft, 0o755)
         os.rename(draft, output)
     finally:
@@ -104,7 +104,7 @@ def convert(trained: Trained, output: str, is_keras_3: bool = False) -> Converte
 
 
 def _write(folder: str, written: writing.Written, placed: list[Placed], reader: tf.train.CheckpointReader) -> None:
-    """Writes the source, what it reads, and the model."""
+    """Writes the source, its vocabularies, and the weights."""
     for name, text in {f"{NETWORK}.py": written.text, **_vocabularies(written)}.items():
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write(text)
@@ -116,7 +116,7 @@ def _vocabularies(written: writing.Written) -> dict[str, str]:
 
 
 def _moved(reader: tf.train.CheckpointReader, placed: list[Placed], after: Step) -> Iterator[trial.Moved]:
-    """The tensors that the model has, before and after the next step."""
+    """Yields the model's tensors before and after the next step."""
     for each in placed:
         tensor = each.tensor
         if each.place and tensor.kind in (WEIGHT, SLOT, STEP):

@@ -1,4 +1,4 @@
-"""The head of a canned Estimator: what its logits are for, and its loss."""
+"""The head of a canned Estimator: the kind of its logits, and its loss."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ SUM, MEAN, WEIGHTED_MEAN = "sum", "mean", "weighted mean"
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """What the logits are for.
+    """The head of a canned Estimator.
 
     Args:
         units: Logits of an example.
-        reduction: What the loss of a batch is of its examples' losses: SUM, MEAN, or WEIGHTED_MEAN, which divides by
-            the sum of the weights.
-        weight: The feature that weights an example's loss; empty if none does.
-        words: The labels' names, in the order of their numbers; empty where labels are numbers.
+        reduction: Of the examples' losses to that of a batch: SUM, MEAN, or WEIGHTED_MEAN, which divides by the sum
+            of the weights.
+        weight: The feature that weights an example's loss; empty if there is none.
+        words: The labels' names, in the order of their numbers; empty if labels are numbers.
         loss: A user's loss of each example, of `labels` and `logits`.
     """
 
@@ -32,5 +32,5 @@ class Head:
 
     @property
     def is_sum(self) -> bool:
-        """Is the loss of a batch the sum of its examples' losses."""
+        """True if the loss of a batch is the sum of its examples' losses."""
         return self.reduction == SUM

@@ -1,4 +1,4 @@
-"""Has a written network of Keras 3 tried out in a process of its own: an Estimator needs Keras 2 in its own."""
+"""Compares a written network of Keras 3 in a separate process, since an Estimator needs Keras 2 in its own."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from tfx_estimator.pipeline.convert.canned.asking import Batch
-from tfx_estimator.pipeline.convert.canned.trial import Asked, Moved
+from tfx_estimator.pipeline.convert.canned.session import Batch
+from tfx_estimator.pipeline.convert.canned.trial import Moved, Trial
 from tfx_estimator.pipeline.convert.keras3.handing import start
 
 _PROGRAM = "from tfx_estimator.pipeline.convert.canned import keras3_process; keras3_process.main(*sys.argv[1:])"
-_FILE = "asked.pickle"
+_FILE = "trial.pickle"
 
 
-def hand_over(asked: Asked, answers: Iterable[tuple[Batch, np.ndarray]], moved: Iterable[Moved]) -> dict[str, Any]:
-    """Does what `trial.compare` does, in Keras 3."""
+def compare(trial: Trial, answers: Iterable[tuple[Batch, np.ndarray]], moved: Iterable[Moved]) -> dict[str, Any]:
+    """Runs `trial.compare` in Keras 3."""
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
         with open(os.path.join(scratch, _FILE), "wb") as file:
-            # One at a time, as they are read there.
-            for each in itertools.chain([asked], answers, [None], moved, [None]):
+            # One at a time, as the process reads them.
+            for each in itertools.chain([trial], answers, [None], moved, [None]):
                 pickle.dump(each, file, protocol=pickle.HIGHEST_PROTOCOL)
         return start(scratch, _PROGRAM, (_FILE,))

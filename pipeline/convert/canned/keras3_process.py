@@ -1,4 +1,4 @@
-"""The process of Keras 3: tries a written network out. Nothing that is imported here may need Keras 2."""
+"""The process with Keras 3 that compares a written network. No import here may need Keras 2."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tfx_estimator.pipeline.base.files import write_json
 from tfx_estimator.pipeline.convert.canned.trial import compare
 
 
-def main(asked_file: str, told_file: str) -> None:
-    """Reads what is asked of one file, and writes what came of it into another."""
-    with open(asked_file, "rb") as file:
-        asked = pickle.load(file)
-        write_json(told_file, compare(asked, _until_none(file), _until_none(file)))
+def main(trial_file: str, result_file: str) -> None:
+    """Runs the trial of one file, and writes the result to another."""
+    with open(trial_file, "rb") as file:
+        trial = pickle.load(file)
+        write_json(result_file, compare(trial, _until_none(file), _until_none(file)))
 
 
 def _until_none(file: BinaryIO) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""The optimizers of a canned Estimator as those of Keras 2 that take the same steps, and where their slots are."""
+"""The optimizers of a canned Estimator as equivalent optimizers of Keras 2, and the names of their slots."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tfx_estimator.pipeline.convert.canned.refusal import refused
 from tfx_estimator.pipeline.convert.canned.text import Source
 
 _LEGACY = ("SGD", "Adam", "Adagrad", "Ftrl", "RMSprop")
-# Options that are what they are by default, of any optimizer, and say nothing.
+# Default values, which are not written.
 _DEFAULTS = {"decay": 0.0, "momentum": 0.0, "nesterov": False, "amsgrad": False, "centered": False, "beta": 0.0}
 _DEFAULTS |= {"l1_regularization_strength": 0.0, "l2_regularization_strength": 0.0}
 _DEFAULTS |= {"l2_shrinkage_regularization_strength": 0.0}
-# Of an optimizer of tf.compat.v1.train: the class of Keras, its options by the attribute of the old one, options that
-# make the old one's arithmetic, and its slots, in the order in which it makes them.
+# For an optimizer of tf.compat.v1.train: Keras's class, attributes of the old one by Keras's options, further options
+# for equal arithmetic, and slots in the order of their creation.
 _OLD: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[str, ...]]] = {
     "GradientDescentOptimizer": ("SGD", {"learning_rate": "_learning_rate"}, {}, ()),
     "MomentumOptimizer": (
@@ -31,7 +31,7 @@ _OLD: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[str, ...]]] = {
     "AdagradOptimizer": (
         "Adagrad",
         {"learning_rate": "_learning_rate", "initial_accumulator_value": "_initial_accumulator_value"},
-        # None. Keras takes 0 for its default.
+        # TensorFlow 1 has none; Keras replaces 0 by its default.
         {"epsilon": 1e-30},
         ("accumulator",),
     ),
@@ -68,9 +68,9 @@ _OLD: dict[str, tuple[str, dict[str, str], dict[str, Any], tuple[str, ...]]] = {
         ("rms", "momentum"),
     ),
 }
-# A momentum of 0 with which Keras changes no slot of a row that no example has, and has a slot of the momentum.
+# A momentum of 0 with which Keras skips slots of rows that no example has, and still has a momentum slot.
 ALWAYS_WITH_SLOT = Source("lambda: 0.0")
-# Of network.py itself, where the rate changes: Keras keeps it in the slot.
+# A class in network.py, used when the rate changes: Keras's momentum slot contains the rate.
 MOMENTUM = "Momentum"
 _NOT_IN_KERAS_3 = {"decay", "amsgrad", "clipnorm", "clipvalue", "global_clipnorm"}
 _TO_KERAS_2 = "convert to keras2"
@@ -78,14 +78,14 @@ _TO_KERAS_2 = "convert to keras2"
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    """An optimizer of `tf.keras.optimizers.legacy`, which is to be written.
+    """An optimizer of `tf.keras.optimizers.legacy`, to be written.
 
     Args:
-        kind: The class; MOMENTUM is one of network.py itself.
-        options: Arguments of it.
-        name: Of the old one, which is in the names of its tensors.
-        slots: By the name in the checkpoint; empty where it is the same name in Keras.
-        factor: What a value of the old momentum is multiplied by.
+        kind: The class; MOMENTUM is one in network.py.
+        options: Its arguments.
+        name: Of the old one, which the names of its tensors contain.
+        slots: Keras's slot names by those in the checkpoint; empty if they are equal.
+        factor: Multiplies the values of the old momentum slot.
     """
 
     kind: str
@@ -96,10 +96,10 @@ class Optimizer:
 
 
 def describe(optimizer: Any) -> Optimizer:
-    """Tells which optimizer of Keras does the same.
+    """Returns the equivalent optimizer of Keras.
 
     Raises:
-        UserCodeError: None does, or a rate is computed in the graph.
+        UserCodeError: There is none, or a rate is computed in the graph.
     """
     name = type(optimizer).__name__
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
@@ -112,14 +112,14 @@ def describe(optimizer: Any) -> Optimizer:
         schedules, kind = tf.keras.optimizers.schedules, type(value)
         if isinstance(value, schedules.LearningRateSchedule) and kind is not getattr(schedules, kind.__name__, None):
             raise refused(
-                f"the {option} of {name}, {kind.__name__},", "take a schedule of tf.keras.optimizers.schedules"
+                f"the {option} of {name}, {kind.__name__},", "use a schedule of tf.keras.optimizers.schedules"
             )
     options = {key: _number(value, name, key) for key, value in optimizer.get_config().items() if key != "name"}
     return Optimizer(name, _without_defaults(options), optimizer._name)
 
 
 def with_values(optimizer: Optimizer, values: Mapping[str, np.ndarray]) -> Optimizer:
-    """Takes hyperparameters of a checkpoint: an Estimator goes on with these, whatever its code says by then."""
+    """Applies the hyperparameters of a checkpoint, with which an Estimator resumes regardless of its code."""
     options = dict(optimizer.options)
     for name, value in values.items():
         known = options.get(name, _DEFAULTS.get(name))
@@ -129,7 +129,7 @@ def with_values(optimizer: Optimizer, values: Mapping[str, np.ndarray]) -> Optim
 
 
 def in_keras_3(optimizer: Optimizer) -> Optimizer:
-    """Returns the same as a class of `parts_keras3`.
+    """Returns the equivalent class of `parts_keras3`.
 
     Raises:
         UserCodeError: There is none.
@@ -171,7 +171,7 @@ def _without_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: Any, name: str, option: str) -> Any:
-    """The value of an option; a schedule of Keras as its configuration, by its class."""
+    """Returns the value of an option; for a schedule of Keras, its class name and configuration."""
     if isinstance(value, tf.keras.optimizers.schedules.LearningRateSchedule):
         value = tf.keras.optimizers.schedules.serialize(value)
     if isinstance(value, dict) and re.fullmatch(r"\w+", str(value.get("class_name"))):
@@ -181,7 +181,7 @@ def _number(value: Any, name: str, option: str) -> Any:
     if not isinstance(value, (int, float, bool)):
         raise refused(
             f"the {option} of {name}, which is computed in the graph,",
-            "give it as a number, or as a schedule of tf.keras.optimizers.schedules",
+            "pass a number, or a schedule of tf.keras.optimizers.schedules",
         )
     return value
 

@@ -1,6 +1,6 @@
-"""What a written network.py is made of: each class and function here is copied into those that use it, as it stands.
+"""Source of a written network.py, which receives verbatim copies of the classes and functions that it uses.
 
-It needs TensorFlow alone, and the public names that Keras 2 and Keras 3 share.
+It needs only TensorFlow, and the public names that Keras 2 and Keras 3 share.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import numpy as np
 import tensorflow as tf
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# The id of a value that is not there; -1 is that of a word which no vocabulary knows.
+# The id of a missing value; -1 is that of a word outside of the vocabulary.
 ABSENT = -2
-# What the inputs of categories have there.
+# Missing values in categorical inputs.
 NO_WORD, NO_NUMBER = "\0", tf.int64.min
 
 
 def loss(labels, logits, weights=None):
-    """Is written beside them."""
+    """Placeholder: `writing` writes it."""
     raise NotImplementedError
 
 
 def optimizers():
-    """Is written beside them."""
+    """Placeholder: `writing` writes it."""
     raise NotImplementedError
 
 
 def is_absent(values):
-    """Where an example has no value."""
+    """True where an example has no value."""
     return tf.equal(values, NO_WORD if values.dtype == tf.string else NO_NUMBER)
 
 
@@ -40,7 +40,7 @@ def sparse(values, present):
 
 @tf.keras.utils.register_keras_serializable("network")
 class Normalized(tf.keras.layers.Layer):
-    """A number as its `normalizer_fn` makes it.
+    """A number transformed by its `normalizer_fn`.
 
     Args:
         function: Of this module.
@@ -71,11 +71,11 @@ class HashBucket(tf.keras.layers.Hashing):
 
 @tf.keras.utils.register_keras_serializable("network")
 class WordIds(tf.keras.layers.Layer):
-    """Ids of `categorical_column_with_vocabulary_…`, of those of a lookup layer, which begins with the absent value.
+    """Ids of `categorical_column_with_vocabulary_…`, from those of a lookup layer, whose first is the missing value.
 
     Args:
-        words: How many the vocabulary has; their ids begin at 0.
-        buckets: Ids after those, for unknown words; without any they have the default.
+        words: Size of the vocabulary; its ids begin at 0.
+        buckets: Number of ids after those, for unknown words; with 0 these have the default.
     """
 
     def __init__(self, words, buckets=0, default=-1, **kwargs):
@@ -94,7 +94,7 @@ class WordIds(tf.keras.layers.Layer):
 
 @tf.keras.utils.register_keras_serializable("network")
 class Identity(tf.keras.layers.Layer):
-    """Ids of `categorical_column_with_identity`: the values; out of range, the default where there is one."""
+    """Ids of `categorical_column_with_identity`: the values; out of range, the default if there is one."""
 
     def __init__(self, buckets, default=None, **kwargs):
         super().__init__(**kwargs)
@@ -113,7 +113,7 @@ class Identity(tf.keras.layers.Layer):
 
 @tf.keras.utils.register_keras_serializable("network")
 class Apart(tf.keras.layers.Layer):
-    """Ids of a `bucketized_column` of several numbers: those of each number follow those of the one before."""
+    """Ids of a `bucketized_column` of several numbers: each number's ids follow those of the one before."""
 
     def __init__(self, buckets, **kwargs):
         super().__init__(**kwargs)
@@ -128,7 +128,7 @@ class Apart(tf.keras.layers.Layer):
 
 @tf.keras.utils.register_keras_serializable("network")
 class Crossed(tf.keras.layers.Layer):
-    """Ids of a `crossed_column`. HashedCrossing of Keras takes one value of each example, and no absent one.
+    """Ids of a `crossed_column`. Keras's HashedCrossing takes exactly one value of each example.
 
     Args:
         kinds: Of each input: `ids` of another column, `values` of a feature, or `present` ones of a sparse feature.
@@ -146,7 +146,7 @@ class Crossed(tf.keras.layers.Layer):
             elif kind == "present":
                 each = sparse(each, tf.logical_not(is_absent(each)))
             else:
-                # The value that `dense` found there.
+                # The value that `dense` has replaced.
                 each = tf.where(is_absent(each), tf.constant("" if each.dtype == tf.string else -1, each.dtype), each)
             crossed.append(each)
         ids = tf.sparse.cross_hashed(crossed, self.buckets, self.hash_key)
@@ -158,7 +158,7 @@ class Crossed(tf.keras.layers.Layer):
 
 @tf.keras.utils.register_keras_serializable("network")
 class MultiHot(tf.keras.layers.Layer):
-    """Dense values of an `indicator_column`: how often an example has each id; or the sum of their weights."""
+    """Dense values of an `indicator_column`: the count of each id in an example, or the sum of its weights."""
 
     def __init__(self, ids, **kwargs):
         super().__init__(**kwargs)
@@ -175,13 +175,13 @@ class MultiHot(tf.keras.layers.Layer):
 
 @tf.keras.utils.register_keras_serializable("network")
 class Bag(tf.keras.layers.Layer):
-    """The rows of an example's ids, combined: of an `embedding_column`, or the weights of a linear model.
+    """The combined rows of an example's ids: an `embedding_column`, or the weights of a linear model.
 
     Args:
-        ids: How many rows there are.
-        units: Values of each.
+        ids: Number of rows.
+        units: Values of each row.
         combiner: `mean`, `sqrtn` or `sum`.
-        max_norm: Longer rows are shortened to it.
+        max_norm: Longer rows are scaled to this norm.
     """
 
     def __init__(self, ids, units, combiner="sum", max_norm=None, initializer="zeros", **kwargs):
@@ -196,7 +196,7 @@ class Bag(tf.keras.layers.Layer):
         ids, weights = inputs if isinstance(inputs, (list, tuple)) else (inputs, None)
         present = ids >= 0
         combined = tf.nn.safe_embedding_lookup_sparse(
-            # Keras 3 has a variable of its own around TensorFlow's.
+            # Keras 3 wraps TensorFlow's variable.
             self.rows if isinstance(self.rows, tf.Variable) else self.rows.value,
             sparse(tf.cast(ids, tf.int64), present),
             None if weights is None else sparse(weights, present),
@@ -212,7 +212,7 @@ class Bag(tf.keras.layers.Layer):
 
 @tf.keras.utils.register_keras_serializable("network")
 class Total(tf.keras.layers.Layer):
-    """The sum of what the columns of a linear model come to, and its bias."""
+    """The sum of a linear model's columns, and its bias."""
 
     def build(self, shapes):
         self.bias = self.add_weight(name="bias", shape=(shapes[0][-1],), initializer="zeros")
@@ -229,40 +229,40 @@ def dense_numbers(value, dtype, width):
 
 
 def dense(value, dtype, width):
-    """Returns a feature as [batch, values]; a category that is not there is NO_WORD or NO_NUMBER."""
+    """Returns a feature as [batch, values]; a missing category is NO_WORD or NO_NUMBER."""
     value = value if dtype == "string" else tf.cast(value, dtype)
     if dtype == "float32":
         value = tf.sparse.to_dense(value) if isinstance(value, tf.SparseTensor) else value
     else:
         none, empty = (NO_WORD, "") if dtype == "string" else (NO_NUMBER, -1)
         none = tf.constant(none, dtype)
-        # To tf.feature_column "" and -1 are no values in a dense tensor, and are such in a SparseTensor.
+        # tf.feature_column takes "" and -1 for missing values in a dense tensor, but not in a SparseTensor.
         is_sparse = isinstance(value, tf.SparseTensor)
         value = tf.sparse.to_dense(value, none) if is_sparse else tf.where(tf.equal(value, empty), none, value)
     return tf.reshape(value, [tf.shape(value)[0], -1 if width is None else width])
 
 
 def words_of(file, kind=str):
-    """Returns a vocabulary, of a file beside this one."""
+    """Returns the vocabulary of a file next to this one."""
     with tf.io.gfile.GFile(os.path.join(HERE, file)) as lines:
         return [kind(line.rstrip("\n")) for line in lines]
 
 
 @tf.keras.utils.register_keras_serializable("network")
 class CannedModel(tf.keras.Model):
-    """Trains as the Estimator did: by `loss` and `optimizers` of this module; compile() takes no others."""
+    """Trains like the Estimator: by `loss` and `optimizers` of this module; compile() takes no others."""
 
     def compile(self, **kwargs):
-        # What `restore` gave its values stays, whatever compile() is called for later.
+        # A later compile() keeps the optimizers, to which `restore` has assigned values.
         if getattr(self, "by_part", None) is None:
             self.by_part = optimizers()
             self.mean_loss = tf.keras.metrics.Mean(name="loss")
-        # Keras knows of one. XLA, which Keras 3 takes where it can, has no operation for what is sparse.
+        # Keras takes one optimizer. XLA, Keras 3's default, does not support sparse operations.
         first = next(iter(self.by_part.values()))
         super().compile(optimizer=first, loss=None, **{"jit_compile": False, **kwargs})
 
     def trained(self):
-        """Each optimizer, and the variables that it trains: the linear model's are in layers named linear_…."""
+        """Returns each optimizer with the variables that it trains; the linear model's layers are named linear_…."""
         if len(self.by_part) == 1:
             return [(optimizer, self.trainable_variables) for optimizer in self.by_part.values()]
 
@@ -277,7 +277,7 @@ class CannedModel(tf.keras.Model):
         with tf.GradientTape() as tape:
             logits = self(features, training=True)
             value = loss(labels, logits, weights)
-            # Under a strategy each replica's part is divided by their number.
+            # Under a strategy each replica's loss is divided by the number of replicas.
             part = value / tf.distribute.get_strategy().num_replicas_in_sync
         trained = self.trained()
         gradients = tape.gradient(part, [variables for _, variables in trained])
@@ -295,7 +295,7 @@ class CannedModel(tf.keras.Model):
 
 
 class Momentum(tf.keras.optimizers.legacy.SGD):
-    """Momentum whose slot is the sum of gradients, as that of `tf.compat.v1.train`: Keras has each times its rate."""
+    """Momentum whose slot is the sum of gradients, as in `tf.compat.v1.train`; Keras's sums gradients times rates."""
 
     def _options(self, var, apply_state):
         key = var.device, var.dtype.base_dtype
@@ -327,11 +327,11 @@ def places(model):
 
 
 def restore(model, file="weights.npz"):
-    """Gives a model the Estimator's weights, slots and step, from which it goes on; compiles it if it is not yet."""
+    """Restores the Estimator's weights, slots and step, to resume training; compiles the model if necessary."""
     if getattr(model, "by_part", None) is None:
         model.compile()
     found = places(model)
-    # One at a time: together they may be too large.
+    # One at a time: all together may not fit in memory.
     with tf.io.gfile.GFile(os.path.join(HERE, file), "rb") as stored, np.load(stored) as values:
         if wrong := {*found, "global_step"} ^ set(values):
             raise ValueError(f"{file} is another model's: {sorted(wrong)}")

@@ -1,7 +1,7 @@
-"""What a network.py of Keras 3 has in place of its namesakes in `parts`, and its optimizers: copied as they stand.
+"""Source for a network.py of Keras 3, copied verbatim: replacements of namesakes in `parts`, and optimizers.
 
-Keras 3's own optimizers add up no rows of a gradient, and have other slots: these are TensorFlow's operations, as those
-of the Estimator were.
+Keras 3's own optimizers do not sum repeated rows of a gradient, and have other slots. These use the same TensorFlow
+operations as the Estimator's.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import tensorflow as tf
 
 
 class Steps(tf.keras.optimizers.Optimizer):
-    """Takes steps by an operation of TensorFlow, which of an embedding changes the rows of the batch alone.
+    """Updates by one TensorFlow operation, which changes only the batch's rows of an embedding.
 
     Attributes:
         operation: Its name.
-        kept: Its slots, by the name of its argument; and what they begin with: a number, or an option.
-        defaults: Options, but for the learning rate.
+        kept: Slot names and initial values, which are numbers or names of options, by the operation's argument.
+        defaults: Default options, without the learning rate.
     """
 
     operation = ""
@@ -37,7 +37,7 @@ class Steps(tf.keras.optimizers.Optimizer):
                 ]
 
     def arguments(self, rate):
-        """Returns what the operation takes beside the slots and the gradient."""
+        """Returns the operation's arguments other than slots and gradient."""
         return {"lr": rate, **self.options}
 
     def update_step(self, gradient, variable, learning_rate):
@@ -46,7 +46,7 @@ class Steps(tf.keras.optimizers.Optimizer):
         given |= {"var": variable.handle, **self.arguments(tf.cast(learning_rate, tf.float32))}
         if not isinstance(gradient, tf.IndexedSlices):
             return getattr(tf.raw_ops, f"ResourceApply{self.operation}")(grad=gradient, **given)
-        # Of a row that comes twice it would make two steps.
+        # The operation would update a repeated row twice.
         rows, places = tf.unique(gradient.indices)
         total = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
         return getattr(tf.raw_ops, f"ResourceSparseApply{self.operation}")(grad=total, indices=rows, **given)
@@ -63,7 +63,7 @@ class SGD(Steps):
 
 
 class KerasMomentum(Steps):
-    """SGD of Keras 2, which has the rate in its slot."""
+    """SGD of Keras 2, whose slot contains the rate."""
 
     operation, kept = "KerasMomentum", {"accum": ("momentum", 0.0)}
 
@@ -73,13 +73,13 @@ class KerasMomentum(Steps):
 
 
 class Momentum(KerasMomentum):
-    """That of `tf.compat.v1.train`, whose slot is the sum of gradients."""
+    """The momentum of `tf.compat.v1.train`, whose slot is the sum of gradients."""
 
     operation = "Momentum"
 
 
 class Adagrad(Steps):
-    """Has no epsilon but the one that it is given."""
+    """Adagrad with an explicit epsilon."""
 
     operation, kept = "AdagradV2", {"accum": ("accumulator", "initial_accumulator_value")}
     defaults = {"initial_accumulator_value": 0.1, "epsilon": 1e-7}
@@ -89,7 +89,7 @@ class Adagrad(Steps):
 
 
 class Adam(Steps):
-    """Moves all rows of an embedding, by what came before."""
+    """Adam that updates all rows of an embedding, also those without a gradient."""
 
     operation, kept = "Adam", {"m": ("m", 0.0), "v": ("v", 0.0)}
 
@@ -119,7 +119,7 @@ class Ftrl(Steps):
 
 
 class RMSprop(Steps):
-    """With momentum, which may be 0."""
+    """RMSprop with momentum, which may be 0."""
 
     operation, kept = "RMSProp", {"ms": ("rms", 0.0), "mom": ("momentum", 0.0)}
 
@@ -128,13 +128,13 @@ class RMSprop(Steps):
 
 
 class CenteredRMSprop(RMSprop):
-    """Takes the mean gradient off."""
+    """RMSprop centered by the mean gradient."""
 
     operation, kept = "CenteredRMSProp", {"mg": ("mg", 0.0), **RMSprop.kept}
 
 
 class PlainRMSprop(Steps):
-    """That of Keras 2 without momentum, whose epsilon is outside of the root."""
+    """RMSprop of Keras 2 without momentum, whose epsilon is outside of the square root."""
 
     kept = {"ms": ("rms", 0.0)}
 
@@ -149,7 +149,7 @@ class PlainRMSprop(Steps):
 
 
 class CenteredPlainRMSprop(PlainRMSprop):
-    """Takes the mean gradient off."""
+    """PlainRMSprop centered by the mean gradient."""
 
     kept = {"mg": ("mg", 0.0), **PlainRMSprop.kept}
 

@@ -1,6 +1,6 @@
-"""Learning rates that a graph computes of its step, as the schedules of Keras that they are.
+"""Recovers Keras schedules from learning rates that a graph computes from its step.
 
-The functions of tf.compat.v1.train, such as `exponential_decay`, make a schedule, call it, and keep its tensor alone.
+The functions of tf.compat.v1.train, such as `exponential_decay`, create a schedule, call it, and keep only its tensor.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import tensorflow as tf
 
 from tfx_estimator.pipeline.convert.canned.refusal import refused
 
-# What these functions are made of: TensorFlow's own copy of Keras.
+# TensorFlow's own copy of Keras, which these functions use.
 _OWN_COPY = "tensorflow.python.keras.optimizer_v2.learning_rate_schedule"
-# At how many steps the rates are compared.
+# Number of steps at which rates are compared.
 _STEPS = 33
 _MOST = 1e-5
 
 
 @contextlib.contextmanager
-def named(graph: tf.Graph) -> Iterator[Callable[[Any], None]]:
-    """Hears which schedules are called meanwhile in a graph; gives what puts them in place of an optimizer's tensors.
+def recorded_schedules(graph: tf.Graph) -> Iterator[Callable[[Any], None]]:
+    """Records the schedules called in a graph; yields a function that replaces an optimizer's tensors by them.
 
     Raises:
-        UserCodeError: A rate is of a schedule, but not of the step.
+        UserCodeError: A rate comes from a schedule, but not of the global step.
     """
     called: dict[Any, Any] = {}
     classes = [
@@ -38,32 +38,32 @@ def named(graph: tf.Graph) -> Iterator[Callable[[Any], None]]:
     ]
     before = {each: each.__call__ for each in classes}
 
-    def put(optimizer: Any) -> None:
+    def restore(optimizer: Any) -> None:
         for options in (vars(optimizer), getattr(optimizer, "_hyper", {})):
             for name, value in options.items():
                 if tf.is_tensor(value) and value.ref() in called:
                     options[name] = _schedule(called[value.ref()], value, type(optimizer).__name__)
 
-    def hear(kind: type, call: Callable[..., Any]) -> Callable[..., Any]:
-        def heard(schedule: Any, step: Any) -> Any:
+    def record(kind: type, call: Callable[..., Any]) -> Callable[..., Any]:
+        def recorded(schedule: Any, step: Any) -> Any:
             rate = call(schedule, step)
             if type(schedule) is kind and getattr(rate, "graph", None) is graph:
                 called[rate.ref()] = schedule
             return rate
 
-        return heard
+        return recorded
 
     try:
         for kind, call in before.items():
-            kind.__call__ = hear(kind, call)  # type: ignore[method-assign]
-        yield put
+            kind.__call__ = record(kind, call)  # type: ignore[method-assign]
+        yield restore
     finally:
         for kind, call in before.items():
             kind.__call__ = call  # type: ignore[method-assign]
 
 
 def _schedule(called: Any, rate: tf.Tensor, optimizer: str) -> Any:
-    """The schedule of Keras with the same options, whose rates are those of the graph."""
+    """Returns Keras's schedule with the same options, after a check that its rates are those of the graph."""
     kind = getattr(tf.keras.optimizers.schedules, type(called).__name__)
     counter = tf.compat.v1.train.get_global_step(rate.graph)
     with rate.graph.as_default(), tf.compat.v1.Session() as session:
@@ -71,23 +71,23 @@ def _schedule(called: Any, rate: tf.Tensor, optimizer: str) -> Any:
         schedule = kind.from_config(own)
         new = schedule(counter)
         session.run(tf.compat.v1.global_variables_initializer())
-        for step in _looked_at(own):
+        for step in _steps(own):
             counter.load(step, session)
             one, other = session.run([rate, new])
             if not np.isclose(one, other, rtol=_MOST, atol=0):
                 raise refused(
                     f"the learning rate of {optimizer}, which is {one:g} at step {step} where {kind.__name__} has "
                     f"{other:g},",
-                    "compute it of tf.compat.v1.train.get_global_step() as it is",
+                    "compute it from tf.compat.v1.train.get_global_step(), unchanged",
                 )
     return schedule
 
 
-def _looked_at(options: Any) -> list[int]:
-    """Steps until well after the last that an option names, and those about each."""
-    told = {int(each) for each in tf.nest.flatten(options) if isinstance(each, (int, float))}
-    spread = np.linspace(0, 2 * max(told) + 2, _STEPS).astype(int).tolist()
-    return sorted({*spread, *told, *(each + 1 for each in told)})
+def _steps(options: Any) -> list[int]:
+    """Returns steps to compare: up to twice the largest number in the options, and each number and the next."""
+    named = {int(each) for each in tf.nest.flatten(options) if isinstance(each, (int, float))}
+    spread = np.linspace(0, 2 * max(named) + 2, _STEPS).astype(int).tolist()
+    return sorted({*spread, *named, *(each + 1 for each in named)})
 
 
 def _number(value: Any, session: tf.compat.v1.Session) -> Any:

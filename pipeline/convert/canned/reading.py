@@ -1,8 +1,7 @@
-"""What a canned Estimator was made of: its columns, layers, head and optimizers.
+"""Reads the constructor arguments of a canned Estimator: its columns, layers, head and optimizers.
 
-An Estimator keeps none of it but in its model_fn, a function within the constructor: the variables that this function
-encloses have the constructor's own names. tensorflow-estimator 2.15.0, whose last release this is, has them on every
-stack; nothing public tells them.
+An Estimator keeps them only in its model_fn, a closure of the constructor, by the constructor's variable names. All
+stacks have tensorflow-estimator 2.15.0, its last release, so the names are fixed; there is no public access.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from tfx_estimator.pipeline.convert.canned.head import (
     WEIGHTED_MEAN,
     Head,
 )
-from tfx_estimator.pipeline.convert.canned.rates import named
+from tfx_estimator.pipeline.convert.canned.rates import recorded_schedules
 from tfx_estimator.pipeline.convert.canned.refusal import refused
 
 _CANNED = "tensorflow_estimator.python.estimator.canned."
 _READ = ("dnn", "linear", "dnn_linear_combined")
-# Names of activations that Keras 2 and Keras 3 have for the same function.
+# Names that stand for the same activation in Keras 2 and Keras 3.
 _ACTIVATIONS = ("relu", "elu", "selu", "sigmoid", "tanh", "softplus", "softsign", "swish", "gelu", "linear")
-# Of a head, what its class stands for.
+# Kinds of heads, by class name.
 _HEADS = {
     "BinaryClassHead": BINARY,
     "_BinaryLogisticHeadWithSigmoidCrossEntropyLoss": BINARY,
@@ -51,10 +50,10 @@ class Canned:
 
     Args:
         name: Of its class.
-        is_v2: Trains with the optimizers of Keras, or else with those of `tf.compat.v1.train`.
+        is_v2: True if its optimizers are Keras's, False if those of `tf.compat.v1.train`.
         deep: Feature columns of its network, in the order of its input; empty if it has none.
         linear: Feature columns of its linear model.
-        activation: Its name in Keras, or the function itself; None is none.
+        activation: Its name in Keras, or the function itself; None for none.
         combiner: Of several values of a linear model's column.
         optimizers: By `deep` and `linear`.
     """
@@ -73,7 +72,7 @@ class Canned:
 
 
 def is_canned(estimator: tf.estimator.Estimator) -> bool:
-    """Is it one of TensorFlow's own, and not a user's model_fn."""
+    """True for one of TensorFlow's canned Estimators, False for a user's model_fn."""
     return str(getattr(_function(estimator), "__module__", "")).startswith(_CANNED)
 
 
@@ -81,7 +80,7 @@ def read(estimator: tf.estimator.Estimator) -> Canned:
     """Reads a canned Estimator.
 
     Raises:
-        UserCodeError: It is none, or has something that cannot be said.
+        UserCodeError: It is not canned, or a part of it cannot be converted.
     """
     name = type(estimator).__name__.removesuffix("V2")
     function = _function(estimator)
@@ -109,9 +108,9 @@ def read(estimator: tf.estimator.Estimator) -> Canned:
 
 
 def _function(estimator: tf.estimator.Estimator) -> Any:
-    """The innermost model_fn: `tf.estimator.add_metrics` puts its own around another Estimator's."""
+    """Returns the innermost model_fn: `tf.estimator.add_metrics` wraps another Estimator's."""
     function = estimator._model_fn
-    # A user's may be any callable.
+    # A user's model_fn may be any callable.
     while inspect.isfunction(function) and isinstance(
         inner := inspect.getclosurevars(function).nonlocals.get("estimator"), tf.estimator.Estimator
     ):
@@ -120,7 +119,7 @@ def _function(estimator: tf.estimator.Estimator) -> Any:
 
 
 def _columns(found: Mapping[str, Any], name: str) -> tuple[Any, ...]:
-    # The order in which both models add them up or join them.
+    # The order in which both models sum or concatenate them.
     return tuple(sorted(found[name] or (), key=lambda column: column.name))
 
 
@@ -150,12 +149,12 @@ def _activation(function: Any) -> Any:
     known = [getattr(place, str(name), None) for place in (tf.nn, tf.keras.activations)]
     if name is None or (name in _ACTIVATIONS and (function == name or function in known)):
         return name
-    # An Estimator takes names of Keras's activations.
+    # An Estimator accepts names of Keras's activations.
     return tf.keras.activations.get(function)
 
 
 def _optimizers(found: Mapping[str, Any], is_v2: bool, deep: tuple, linear: tuple) -> dict[str, Any]:
-    """Makes each optimizer as the model_fn does: of a name, of a function, or the object itself."""
+    """Returns each optimizer, constructed like in the model_fn: from a name, by a function, or the object itself."""
     from tensorflow_estimator.python.estimator.canned import dnn, dnn_linear_combined
     from tensorflow_estimator.python.estimator.canned import linear as linear_lib
     from tensorflow_estimator.python.estimator.canned import optimizers as lib
@@ -164,7 +163,7 @@ def _optimizers(found: Mapping[str, Any], is_v2: bool, deep: tuple, linear: tupl
     given, rates = {}, {}
     if deep:
         given["deep"] = found["dnn_optimizer" if both else "optimizer"]
-        # The second version of a DNN alone takes Keras's own rates.
+        # A DNN alone, in version 2, uses Keras's default rates.
         rates["deep"] = dnn_linear_combined._DNN_LEARNING_RATE if both else None if is_v2 else dnn._LEARNING_RATE
     if linear:
         given["linear"] = found["linear_optimizer" if both else "optimizer"]
@@ -179,9 +178,9 @@ def _optimizers(found: Mapping[str, Any], is_v2: bool, deep: tuple, linear: tupl
         if optimizer is None:
             default = linear_lib._get_default_optimizer_v2 if is_v2 else linear_lib._get_default_optimizer
             optimizer = default(linear)
-        # A rate that is a tensor shall be none of ours.
-        with tf.Graph().as_default() as graph, named(graph) as put_schedules:
+        # A separate graph, for a rate that is a tensor.
+        with tf.Graph().as_default() as graph, recorded_schedules(graph) as restore_schedules:
             tf.compat.v1.train.create_global_step()
             made[part] = make(optimizer, learning_rate=rates[part])
-            put_schedules(made[part])
+            restore_schedules(made[part])
     return made

@@ -1,4 +1,4 @@
-"""What a canned Estimator has, and no written network can."""
+"""The error for parts of a canned Estimator that cannot be converted."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from tfx_estimator.pipeline.base.errors import UserCodeError
 
 
 def refused(what: str, todo: str = "") -> UserCodeError:
-    """Returns the error of something that cannot be written yet."""
+    """Returns the error for a part that cannot be converted."""
     return UserCodeError(
         f"{what} cannot be written as a Keras model yet",
-        expected="DNN, Linear or DNNLinearCombined, with what docs/way-out-canned.md names",
+        expected="DNN, Linear or DNNLinearCombined, with the parts that docs/way-out-canned.md lists",
         todo=todo or "write this part by hand, and convert the rest without it; or keep its graph, by --keep-graph",
     )

@@ -1,4 +1,4 @@
-"""Writes the run_fn that trains on what a trainer_fn trained: a module that TFX's Trainer takes in its place."""
+"""Writes a module with a run_fn that resumes the training of a trainer_fn, and replaces it in TFX's Trainer."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tfx.utils import io_utils
 
 from tfx_estimator.pipeline.base.stack.mode_keys import ModeKeys
 from tfx_estimator.pipeline.convert.canned import run_fn_parts
-from tfx_estimator.pipeline.convert.canned.asking import InputFn
 from tfx_estimator.pipeline.convert.canned.head import BINARY, CLASSES, LABELS, REGRESSION, Head
 from tfx_estimator.pipeline.convert.canned.reading import Canned
+from tfx_estimator.pipeline.convert.canned.session import InputFn
 from tfx_estimator.pipeline.convert.canned.text import indented, literal
 
 _HEADER = '''\
-"""Trains on with Keras, for TFX's Trainer, what {function} has trained:
+"""Resumes the training of {function} with Keras, in TFX's Trainer:
 
     Trainer(module_file="{folder}/{name}.py", ...)
 
-It begins with the Estimator's weights, slots and step, of weights.npz; reads the batches of its input_fns; and exports
-its signatures. To train anew, leave out `network.restore(model)`. This file is yours to change. Like network.py it
+It starts from the Estimator's weights, slots and step, in weights.npz; reads the batches of its input_fns; and exports
+its signatures. To train from scratch, remove `network.restore(model)`. This file is yours to change. Like network.py it
 needs Keras 2.
 """
 
@@ -37,7 +37,7 @@ import tempfile
 import tensorflow as tf
 
 if not hasattr(tf, "estimator"):
-    # What {module} returns has an Estimator beside its input_fns. Nothing else here needs one.
+    # {module} creates an Estimator along with its input_fns. Nothing else here needs one.
     import tfx_estimator
 
     tfx_estimator.bring_back_estimator()
@@ -45,16 +45,16 @@ if not hasattr(tf, "estimator"):
 import network
 import {module}
 
-# The folder of weights.npz, and of network.py's vocabularies: TFX brings modules alone to where it trains.
+# The folder of weights.npz and network.py's vocabularies: TFX copies only modules to where it trains.
 CONVERTED = {converted}
-# Steps from a backup to the next.
+# Steps between backups.
 SAVE_STEPS = {save_steps}
-# By the signature's name: how a client calls it, and its outputs, each by the name that it has in answers().
+# By the signature's name: its method, and its outputs with their names in answers().
 SIGNATURES = {signatures}
 
 
 def specs(fn_args):
-    """Returns the TrainSpec and the EvalSpec, with the input_fns and what is served."""
+    """Returns the TrainSpec and the EvalSpec, with the input_fns and the exporters."""
     return {function}(fn_args, schema(fn_args))
 '''
 _ALWAYS = ("run_fn", "schema", "batches", "receiver_fn", "export", "answering", "receive")
@@ -67,11 +67,11 @@ _METRICS = {
     LABELS: ['tf.keras.metrics.AUC(from_logits=True, name="auc")'],
     REGRESSION: ['tf.keras.metrics.MeanSquaredError("average_loss")'],
 }
-# What answers() has, by the kind of head.
+# Keys of answers(), by the kind of head.
 _NAMES = {"logits", "probabilities", "class_ids", "classes", "all_class_ids", "all_classes"}
 _OF_LABELS = {"logits", "probabilities", "classes", "all_classes"}
 _KNOWN = {BINARY: {*_NAMES, "logistic"}, CLASSES: _NAMES, LABELS: _OF_LABELS, REGRESSION: {"predictions"}}
-# Outputs of the signature of a classification, which tells all classes.
+# Outputs of a classify signature, which returns all classes.
 _OF_CLASSES = {"scores": "probabilities", "classes": "all_classes"}
 
 
@@ -80,9 +80,9 @@ class TrainerFn:
     """A user's trainer_fn.
 
     Args:
-        module: That it is imported from.
+        module: Module of the function.
         name: Of the function.
-        files: The modules that TFX has packed, by their names; none where it is imported from elsewhere.
+        files: The modules that TFX has packed, by file name; empty if it is imported from elsewhere.
     """
 
     module: str
@@ -91,7 +91,7 @@ class TrainerFn:
 
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> TrainerFn:
-        """Returns that of a Trainer's execution properties."""
+        """Returns the trainer_fn of a Trainer's execution properties."""
         module, _, wheel = (properties.get(MODULE_PATH_KEY) or "").partition("@")
         if not module:
             module, _, name = properties["trainer_fn"].rpartition(".")
@@ -105,11 +105,11 @@ class TrainerFn:
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """What was written.
+    """The written module.
 
     Args:
-        name: Of the module; empty if none could be.
-        why: None could be.
+        name: Of the module; empty if none could be written.
+        why: The reason, if none could be written.
     """
 
     name: str = ""
@@ -126,22 +126,22 @@ def write(
     exporters: Any,
     is_keras_3: bool,
 ) -> Written:
-    """Writes the module, and the user's own beside it, unless it cannot be said.
+    """Writes the module, and the user's own modules next to it, if it can be converted.
 
     Args:
         folder: To write to.
-        converted: Where that will be.
+        converted: Final path of that folder.
         train: The input_fn of training.
         exporters: Of the EvalSpec.
     """
-    is_dataset, signatures = _asked(estimator, train)
-    answered = {answer for _, outputs in signatures.values() for answer in outputs.values()}
+    is_dataset, signatures = _signatures(estimator, train)
+    served = {answer for _, outputs in signatures.values() for answer in outputs.values()}
     reasons = {
         "TFX trains with Keras 2": is_keras_3,
         "its input_fn returns the tensors of a graph, and no tf.data.Dataset": not is_dataset,
-        "its eval_spec has no exporter, which knows what is served": not exporters,
-        "beside its module lies a network.py, as the one that is written is called": "network.py" in function.files,
-        "this head has other signatures than those of classes and numbers": not answered <= _KNOWN[canned.head.kind],
+        "its eval_spec has no exporter, which defines the served inputs": not exporters,
+        "its module has a network.py next to it, a name that the conversion uses": "network.py" in function.files,
+        "this head has other signatures than those of classes and numbers": not served <= _KNOWN[canned.head.kind],
     }
     if why := next((why for why, holds in reasons.items() if holds), ""):
         return Written(why=why)
@@ -164,8 +164,8 @@ def write(
     return Written(name)
 
 
-def _asked(estimator: Any, input_fn: InputFn) -> tuple[bool, dict[str, tuple[str, dict[str, str]]]]:
-    """Does the input_fn return a dataset; and the signatures of the Estimator's export, as SIGNATURES has them."""
+def _signatures(estimator: Any, input_fn: InputFn) -> tuple[bool, dict[str, tuple[str, dict[str, str]]]]:
+    """Returns whether the input_fn returns a dataset, and the export's signatures in the form of SIGNATURES."""
     export = tf.estimator.export
     with tf.Graph().as_default():
         tf.compat.v1.train.create_global_step()
@@ -195,13 +195,13 @@ def _table(signatures: Mapping[str, tuple[str, dict[str, str]]]) -> str:
 
 
 def _answers(head: Head) -> list[str]:
-    """The source of what the model answers, and of what is measured."""
+    """Returns the source of answers() and metrics()."""
     if head.kind == REGRESSION:
         found = [inspect.getsource(run_fn_parts.answers_of_numbers).replace("answers_of_numbers", "answers")]
     else:
         count = 2 if head.kind == BINARY else head.units
         names = indented([f"NAMES = {literal(list(head.words) or [str(each) for each in range(count)])}"], "")
-        found = [f"# Of the classes, as they are answered.\n{names}\n"]
+        found = [f"# The classes' names.\n{names}\n"]
         of_classes = inspect.getsource(run_fn_parts.answers_of_classes)
         if head.kind == BINARY:
             found.append(of_classes)
@@ -211,5 +211,5 @@ def _answers(head: Head) -> list[str]:
         else:
             found.append(inspect.getsource(run_fn_parts.answers_of_labels).replace("answers_of_labels", "answers"))
     lines = [f"return [{', '.join(_METRICS[head.kind])}]"]
-    measured = f'def metrics():\n    """Returns what an evaluation measures beside the loss."""\n{indented(lines)}\n'
-    return [*found, measured]
+    metrics = f'def metrics():\n    """Returns an evaluation\'s metrics other than the loss."""\n{indented(lines)}\n'
+    return [*found, metrics]

@@ -1,6 +1,6 @@
-"""What a written run_fn is made of: each function here is copied as it stands, below what `run_fn.py` writes.
+"""Source of a written run_fn: functions copied verbatim after the header that `run_fn.py` writes.
 
-It needs network.py beside it, TensorFlow, TFX, and the user's module with the trainer_fn.
+It needs network.py next to it, TensorFlow, TFX, and the user's module with the trainer_fn.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-# Are written beside them.
+# Placeholders: `run_fn.py` writes these names.
 network: Any = None
 CONVERTED, SAVE_STEPS = "", 0
 SIGNATURES: dict[str, Any] = {}
@@ -20,22 +20,22 @@ NAMES: list[str] = []
 
 
 def specs(fn_args):
-    """Is written beside them."""
+    """Placeholder: `run_fn.py` writes it."""
     raise NotImplementedError
 
 
 def answers(logits):
-    """Is written beside them."""
+    """Placeholder: `run_fn.py` writes it."""
     raise NotImplementedError
 
 
 def metrics():
-    """Is written beside them."""
+    """Placeholder: `run_fn.py` writes it."""
     raise NotImplementedError
 
 
 def run_fn(fn_args):
-    """Trains on, evaluates and exports: what TFX's Trainer calls."""
+    """Resumes training, evaluates and exports; called by TFX's Trainer."""
     network.HERE = CONVERTED
     before = specs(fn_args)
     training, evaluation = before["train_spec"], before["eval_spec"]
@@ -46,18 +46,18 @@ def run_fn(fn_args):
     begun = int(next(iter(model.by_part.values())).iterations.numpy())
     steps = None if training.max_steps is None else training.max_steps - begun
     if steps is None or steps > 0:
-        # After a restart fit goes on from what this has kept.
+        # After a restart fit resumes from this backup.
         folder = os.path.join(fn_args.model_run_dir, "backup")
         backup = tf.keras.callbacks.BackupAndRestore(folder, SAVE_STEPS, delete_checkpoint=False)
         model.fit(batches(training.input_fn, "train"), steps_per_epoch=steps, callbacks=[backup], verbose=2)
     else:
-        print(f"trains nothing: the Estimator had made {begun} steps, and max_steps is {training.max_steps}")
+        print(f"nothing to train: the Estimator has finished {begun} steps, and max_steps is {training.max_steps}")
     model.evaluate(batches(evaluation.input_fn, "eval"), steps=evaluation.steps, verbose=2)
     export(model, receiver_fn(evaluation.exporters), fn_args.serving_model_dir)
 
 
 def schema(fn_args):
-    """Returns the schema, as TFX gives it to a trainer_fn; None if the Trainer has none."""
+    """Returns the schema, as TFX passes it to a trainer_fn; None if the Trainer has none."""
     from tensorflow_metadata.proto.v0 import schema_pb2
     from tfx import v1 as tfx
 
@@ -66,10 +66,10 @@ def schema(fn_args):
 
 
 def batches(input_fn, mode):
-    """Returns the batches of an input_fn, which is called as an Estimator calls it."""
+    """Returns the batches of an input_fn, called as an Estimator calls it."""
     known = {"mode": mode, "input_context": tf.distribute.InputContext()}
-    asked = inspect.signature(input_fn).parameters.values()
-    given = {each.name: known[each.name] for each in asked if each.name in known and each.default is each.empty}
+    parameters = inspect.signature(input_fn).parameters.values()
+    given = {each.name: known[each.name] for each in parameters if each.name in known and each.default is each.empty}
     return input_fn(**given).map(network.prepare)
 
 
@@ -78,7 +78,7 @@ def receiver_fn(exporters):
     found = []
 
     class Estimator:
-        """Is told by an exporter what to export."""
+        """Records the receiver that an exporter passes."""
 
         model_dir = ""
 
@@ -92,19 +92,19 @@ def receiver_fn(exporters):
 
 
 def export(model, serving_input_receiver_fn, folder):
-    """Saves the model with the Estimator's signatures: their names, inputs and answers are the same."""
+    """Saves the model with the Estimator's signatures: the same names, inputs and outputs."""
     served = tf.Module()
     with tempfile.TemporaryDirectory() as draft:
         received = receive(serving_input_receiver_fn, draft)
         served.received = tf.saved_model.load(draft)
-        # Without the optimizers; and only now: Keras takes no layer from before one that a graph has made.
+        # A copy without the optimizers, created only now: a Keras layer created in a graph breaks earlier ones.
         served.model = network.network()
         for empty, layer in zip(served.model.layers, model.layers):
             empty.set_weights(layer.get_weights())
         made, methods = {}, {}
         for name, (method, outputs) in SIGNATURES.items():
             given = received
-            # They are of an example in its bytes alone, as TensorFlow has it.
+            # As in TensorFlow, classify and regress take only serialized examples.
             if method != "predict":
                 if [each.dtype for each in received.values()] != [tf.string]:
                     continue
@@ -112,7 +112,7 @@ def export(model, serving_input_receiver_fn, folder):
             made[name] = answering(served, list(received), outputs).get_concrete_function(**given)
             methods[name] = f"tensorflow/serving/{method}"
         tf.saved_model.save(served, folder, made)
-    # Which a client of TensorFlow Serving calls it by.
+    # The methods by which clients of TensorFlow Serving call the signatures.
     updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(folder)
     for name, method in methods.items():
         updater.replace_method_name(name, method, tags="serve")
@@ -125,7 +125,7 @@ def answering(served, names, outputs):
 
     @tf.function
     def answer(**given):
-        # The only input of a classification is called as TensorFlow calls it.
+        # TensorFlow names the only input of classify and regress `inputs`.
         inputs = given if set(given) == set(names) else dict(zip(names, given.values()))
         found = answers(served.model(receiver(**inputs), training=False))
         return {key: found[each] for key, each in outputs.items()}
@@ -134,7 +134,7 @@ def answering(served, names, outputs):
 
 
 def receive(serving_input_receiver_fn, folder):
-    """Saves what makes the model's inputs of those of a client, a graph as an Estimator's; returns the client's."""
+    """Saves the receiver's graph, from client inputs to the model's inputs; returns the specs of the client inputs."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         receiver = serving_input_receiver_fn()
         inputs = network.prepare(receiver.features)
@@ -145,7 +145,7 @@ def receive(serving_input_receiver_fn, folder):
 
 
 def answers_of_classes(logits):
-    """Returns what the Estimator answered, by its names."""
+    """Returns the Estimator's outputs by name."""
     rows = tf.shape(logits)[0]
     probabilities = tf.nn.softmax(logits)
     ids = tf.argmax(logits, axis=-1)[:, tf.newaxis]
@@ -161,17 +161,17 @@ def answers_of_classes(logits):
 
 
 def answers_of_two(logits):
-    """Returns what the Estimator answered, by its names."""
+    """Returns the Estimator's outputs by name."""
     both = answers_of_classes(tf.concat([tf.zeros_like(logits), logits], axis=-1))
     return {**both, "logits": logits, "logistic": tf.sigmoid(logits)}
 
 
 def answers_of_labels(logits):
-    """Returns what the Estimator answered, by its names."""
+    """Returns the Estimator's outputs by name."""
     every = tf.tile(tf.constant([NAMES]), [tf.shape(logits)[0], 1])
     return {"logits": logits, "probabilities": tf.sigmoid(logits), "classes": every, "all_classes": every}
 
 
 def answers_of_numbers(logits):
-    """Returns what the Estimator answered, by its names."""
+    """Returns the Estimator's outputs by name."""
     return {"predictions": logits}

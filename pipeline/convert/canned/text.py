@@ -1,4 +1,4 @@
-"""Lines of Python, broken as a person would break them."""
+"""Formatting of written Python source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 WIDTH = 110
 _STEP = " " * 4
-# Numbers and short words of a list stand side by side.
+# Maximum length of list items that share a line.
 _SHORT = 16
 
 
@@ -41,12 +41,12 @@ def literal(value: Any) -> str:
 
 
 def indented(lines: list[str], margin: str = _STEP) -> str:
-    """Returns lines of a function, those that are too long broken within brackets."""
+    """Returns lines of a function, with long ones broken within brackets."""
     return "\n".join(row for line in lines for row in _broken(line, margin))
 
 
 def _broken(line: str, margin: str) -> list[str]:
-    """Breaks a line at the brackets that hold most of it: what is in them stands below, farther right."""
+    """Breaks a line at its longest brackets, and indents their content on the following lines."""
     line, own = line.lstrip(), margin + line[: len(line) - len(line.lstrip())]
     if len(own + line) <= WIDTH:
         return [own + line]
@@ -75,7 +75,7 @@ def _broken(line: str, margin: str) -> list[str]:
 
 
 def _longest_brackets(line: str) -> tuple[int, int, list[int]]:
-    """The outermost brackets with most in them: where they open and close, and the commas between."""
+    """Returns the positions of the longest outermost brackets, and of the commas directly in them."""
     found: tuple[int, int, list[int]] = (0, 0, [])
     opened, depth, quote, commas, escaped = 0, 0, "", list[int](), False
     for index, char in enumerate(line):

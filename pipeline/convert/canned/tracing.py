@@ -1,4 +1,4 @@
-"""A user's function of tensors as source: the operations that it makes of its arguments, whatever it closes over."""
+"""A user's function of tensors as source code, traced by the operations that it creates; closures become constants."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from tfx_estimator.pipeline.convert.canned.text import Source, call, literal
 
 _OPERATORS = {"Add": "+", "AddV2": "+", "Sub": "-", "Mul": "*", "RealDiv": "/", "FloorDiv": "//", "FloorMod": "%"}
 _OPERATORS |= {"Pow": "**", "Greater": ">", "GreaterEqual": ">=", "Less": "<", "LessEqual": "<="}
-# Operations that a public function of their inputs alone makes; others are written as tf.raw_ops.
+# Operations that a public function creates from their inputs alone; others are written as tf.raw_ops.
 _FUNCTIONS = {"Log": "tf.math.log", "Log1p": "tf.math.log1p", "Sigmoid": "tf.sigmoid", "Tanh": "tf.tanh"}
 _FUNCTIONS |= {"Neg": "tf.negative", "Maximum": "tf.maximum", "Minimum": "tf.minimum", "SelectV2": "tf.where"}
 _FUNCTIONS |= {each: f"tf.{each.lower()}" for each in ("Abs", "Cos", "Exp", "Floor", "Reshape", "Sqrt", "Square")}
 _FUNCTIONS |= {"SquaredDifference": "tf.math.squared_difference", "StopGradient": "tf.stop_gradient"}
 
 
-def lines_of(told: str, function: Callable[..., Any], arguments: Mapping[str, tf.TensorSpec]) -> list[str]:
-    """Returns the lines of a function that makes the same, of arguments by these names.
+def lines_of(title: str, function: Callable[..., Any], arguments: Mapping[str, tf.TensorSpec]) -> list[str]:
+    """Returns the body of an equivalent function with these argument names.
 
     Args:
-        told: What it is to the user.
+        title: The function's description in messages.
 
     Raises:
-        UserCodeError: It makes an operation that cannot be said.
+        UserCodeError: It creates an operation that cannot be written.
     """
     with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
         given = {name: tf.compat.v1.placeholder(each.dtype, each.shape) for name, each in arguments.items()}
         result = tf.convert_to_tensor(function(**given) if len(given) > 1 else function(*given.values()))
-        return _Trace(told, session, {tensor.ref(): name for name, tensor in given.items()}).lines(result)
+        return _Trace(title, session, {tensor.ref(): name for name, tensor in given.items()}).lines(result)
 
 
 class _Trace:
     """The operations between arguments and a result."""
 
-    def __init__(self, told: str, session: tf.compat.v1.Session, names: dict[Any, str]) -> None:
-        self._told = told
+    def __init__(self, title: str, session: tf.compat.v1.Session, names: dict[Any, str]) -> None:
+        self._title = title
         self._session = session
         self._names = names
         self._uses: dict[Any, int] = {}
@@ -49,27 +49,27 @@ class _Trace:
         self._lines: list[str] = []
 
     def lines(self, result: tf.Tensor) -> list[str]:
-        self._look(result)
+        self._visit(result)
         value = self._value(result)
         return [*self._lines, f"return {value}"]
 
-    def _look(self, tensor: tf.Tensor) -> bool:
-        """Counts the uses of each value; tells whether it depends on an argument."""
+    def _visit(self, tensor: tf.Tensor) -> bool:
+        """Counts the uses of each value; returns True if it depends on an argument."""
         self._uses[tensor.ref()] = self._uses.get(tensor.ref(), 0) + 1
         op = tensor.op
         if op not in self._varies:
             kinds = {each.type for each in op.op_def.attr}
             if op.op_def.is_stateful or op.type == "Placeholder" or kinds & {"func", "list(func)"}:
                 raise refused(
-                    f"{self._told}, which makes the operation {op.type} of TensorFlow,",
+                    f"{self._title}, which creates the TensorFlow operation {op.type},",
                     "compute it in Transform, or in the input_fn; or write it by hand",
                 )
-            # Of all of them: each counts.
-            self._varies[op] = sum(map(self._look, op.inputs)) > 0
+            # Without short-circuit, to count all uses.
+            self._varies[op] = sum(map(self._visit, op.inputs)) > 0
         return self._varies[op]
 
     def _value(self, tensor: tf.Tensor, is_operand: bool = False) -> str:
-        """The expression of a value; one that is used twice has a line of its own."""
+        """Returns the expression of a value; one that is used twice gets its own line."""
         if tensor.ref() in self._names:
             return self._names[tensor.ref()]
         op = tensor.op
@@ -89,7 +89,7 @@ class _Trace:
         return f"({text})" if is_operand else text
 
     def _named(self, tensors: Any, text: str) -> str:
-        """Writes a line of what a value is."""
+        """Writes an assignment, and returns its variable."""
         taken = {*self._names.values(), "tf"}
         wanted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", tensors[0].op.type).lower()
         name = next(each for each in (wanted, *(f"{wanted}_{n}" for n in range(2, 10**6))) if each not in taken)
@@ -107,7 +107,7 @@ class _Trace:
         return self._raw(op)
 
     def _raw(self, op: tf.Operation) -> str:
-        """A call by the operation's own name, with those of its inputs and attributes."""
+        """Returns a call of tf.raw_ops with the names of inputs and attributes."""
         known, left, given = op.op_def, list(op.inputs), dict[str, Any]()
         inferred = {each for arg in known.input_arg for each in (arg.type_attr, arg.number_attr, arg.type_list_attr)}
         for arg in known.input_arg:
@@ -120,7 +120,7 @@ class _Trace:
         for attr in known.attr:
             if attr.name not in inferred and op.node_def.attr[attr.name] != attr.default_value:
                 given[attr.name] = _attribute(op.get_attr(attr.name))
-        # The Python function has other names of some.
+        # The Python function renames some.
         public = [each for each in inspect.signature(getattr(tf.raw_ops, op.type)).parameters if each != "name"]
         own = [each.name for each in (*known.input_arg, *known.attr) if each.name not in inferred]
         renamed = dict(zip([each for each in own if each not in public], [each for each in public if each not in own]))
@@ -134,7 +134,7 @@ def _constant(value: Any, is_operand: bool) -> str:
 
 
 def _number(value: Any) -> Any:
-    """The shortest numbers that are these in their type, as they were written."""
+    """Returns the shortest decimals that equal the numbers in their type."""
     if np.ndim(value):
         return [_number(each) for each in value]
     if not isinstance(value, np.floating):

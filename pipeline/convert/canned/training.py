@@ -1,4 +1,4 @@
-"""The training of a canned Estimator by a trainer_fn: of a run of this project, or of a pipeline of somebody's own."""
+"""The training of a canned Estimator by a trainer_fn, in a run of this project or in another TFX pipeline."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Training:
 
     Args:
         name: Of the pipeline.
-        checkpoint: Its last one, without `.index`.
+        checkpoint: Its last checkpoint, without `.index`.
         properties: The Trainer's execution properties.
-        inputs: What the Trainer read.
+        inputs: The Trainer's input artifacts.
     """
 
     name: str
@@ -45,16 +45,16 @@ class Training:
 
 
 def find(named: str) -> Optional[Training]:
-    """Finds the last training of a trainer_fn; None where a declared network was trained.
+    """Finds the last training of a trainer_fn; None if a declared network was trained.
 
     Args:
-        named: A pipeline's folder, or a run's log folder; of a pipeline of your own, its database of ML Metadata, or a
+        named: A pipeline's folder, or a run's log folder; for another TFX pipeline, its ML Metadata database, or a
             folder with metadata.sqlite.
 
     Raises:
         DeclarationError: There is no run.
-        PipelineError: Nothing is left of the training.
-        UserCodeError: It was a run_fn that trained.
+        PipelineError: The training's files are gone.
+        UserCodeError: It was the training of a run_fn.
     """
     if database := _own_database(named):
         name, (properties, inputs, outputs) = _own_training(database)
@@ -81,7 +81,7 @@ def find(named: str) -> Optional[Training]:
 
 
 def convert(training: Training, output: str, to: str = "keras2") -> Any:
-    """Converts the Estimator that the trainer_fn returns, `to` this Keras; see `canned.conversion`."""
+    """Converts the Estimator that the trainer_fn returns to this version of Keras; see `canned.conversion`."""
     bring_back_estimator()
     from tfx_estimator.pipeline.convert.canned import conversion, reading, run_fn
     from tfx_estimator.pipeline.convert.canned.refusal import refused
@@ -91,7 +91,7 @@ def convert(training: Training, output: str, to: str = "keras2") -> Any:
         estimator, evaluation = made["estimator"], made["eval_spec"]
         if not reading.is_canned(estimator):
             raise refused(
-                f"the Estimator that the trainer_fn of {training.name} returns, which is no canned one,",
+                f"the Estimator that the trainer_fn of {training.name} returns, which is not a canned one,",
                 "keep its graph, by --keep-graph; or convert the run of a canned one, or of a network of trainer.model",
             )
         trained = conversion.Trained(
@@ -107,7 +107,7 @@ def convert(training: Training, output: str, to: str = "keras2") -> Any:
 
 
 def _call(training: Training, scratch: str) -> dict[str, Any]:
-    """Calls the trainer_fn as the Trainer did, but for the folder of its Estimator."""
+    """Calls the trainer_fn like the Trainer, with another folder for its Estimator."""
     outputs = {
         standard_component_specs.MODEL_KEY: [standard_artifacts.Model()],
         standard_component_specs.MODEL_RUN_KEY: [standard_artifacts.ModelRun()],
@@ -124,7 +124,7 @@ def _call(training: Training, scratch: str) -> dict[str, Any]:
 
 
 def _own_database(named: str) -> str:
-    """The database of a pipeline that no run of this project made; empty for a run's folder."""
+    """Returns the ML Metadata database of another TFX pipeline; empty for a run's folder."""
     path = os.path.abspath(os.path.expanduser(named))
     if os.path.isfile(path):
         return path
@@ -133,23 +133,24 @@ def _own_database(named: str) -> str:
 
 
 def _own_training(database: str) -> tuple[str, tuple[dict[str, Any], Artifacts, dict[str, str]]]:
-    """The pipeline's name, and what `source.describe` tells of its last training."""
+    """Returns the pipeline's name, and `source.describe` of its last finished training."""
     store = open_store(database)
     nodes = {each.id: each.name for each in store.get_contexts_by_type(_NODE) if each.name.endswith(_TRAINER)}
     found = [(each, name) for number, name in nodes.items() for each in store.get_executions_by_context(number)]
     if not found:
         raise PipelineError(
-            f"{database} knows of no training",
-            expected="a pipeline that has come to its Trainer",
+            f"{database} has no training",
+            expected="a pipeline that has started its Trainer",
             todo="run it; or name the folder of another",
         )
-    # A later one may have been answered from the cache, or have failed: its outputs are what counts.
-    ended = [pair for pair in found if standard_component_specs.MODEL_RUN_KEY in source.describe(store, pair[0], {})[2]]
-    if not ended:
+    # A later execution may have failed, or been cached: only those with outputs count.
+    key = standard_component_specs.MODEL_RUN_KEY
+    finished = [pair for pair in found if key in source.describe(store, pair[0], {})[2]]
+    if not finished:
         raise PipelineError(
-            f"{database} knows of no training that has ended",
+            f"{database} has no finished training",
             expected="a pipeline whose Trainer has written its model_run",
-            todo="run it to its end; or name the folder of another",
+            todo="run it to the end; or name the folder of another",
         )
-    last, name = max(ended, key=lambda pair: pair[0].id)
+    last, name = max(finished, key=lambda pair: pair[0].id)
     return name.removesuffix(_TRAINER), source.describe(store, last, {})

@@ -17,7 +17,7 @@ from tfx_estimator.pipeline.convert.tensors import HYPERPARAMETER, SLOT, STEP, W
 _OF_COLUMN, _OF_WEIGHT = "name of the column or layer", "slot of the weight"
 _BY_RATE = "slot of the weight, times -learning_rate"
 _SET, _COUNTED = "set in network.py", "follows from the step"
-# Parts of partitioned variables, and of variables of a Keras model within a graph, in the names of their slots.
+# Slot names, with the prefixes of partitioned variables and of Keras models in a graph.
 _OF_PART = re.compile(r"(?:t_0/|part_0/)?([^/]+)")
 
 
@@ -26,9 +26,9 @@ class Placed:
     """A tensor of the checkpoint.
 
     Args:
-        place: In weights.npz and the Keras model; empty if it has none there.
-        rule: That found it.
-        factor: What its value is multiplied by.
+        place: In weights.npz and the Keras model; empty if it has none.
+        rule: The rule that found it.
+        factor: Multiplies its value.
     """
 
     tensor: Tensor
@@ -46,7 +46,7 @@ class Placed:
 def hyperparameters(
     reader: tf.train.CheckpointReader, optimizers: Mapping[str, Optimizer]
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Returns the options of optimizers that a checkpoint holds, by part: those of Keras are variables."""
+    """Returns the optimizer options in a checkpoint, by part: Keras's optimizers store them as variables."""
     found: dict[str, dict[str, np.ndarray]] = {part: {} for part in optimizers}
     for name in reader.get_variable_to_shape_map():
         match = re.fullmatch(r"training/([^/]+)/([^/]+)", name)
@@ -72,15 +72,15 @@ def place(
     wrong += [f"{name} is not in it" for name in weights if name not in shapes]
     if wrong:
         raise UserCodeError(
-            "\n".join(["the checkpoint is not that of this Estimator:", *wrong]),
+            "\n".join(["the checkpoint does not match this Estimator:", *wrong]),
             expected="a place for each tensor, and a tensor for each weight",
-            todo="have the code that makes the Estimator be what it was when it trained",
+            todo="use the code that created the Estimator when it trained",
         )
     return [each for each in found.values() if each is not None]
 
 
 def values(reader: tf.train.CheckpointReader, placed: list[Placed]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields what weights.npz holds."""
+    """Yields the arrays of weights.npz."""
     for each in placed:
         if each.place:
             yield each.place, reader.get_tensor(each.tensor.name) * each.factor
@@ -110,13 +110,13 @@ def _find(
 def _slot(
     name: str, weights: Mapping[str, str], optimizers: Mapping[str, Optimizer]
 ) -> tuple[Optional[Optimizer], str, str]:
-    """The optimizer that a tensor is of; the weight whose slot it is, if it is one; and its name in the optimizer."""
+    """Returns a tensor's optimizer, the weight whose slot it is, if it is one, and its name in the optimizer."""
     if match := re.fullmatch(r"training/([^/]+)/(?:(.+)/)?([^/]+)", name):
         part = _part_of(match[1], optimizers)
         weight = match[2] or ""
         known = part is not None and (not weight or weight in weights)
         return (optimizers[part], weight, match[3]) if known and part else (None, "", "")
-    # The longest first: a column may be called as the beginning of another.
+    # The longest first: a column's name may be a prefix of another's.
     for weight in sorted(weights, key=len, reverse=True):
         if name.startswith(f"{weight}/") and (match := _OF_PART.fullmatch(name[len(weight) + 1 :])):
             part = "linear" if weights[weight].startswith("linear_") else "deep"
@@ -125,7 +125,7 @@ def _slot(
 
 
 def _part_of(scope: str, optimizers: Mapping[str, Optimizer]) -> Optional[str]:
-    """Whose scope it is: the second optimizer of a name has a number after it."""
+    """Returns the part whose optimizer has this scope: the second optimizer with the same name is numbered."""
     scopes: dict[str, str] = {}
     for part, optimizer in optimizers.items():
         scopes[f"{optimizer.name}_1" if optimizer.name in scopes else optimizer.name] = part

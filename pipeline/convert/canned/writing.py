@@ -1,4 +1,4 @@
-"""Writes network.py: the source of a Keras model that does what a canned Estimator does."""
+"""Writes network.py: the source of a Keras model equivalent to a canned Estimator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.convert.canned.text import Source, call, indented, l
 from tfx_estimator.pipeline.convert.canned.tracing import lines_of
 
 _KERAS = "tf.keras.layers"
-# What of the parts another one needs.
+# Parts that another one needs.
 _NEEDS = {
     "HashBucket": ("is_absent",),
     "Identity": ("is_absent",),
@@ -30,15 +30,15 @@ _HEADER = '''\
 """{title}
 
 It was a canned Estimator, {name}. This file is yours to change.
-It needs TensorFlow alone, {keras}.
+It needs only TensorFlow, {keras}.
 
     import network
 
     model = network.network()
-    network.restore(model)  # the Estimator's weights, slots and step, of weights.npz beside this file
-    model.fit(dataset.map(network.prepare))  # dataset: what the Estimator's input_fn returned
+    network.restore(model)  # the Estimator's weights, slots and step, from weights.npz next to this file
+    model.fit(dataset.map(network.prepare))  # dataset: the result of the Estimator's input_fn
 
-The model answers with logits, {logits}. To train anew, call model.compile() in place of restore.
+The model returns logits, {logits}. To train from scratch, call model.compile() instead of restore.
 """
 
 import os
@@ -47,15 +47,15 @@ import numpy as np
 import tensorflow as tf
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-{absent}# Of each feature: its type, and the values of an example; None is any number of them.
+{absent}# Each feature's type and number of values in an example; None is any number.
 INPUTS = {inputs}
 '''
-# Parts that know of values that are not there; and what they know.
+# Parts that handle missing values, and the constants that they use.
 _OF_CATEGORIES = ("HashBucket", "WordIds", "Identity", "Crossed")
 _ABSENT = """\
-# The id of a value that is not there; -1 is that of a word which no vocabulary knows.
+# The id of a missing value; -1 is that of a word outside of the vocabulary.
 ABSENT = -2
-# What the inputs of categories have there.
+# Missing values in categorical inputs.
 NO_WORD, NO_NUMBER = "\\0", tf.int64.min
 """
 _KERAS_2 = "with Keras 2: from TensorFlow 2.16 on, tf_keras and TF_USE_LEGACY_KERAS=1 in the environment"
@@ -64,11 +64,11 @@ _KERAS_3 = "from 2.16 on, with its Keras 3"
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """A network that was written.
+    """A written network.
 
     Args:
         text: Of network.py.
-        files: Vocabularies beside it, by their names.
+        files: Vocabularies, by file name.
         weights: The place of each weight, by its name in the checkpoint.
         inputs: By the feature's name.
     """
@@ -85,11 +85,11 @@ def write(
     """Writes the source.
 
     Args:
-        features: Of a batch, as the input_fn gives them.
+        features: Of a batch of the input_fn.
         optimizers: By `deep` and `linear`.
 
     Raises:
-        UserCodeError: Something of it cannot be said.
+        UserCodeError: A part of the Estimator cannot be converted.
     """
     columns = Columns(canned, features)
     lines, logits = [], []
@@ -106,7 +106,7 @@ def write(
     both = logits[0]
     if len(logits) > 1:
         both = f"{call(f'{_KERAS}.Add', name=columns.layer('logits'))}([{', '.join(logits)}])"
-    # Names of layers are of fewer characters than names of features, and an input is a layer beside the others.
+    # Layer names allow fewer characters than feature names, and an input must not have another layer's name.
     can_name = all(re.fullmatch(r"[A-Za-z0-9.][\w.\-]*", name) for name in columns.inputs)
     named = ", name=name" if can_name and columns.layers.isdisjoint(columns.inputs) else ""
     lines = [
@@ -124,7 +124,7 @@ def write(
         _header(canned, columns, _KERAS_3 if is_keras_3 else _KERAS_2),
         *_parts(columns.parts),
         *columns.functions,
-        f'def network():\n    """Returns the model, with weights to begin with."""\n{indented(lines)}\n',
+        f'def network():\n    """Returns the model, with initial weights."""\n{indented(lines)}\n',
         _prepare(canned.head),
         _loss(canned.head),
         *(inspect.getsource(kind) for kind in vars(parts_keras3).values() if _is_of(own, kind)),
@@ -138,14 +138,14 @@ def write(
 
 
 def _dense(inputs: Mapping[str, Input]) -> str:
-    """The source that makes a feature an input."""
+    """Returns the source that converts a feature to an input."""
     if any(each.dtype != "float32" for each in inputs.values()):
         return inspect.getsource(parts.dense)
     return inspect.getsource(parts.dense_numbers).replace("dense_numbers", "dense")
 
 
 def _model(head: Head, is_keras_3: bool) -> str:
-    """The source of the model, whose loss has a part for each replica where it is a mean: Keras 3 has but one."""
+    """Returns the model's source; for Keras 3, and for a sum, without the division of the loss by replicas."""
     source = inspect.getsource(parts.CannedModel)
     if is_keras_3 or head.is_sum:
         source = re.sub(r" *# Under a strategy.*\n *part = .*\n", "", source).replace(
@@ -155,7 +155,7 @@ def _model(head: Head, is_keras_3: bool) -> str:
 
 
 def _is_of(names: set[str], kind: Any) -> bool:
-    """Is it one of some optimizers of Keras 3, or a base of one."""
+    """True for the named optimizers of Keras 3 and their bases."""
     return isinstance(kind, type) and any(issubclass(getattr(parts_keras3, name), kind) for name in names)
 
 
@@ -163,7 +163,7 @@ def _header(canned: Canned, columns: Columns, keras: str) -> str:
     shapes = {name: (each.dtype, each.width) for name, each in sorted(columns.inputs.items())}
     made = [f"a network of {' and '.join(map(str, canned.hidden_units))} units"] if canned.deep else []
     made += ["a linear model"] if canned.linear else []
-    title = f"{' beside '.join(made)}, in Keras."
+    title = f"{' and '.join(made)}, in Keras."
     logits = f"[batch, {canned.head.units}]"
     return (
         _HEADER.format(
@@ -184,13 +184,13 @@ def _table(values: Mapping[str, Any]) -> str:
 
 
 def _parts(names: set[str]) -> list[str]:
-    """The source of parts, in the order in which they stand."""
+    """Returns the source of parts, in the order of the module."""
     wanted = names.union(*(_NEEDS.get(name, ()) for name in names))
     return [inspect.getsource(value) for name, value in vars(parts).items() if name in wanted]
 
 
 def _deep(canned: Canned, columns: Columns) -> list[str]:
-    """The lines of the network, and the places of its weights."""
+    """Returns the lines of the network, and adds the places of its weights."""
     joined = [columns.deep(column) for column in canned.deep]
     lines, activation = [f"deep = {joined[0]}"], canned.activation
     if callable(activation):
@@ -223,7 +223,7 @@ def _listed(values: list[str]) -> list[str]:
 
 
 def _prepare(head: Head) -> str:
-    """The source that makes batches of Keras of those of the input_fn."""
+    """Returns the source that converts batches of the input_fn for Keras."""
     lines = ["inputs = {name: dense(features[name], *each) for name, each in INPUTS.items()}"]
     lines += ["if labels is None:", "    return inputs"]
     lines += _numbered(head)
@@ -235,20 +235,20 @@ def _prepare(head: Head) -> str:
     lines.append(f"return inputs, labels{weights}")
     return (
         f"{before}def prepare(features, labels=None):\n"
-        f'    """Returns what the model takes of a batch of the Estimator\'s input_fn."""\n{indented(lines)}\n'
+        f'    """Converts a batch of the Estimator\'s input_fn for the model."""\n{indented(lines)}\n'
     )
 
 
 def _numbered(head: Head) -> list[str]:
-    """The lines that make numbers of the labels' names; and one row for each example, where it has several labels."""
+    """Returns the lines that convert labels' names to numbers, and several labels to one row for each example."""
     is_many, lines = head.kind == LABELS, list[str]()
     if head.words:
         values = "labels.values[:, tf.newaxis]" if is_many else "tf.reshape(labels, [-1, 1])"
         numbers = "tf.argmax(known, axis=1)"
-        told = f'["a label is none of LABELS", {values}]'
+        message = f'["a label is not in LABELS", {values}]'
         lines = [
             f"known = tf.equal({values}, LABELS)",
-            f"tf.debugging.Assert(tf.reduce_all(tf.reduce_any(known, axis=1)), {told})",
+            f"tf.debugging.Assert(tf.reduce_all(tf.reduce_any(known, axis=1)), {message})",
             f"labels = {f'tf.SparseTensor(labels.indices, {numbers}, labels.dense_shape)' if is_many else numbers}",
         ]
     if not is_many:
@@ -258,15 +258,15 @@ def _numbered(head: Head) -> list[str]:
 
 
 def _loss(head: Head) -> str:
-    """The source of the loss of a batch, and of each example's where it is a user's."""
+    """Returns the source of a batch's loss, and of the examples' losses if the loss_fn is a user's."""
     kind = "int64" if head.kind in (CLASSES, LABELS) else "float32"
     shape = "[-1, 1]" if head.kind == CLASSES else "tf.shape(logits)"
     lines, before = [f"labels = tf.reshape(tf.cast(labels, tf.{kind}), {shape})"], ""
     if head.loss is not None:
         width = 1 if head.kind == CLASSES else head.units
         given = {"labels": tf.TensorSpec([None, width], kind), "logits": tf.TensorSpec([None, head.units])}
-        told = '"""Returns the loss of each example, as the loss_fn did."""'
-        body = indented([told, *lines_of("the loss_fn", head.loss, given)])
+        docstring = '"""Returns the loss of each example, like the loss_fn."""'
+        body = indented([docstring, *lines_of("the loss_fn", head.loss, given)])
         before = f"def example_losses(labels, logits):\n{body}\n\n\n"
         lines.append("losses = example_losses(labels, logits)")
     elif head.kind == CLASSES:
@@ -290,7 +290,7 @@ def _loss(head: Head) -> str:
     lines.append(f"return tf.reduce_{'sum' if head.is_sum else 'mean'}(losses)")
     return (
         f"{before}def loss(labels, logits, weights=None):\n"
-        f'    """Returns the {head.reduction} of the examples\' losses, as the Estimator did."""\n{indented(lines)}\n'
+        f'    """Returns the {head.reduction} of the examples\' losses, like the Estimator."""\n{indented(lines)}\n'
     )
 
 
@@ -298,12 +298,10 @@ def _optimizers(optimizers: Mapping[str, Optimizer], place: str) -> str:
     made = {name: _optimizer(each, place) for name, each in optimizers.items()}
     rows = [f"    {literal(name)}: {text}," for name, text in made.items()]
     if any(ALWAYS_WITH_SLOT in each.options.values() for each in optimizers.values()):
-        rows.insert(
-            0, "    # A function, even of 0, has Keras leave rows alone that no example has, as TensorFlow 1 did."
-        )
+        rows.insert(0, "    # With a function, even of 0, Keras skips rows that no example has, like TensorFlow 1.")
     return (
         "def optimizers():\n"
-        '    """Returns the optimizer of each part, with the slots of the Estimator\'s."""\n'
+        '    """Returns the optimizer of each part, with the same slots as the Estimator\'s."""\n'
         f"{indented(['return {', *rows, '}'])}\n"
     )
 

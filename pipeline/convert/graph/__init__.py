@@ -1,1 +1,1 @@
-"""An exported graph, which no source of a network is left of, as a layer that Keras trains."""
+"""An exported graph without its network's source, as a layer that Keras trains."""

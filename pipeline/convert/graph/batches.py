@@ -1,4 +1,4 @@
-"""Batches of examples, as a signature of an export takes them."""
+"""Batches of examples for a signature of an export."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIZE = 256
 
 
 def read(exported: Exported, files: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-    """Returns the examples of files: serialized, or parsed by the names, types and shapes of the signature's inputs.
+    """Yields batches of examples: serialized, or parsed by the names, types and shapes of the signature's inputs.
 
     Raises:
         DataError: They cannot be read, or lack a feature.
@@ -31,8 +31,8 @@ def read(exported: Exported, files: Sequence[str]) -> Iterator[dict[str, np.ndar
 
 
 def not_taken(exported: Exported, error: tf.errors.OpError) -> DataError:
-    """Returns the error of examples that the export does not take."""
-    kind = "as the export parses them" if exported.serialized else f"with {', '.join(sorted(exported.inputs))}"
+    """Returns the error for examples that the export does not take."""
+    kind = "that the export can parse" if exported.serialized else f"with {', '.join(sorted(exported.inputs))}"
     return DataError(
         f"the export does not take the evaluation examples: {without_stacks(error.message).splitlines()[0]}",
         expected=f"TFRecord files of tf.Examples {kind}",
@@ -47,7 +47,7 @@ def _parsed(exported: Exported, batch: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _feature(dtype: tf.DType, shape: Optional[Sequence[Optional[int]]]) -> Any:
-    """How an example holds what a signature takes: as strings, int64 or float32; any number of values padded."""
+    """Returns the parsing feature of an input: string, int64 or float32; of variable length, padded."""
     stored = dtype if dtype == tf.string else tf.float32 if dtype.is_floating else tf.int64
     of_one = [*(shape or ())[1:]]
     if of_one and of_one[0] is None:

@@ -1,4 +1,4 @@
-"""Keeps an exported graph as a Keras model, top to bottom."""
+"""The conversion of an exported graph to a Keras model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GRAPH = "graph"
 
 @dataclass(frozen=True)
 class Kept:
-    """What came of a graph.
+    """The result of a conversion.
 
     Args:
         placed: An entry of mapping.json for each variable.
@@ -54,24 +54,24 @@ class Kept:
 
 
 def keep(named: str, output: str, examples: str = "", answer: str = "") -> Kept:
-    """Writes the graph, the source of a layer over it, and the proof that it answers as it did and trains on.
+    """Writes the graph, the source of a layer over it, and the proof that its outputs are the same and that it trains.
 
     Args:
         named: See `exported.find`.
-        output: The folder to make; it is there when all of it is, and right.
+        output: The folder to create; it appears only when complete and proved.
         examples: A folder or pattern of files; empty takes the run's.
         answer: See `exported.read`.
 
     Raises:
-        DeclarationError: There is no run, or no example is named.
-        UserCodeError: Nothing of it can be trained.
-        NotEqualError: It answers otherwise, or does not train.
+        DeclarationError: There is no run, or no examples are named.
+        UserCodeError: Nothing in it can be trained.
+        NotEqualError: Its outputs differ, or it does not train.
     """
     folder, of_run = find(named)
     if not (examples or of_run):
         raise DeclarationError(
             f"{one_line(named)} is a SavedModel alone, without evaluation examples",
-            expected="TFRecord files of tf.Examples, on which it is to answer as it does now",
+            expected="TFRecord files of tf.Examples, on which to compare its outputs",
             todo="name them by --examples",
         )
     files = files_of(examples or of_run)
@@ -98,16 +98,16 @@ def keep(named: str, output: str, examples: str = "", answer: str = "") -> Kept:
 
 
 def _placed(exported: Exported, model: tf.keras.Model) -> list[dict[str, Any]]:
-    """Names each variable of the graph, and its place among the weights of the layer.
+    """Returns the mapping.json entry of each variable of the graph, with its index among the layer's weights.
 
     Raises:
         UserCodeError: One that the Estimator trained would not be trained.
     """
     trained = {each.name.partition(":")[0] for each in model.trainable_weights}
-    if gone := [name for name in exported.trained if name not in trained]:
+    if lost := [name for name in exported.trained if name not in trained]:
         raise UserCodeError(
-            f"{gone[0]}, which the Estimator trained, is no variable that TensorFlow 2 trains",
-            expected="variables that are resources, as Estimators make them today",
+            f"{lost[0]}, which the Estimator trained, is not a variable that TensorFlow 2 trains",
+            expected="resource variables, as Estimators create them today",
             todo="export the Estimator again after tf.compat.v1.enable_resource_variables()",
         )
     return [

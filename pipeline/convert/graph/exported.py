@@ -1,4 +1,4 @@
-"""The SavedModel that an Estimator exported: where it lies, and what it says of itself before it is loaded."""
+"""The SavedModel that an Estimator exported: its location, and its meta graph, read without loading it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tfx_estimator.pipeline.report.source import find_runs
 
 FILE = "saved_model.pb"
 SERVE = "serve"
-# How Estimators and their heads call what is trained by a loss: the first that a signature has is taken.
+# Names that Estimators and their heads give to the output of a loss, in order of preference.
 _ANSWERS = ("logits", "probabilities", "predictions", "scores", "outputs")
-# Signatures that are looked at first.
+# Preferred signatures.
 _USUAL = ("serving_default", "predict")
 _PARSING = re.compile("Parse.*Example")
 _TRAINED = "trainable_variables"
@@ -33,16 +33,16 @@ _TRAINED = "trainable_variables"
 
 @dataclass(frozen=True)
 class Exported:
-    """An export, and what of it is trained.
+    """An export, and its trained output.
 
     Args:
         folder: Of the SavedModel.
-        signature: That is called.
-        output: Which one of its outputs is trained.
-        inputs: Of the signature: type and shape by name; None is a shape that is not known.
-        serialized: Does it take whole tf.Examples.
+        signature: The signature to call.
+        output: The output to train.
+        inputs: Of the signature: type and shape by name; None is an unknown shape.
+        serialized: True if it takes serialized tf.Examples.
         trained: Names of the variables that the Estimator trained.
-        methods: Of signatures that are called otherwise than by Predict: the method, such as Classify.
+        methods: Methods, such as Classify, of signatures whose method is not Predict.
     """
 
     folder: str
@@ -55,14 +55,14 @@ class Exported:
 
 
 def find(named: str) -> tuple[str, str]:
-    """Finds the SavedModel, and the folder of the run's evaluation examples: empty where there is no run.
+    """Finds the SavedModel, and the folder of the run's evaluation examples; empty without a run.
 
     Args:
-        named: A SavedModel, or a folder of versions of which the newest is taken; or a run, as `source.find` takes it.
+        named: A SavedModel, a folder of versions, for the newest one, or a run: see `source.find`.
 
     Raises:
-        DeclarationError: It is neither.
-        PipelineError: The run has left no model.
+        DeclarationError: It is none of these.
+        PipelineError: The run has no model.
     """
     path = os.path.abspath(os.path.expanduser(named))
     if folder := _saved_model(path):
@@ -76,33 +76,33 @@ def find(named: str) -> tuple[str, str]:
     _, inputs, outputs = last_training(run)
     if not (folder := _saved_model(outputs.get(standard_component_specs.MODEL_KEY, ""))):
         raise PipelineError(
-            f"the training of {run.name} has left no model",
-            expected="one that has ended, and exported",
-            todo="run it to its end; or name the SavedModel itself",
+            f"the training of {run.name} has no model",
+            expected="a finished training with an export",
+            todo="run it to the end; or name the SavedModel itself",
         )
     examples = artifact_utils.get_single_uri(inputs[standard_component_specs.EXAMPLES_KEY])
     return folder, os.path.join(examples, "Split-eval")
 
 
 def read(folder: str, answer: str = "") -> Exported:
-    """Reads what an export says of itself.
+    """Reads the meta graph of an export.
 
     Args:
-        answer: SIGNATURE:OUTPUT, which is trained; empty chooses it by its name.
+        answer: SIGNATURE:OUTPUT to train; empty chooses it by its name.
 
     Raises:
-        UserCodeError: It is no Estimator's, or nothing of it can be trained, or it leaves open what is.
+        UserCodeError: It is not an Estimator's, or nothing in it can be trained, or the output is ambiguous.
     """
     graph = _meta_graph(folder)
     trained = list(_variables(graph))
     if not trained:
-        raise _refused(f"{folder} names no variable that was trained")
+        raise _refused(f"{folder} lists no trained variable")
     signature, output = _answer(graph, answer)
     takes = graph.signature_def[signature].inputs
     inputs = {name: (tf.as_dtype(each.dtype), _shape(each.tensor_shape)) for name, each in takes.items()}
     serialized = _is_parsed(graph.graph_def, [*takes.values()])
     methods = {name: each.method_name for name, each in sorted(graph.signature_def.items())}
-    # An operation that initialises has a signature too, without a method.
+    # The signature of an initialisation op has no method.
     methods = {name: each for name, each in methods.items() if each not in ("", tf.saved_model.PREDICT_METHOD_NAME)}
     return Exported(folder, signature, output, inputs, serialized, trained, methods)
 
@@ -123,7 +123,7 @@ def _meta_graph(folder: str) -> meta_graph_pb2.MetaGraphDef:
         ) from error
     found = [each for each in graphs if SERVE in each.meta_info_def.tags]
     if not found:
-        raise _refused(f"{folder} is for no serving")
+        raise _refused(f"{folder} has no graph tagged {SERVE}")
     if found[0].HasField("object_graph_def"):
         raise _refused(f"{folder} was saved by TensorFlow 2", "load it by tf.saved_model.load, or tf.keras.models")
     return found[0]
@@ -135,33 +135,34 @@ def _variables(graph: meta_graph_pb2.MetaGraphDef) -> Iterator[str]:
 
 
 def _answer(graph: meta_graph_pb2.MetaGraphDef, named: str) -> tuple[str, str]:
-    """Chooses signature and output: those that are named; else by the output's name; else the only one."""
+    """Chooses signature and output: the named ones; else by the output's name; else the only one."""
     signatures = graph.signature_def
     ordered = [*(name for name in _USUAL if name in signatures), *sorted(set(signatures) - set(_USUAL))]
-    there = [
+    candidates = [
         (name, output)
         for name in ordered
         for output in sorted(signatures[name].outputs)
         if tf.as_dtype(signatures[name].outputs[output].dtype).is_floating
     ]
     # An Estimator serves a single output by two signatures.
-    tensors = {signatures[name].outputs[output].name for name, output in there}
-    wanted = [pair for pair in there if ":".join(pair) == named] if named else []
+    tensors = {signatures[name].outputs[output].name for name, output in candidates}
+    wanted = [pair for pair in candidates if ":".join(pair) == named] if named else []
     if not named:
-        wanted = [pair for key in _ANSWERS for pair in there if pair[1] == key] or there[: len(tensors) == 1]
+        wanted = [pair for key in _ANSWERS for pair in candidates if pair[1] == key]
+        wanted = wanted or candidates[: len(tensors) == 1]
     if wanted:
         return wanted[0]
     raise UserCodeError(
         f"--answer: no signature has an output {one_line(named)}"
         if named
-        else "it is open which output of the export is trained",
-        expected=f"one of those that may train: {', '.join(map(':'.join, there)) or 'there is none of floats'}",
+        else "which output of the export to train is ambiguous",
+        expected=f"one of the float outputs: {', '.join(map(':'.join, candidates)) or 'there are none'}",
         todo="name it by --answer",
     )
 
 
 def _is_parsed(graph: graph_pb2.GraphDef, takes: Sequence[meta_graph_pb2.TensorInfo]) -> bool:
-    """Does a signature take tf.Examples: nothing but strings, in a graph that parses some."""
+    """True if a signature takes tf.Examples: a single string input, in a graph that parses some."""
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     is_text = len(takes) == 1 and tf.as_dtype(takes[0].dtype) == tf.string
     return is_text and any(_PARSING.match(node.op) for node in nodes)

@@ -1,4 +1,4 @@
-"""What a written network.py is made of, copied as it stands. It needs TensorFlow alone, with Keras 2."""
+"""Source that is copied verbatim into a written network.py. It needs only TensorFlow, with Keras 2."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ExportedGraph(tf.keras.layers.Layer):
     """The exported graph. Its variables are the layer's weights; those that the Estimator trained are trainable.
 
     Args:
-        signature: Which one of the graph's it calls; it answers with a dict of all its outputs.
+        signature: The graph's signature to call; the layer returns a dict of all its outputs.
     """
 
     def __init__(self, signature=SIGNATURE, **options):
@@ -34,7 +34,7 @@ class ExportedGraph(tf.keras.layers.Layer):
 
 
 def network(signature=SIGNATURE, output=OUTPUT):
-    """Returns the model, with the weights of the export: from a dict of the signature's inputs to one output."""
+    """Returns the model with the export's weights, from a dict of the signature's inputs to one output."""
     layer = ExportedGraph(signature, name="graph")
     takes = layer.exported.signatures[signature].structured_input_signature[1]
     inputs = {name: tf.keras.Input(type_spec=each) for name, each in takes.items()}
@@ -42,7 +42,7 @@ def network(signature=SIGNATURE, output=OUTPUT):
 
 
 def export(model, folder):
-    """Writes a SavedModel with all signatures of the old one, and the weights that the model has now."""
+    """Writes a SavedModel with all signatures of the old one, and the model's current weights."""
     exported = model.get_layer("graph").exported
     tf.saved_model.save(exported, folder, signatures=dict(exported.signatures))
     updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(folder)

@@ -1,4 +1,4 @@
-"""Proves that a kept graph answers as the export does, that all of it trains, and that what was trained is kept."""
+"""Proves that a kept graph returns the export's outputs, that it trains, and that saving keeps the trained weights."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Batch = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Proof:
-    """What was measured.
+    """The measured differences.
 
     Args:
-        examples: How many were answered by both.
-        compared: The output that is compared, and trained.
-        answers: Largest difference between export and model, of answers beyond 1 as a part of the largest.
+        examples: Number of examples predicted by both.
+        compared: The compared and trained output.
+        answers: Largest difference between export and model, relative to the largest output if that exceeds 1.
         classes: Examples whose predicted class differs.
-        gradients: Trained weights.
-        still: Those of them that a step of Keras's Adam, on one batch, did not change, for want of a gradient or by it.
-        kept: Largest difference between the model after that step and what was written of it, by what was written.
+        gradients: Number of trained weights.
+        still: Those of them that a step of Keras's Adam, on one batch, did not change: their gradient is missing or 0.
+        kept: Largest difference between the model after that step and its saved forms, by form.
     """
 
     examples: int
@@ -45,27 +45,27 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Are all differences small enough, and does the step change weights."""
+        """True if all differences are small enough, and the step changes weights."""
         trains = len(self.still) < self.gradients
         return trains and not self.classes and all(each <= MOST for each in (self.answers, *self.kept.values()))
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns what proof.json holds."""
+        """Returns the content of proof.json."""
         return {**dataclasses.asdict(self), "most": MOST, "holds": self.holds}
 
 
 def prove(exported: Exported, module: ModuleType, model: tf.keras.Model, files: Sequence[str], scratch: str) -> Proof:
-    """Measures all of it; the model is a step further after it.
+    """Measures the differences; it runs a training step on the model.
 
     Args:
         module: The written network.py.
-        model: That it makes.
+        model: Returned by it.
         files: Of the evaluation examples.
-        scratch: For files.
+        scratch: Folder for files.
 
     Raises:
-        DataError: The examples are not what the export takes.
-        UserCodeError: The answer has no gradient.
+        DataError: The export does not take the examples.
+        UserCodeError: The output has no gradient.
     """
     examples, apart, classes = 0, 0.0, 0
     first: Batch = {}
@@ -88,19 +88,19 @@ def prove(exported: Exported, module: ModuleType, model: tf.keras.Model, files: 
 
 
 def not_equal(proof: Proof) -> NotEqualError:
-    """Returns the error of a proof that does not hold."""
+    """Returns the error for a proof that does not hold."""
     found = [f"{proof.compared}: {proof.answers:.3g}", f"predicted classes that differ: {proof.classes}"]
     found += [f"{proof.compared} of the trained {name}: {value:.3g}" for name, value in proof.kept.items()]
     found += [f"trained weights that a step did not change: {len(proof.still)} of {proof.gradients}"]
     trains = len(proof.still) < proof.gradients
     if not all(map(np.isfinite, (proof.answers, *proof.kept.values()))):
-        todo = "have it answer these examples with finite numbers"
+        todo = "name examples for which its outputs are finite"
     elif not trains:
         todo = "name another output by --answer"
     else:
-        todo = "have the export draw nothing by chance; or convert the network"
+        todo = "export a graph without random operations; or convert the network"
     return NotEqualError(
-        "\n".join(["the kept graph is not what was exported: largest differences", *found]),
+        "\n".join(["the kept graph differs from the export: largest differences", *found]),
         expected=f"at most {MOST:g}, the same classes, and weights that train; so nothing was written",
         todo=todo,
     )
@@ -121,7 +121,7 @@ def _differ(old: np.ndarray, new: np.ndarray) -> int:
 
 
 def _require_gradient(model: tf.keras.Model, batch: Batch, output: str) -> None:
-    """Refuses an answer that trains nothing; an auxiliary head's weights it may well leave."""
+    """Refuses an output that trains no weight; it need not train all, for example not an auxiliary head's."""
     try:
         with tf.GradientTape() as tape:
             loss = _loss(None, model(_tensors(batch)))
@@ -139,12 +139,12 @@ def _require_gradient(model: tf.keras.Model, batch: Batch, output: str) -> None:
 
 
 def _loss(_: Any, answers: tf.Tensor) -> tf.Tensor:
-    """Depends on all of the answers, and needs no labels."""
+    """A loss that depends on all outputs, without labels."""
     return tf.reduce_mean(tf.square(answers))
 
 
 def _step(model: tf.keras.Model, batch: Batch) -> list[str]:
-    """Has Keras train a step, and returns which of the trained weights it left as they were."""
+    """Runs a training step of Keras, and returns the trained weights that it did not change."""
     before = [each.numpy() for each in model.trainable_weights]
     model.compile("adam", _loss)
     model.train_on_batch(_tensors(batch), tf.zeros(len(next(iter(batch.values())))))
@@ -155,7 +155,7 @@ def _step(model: tf.keras.Model, batch: Batch) -> list[str]:
 def _kept(
     exported: Exported, module: ModuleType, model: tf.keras.Model, batch: Batch, scratch: str
 ) -> dict[str, float]:
-    """Writes the trained model in both ways, and asks what is read of that."""
+    """Saves and loads the trained model in both forms, and compares their outputs with the model's."""
     now = _answer(model, batch)
     weights, folder = os.path.join(scratch, "trained.weights.h5"), os.path.join(scratch, "trained")
     model.save_weights(weights)
@@ -168,7 +168,7 @@ def _kept(
 
 @contextlib.contextmanager
 def _served(exported: Exported, folder: str) -> Iterator[Callable[[Batch], np.ndarray]]:
-    """Serves a SavedModel by a session, as an Estimator's always were: Keras has no part in it."""
+    """Serves a SavedModel by a session, as Estimators' exports are served, without Keras."""
     with tf.Graph().as_default() as graph:
         session = tf.compat.v1.Session(graph=graph)
         signatures = tf.compat.v1.saved_model.load(session, [SERVE], folder).signature_def

@@ -1,4 +1,4 @@
-"""Writes network.py: a layer over an exported graph, and a model of it."""
+"""Writes network.py: a layer over an exported graph, and a model with it."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from tfx_estimator.pipeline.convert.graph import parts
 from tfx_estimator.pipeline.convert.graph.exported import Exported
 
 LIMITS = (
-    "It is the graph of inference: no dropout, fixed averages in normalisations, no loss and no regularisation. The "
+    "It is the inference graph: no dropout, fixed averages in normalisations, no loss and no regularisation. The "
     "optimizer's slots are not carried over. It trains on one device, under no tf.distribute strategy."
 )
 _WIDTH = 119
 _HEADER = '''\
-"""What an Estimator exported, as a model that Keras trains on: a layer over the SavedModel in `graph/`.
+"""An Estimator's export as a model that Keras trains further: a layer over the SavedModel in `graph/`.
 
 {limits}
 
     import network
 
     model = network.network()
-    model.compile("adam", loss)  # the Estimator's loss, of labels and of {output}
+    model.compile("adam", loss)  # the Estimator's loss, of labels and {output}
     model.fit(batches)  # of (inputs, labels); inputs are a dict of {inputs}
     model.save_weights("trained.weights.h5")  # which another network.network() may load
-    network.export(model, "trained")  # a SavedModel, to be served in place of the old one
+    network.export(model, "trained")  # a SavedModel, to serve in place of the old one
 
-It needs TensorFlow alone, with Keras 2: from TensorFlow 2.16 on, tf_keras and TF_USE_LEGACY_KERAS=1 in the environment.
+It needs only TensorFlow, with Keras 2: from TensorFlow 2.16 on, tf_keras and TF_USE_LEGACY_KERAS=1 in the environment.
 """
 
 import os
@@ -36,9 +36,9 @@ import os
 import tensorflow as tf
 
 GRAPH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "graph")
-# Which of the graph's signatures is called, and which of its answers is trained.
+# The graph's signature that is called, and its output that is trained.
 SIGNATURE, OUTPUT = {signature}, {answer}
-# Of signatures that are not called by Predict.
+# Methods of signatures, where they are not Predict.
 METHODS = {methods}
 '''
 

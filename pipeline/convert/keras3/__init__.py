@@ -1,1 +1,1 @@
-"""From Keras 2 to Keras 3, of a conversion: in a process of its own, since `tf.keras` is one of the two."""
+"""Conversion from Keras 2 to Keras 3, in a separate process, since `tf.keras` is either of them."""

@@ -1,4 +1,4 @@
-"""Gives a network of Keras 3 the weights of that of Keras 2, and its optimizer the slots."""
+"""Assigns the weights of a Keras 2 network to its Keras 3 counterpart, and the slots to its optimizer."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import numpy as np
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.convert.keras3.optimizers import KNOWN, NAME, STEP_PLACE
 
-# The rules that find a place, as mapping.json names them.
+# Rules that find a place, by their names in mapping.json.
 _SAME, _ORDER, _OF_WEIGHT = "same name", "order of those with that last name", "slot of the weight"
 _NOT_READ = "Keras 3 keeps none: it is not read"
 
-# Number of the variable in Keras 3 -> the place in Keras 2, and the rule.
+# Index of the variable in Keras 3 -> the place in Keras 2, and the rule.
 _Found = dict[int, tuple[str, str]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """Where the weights of Keras 2 are in Keras 3.
+    """The mapping of weights between Keras 2 and Keras 3.
 
     Args:
-        paths: Of the variables, in their order.
-        places: Of the same: what Keras 2 calls them.
-        rules: That found them.
+        paths: Of the variables in Keras 3, in their order.
+        places: Their names in Keras 2.
+        rules: The rules that found them.
     """
 
     paths: list[str]
@@ -48,7 +48,7 @@ class Weights:
         variables = list(model.weights)
         at = _by_name(variables, order, now)
         if len(at) < len(variables):
-            # Not by some names: of layers that have none of their own, Keras counts all that a process has made.
+            # Prefer order alone to some names: default names of layers contain a counter of the whole process.
             alone = _by_order(variables, order, now, {})
             at = alone if len(alone) == len(variables) else _by_order(variables, order, now, at)
         wrong = [
@@ -71,32 +71,32 @@ class Weights:
         return cls([each.path for each in variables], [place for place, _ in found], [rule for _, rule in found])
 
     def loaded(self, model: Any) -> Weights:
-        """Returns the same of a model that was saved and loaded, which may call its variables otherwise."""
+        """Returns the mapping for the saved and loaded model, whose variables may have other paths."""
         paths = [each.path for each in model.weights]
         repeated = sorted(path for path, count in collections.Counter(paths).items() if count > 1)
         if len(paths) != len(self.paths) or repeated:
             raise UserCodeError(
                 f"Keras 3 loads {len(paths)} weights of {len(self.paths)}"
                 + "".join(f"\n{path} is the name of several" for path in repeated),
-                expected="each weight once, by a name of its own",
+                expected="each weight once, with a unique name",
                 todo="give layers within layers names that differ; or convert to keras2",
             )
         return dataclasses.replace(self, paths=paths)
 
     def values(self, model: Any) -> Iterator[tuple[str, np.ndarray]]:
-        """Returns the weights by their places, one at a time."""
+        """Yields the weights with their places, one at a time."""
         found = {each.path: each for each in model.weights}
         return ((place, np.asarray(found[path])) for path, place in zip(self.paths, self.places))
 
     @property
-    def told(self) -> dict[str, tuple[str, str]]:
+    def mapping(self) -> dict[str, tuple[str, str]]:
         """Path and rule by place."""
         return {place: (path, rule) for path, place, rule in zip(self.paths, self.places, self.rules)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Slots:
-    """Where the slots are: the path of the optimizer's variable by the place; and those that are not read."""
+    """The mapping of slots: the path of the optimizer's variable, by place; and the places that are not read."""
 
     weights: Weights
     paths: dict[str, str]
@@ -104,7 +104,7 @@ class Slots:
 
     @classmethod
     def place(cls, weights: Weights, options: Mapping[str, Any], places: Sequence[str]) -> Slots:
-        """Names the variables that Keras 3's optimizer will have.
+        """Maps the slots to the variables that Keras 3's optimizer will have.
 
         Args:
             options: `Optimizer.resolved()`.
@@ -117,7 +117,7 @@ class Slots:
                 place = f"{weight}/{ours}"
                 if place not in places:
                     continue
-                # RMSProp of TensorFlow has one that is overwritten in each step.
+                # TensorFlow's RMSProp has a momentum slot even without momentum, and overwrites it in each step.
                 if options["name"] == "rmsprop" and ours == "momentum" and not options["momentum"]:
                     left.append(place)
                 else:
@@ -131,29 +131,29 @@ class Slots:
         return cls(weights, paths, left)
 
     def write(self, file: str, now: Mapping[str, np.ndarray], step: int) -> None:
-        """Writes weights and the optimizer's variables, by the names of Keras 3."""
+        """Writes weights and optimizer variables, by their paths in Keras 3."""
         stored = {path: now[place] for path, place in zip(self.weights.paths, self.weights.places)}
         stored |= {path: now[place] for place, path in self.paths.items()}
         stored[STEP_PLACE] = np.asarray(step)
         np.savez(file, **stored)
 
     def require_all(self, optimizer: Any) -> None:
-        """Refuses an optimizer with a variable that was not given: the rate alone stands in the source."""
+        """Refuses an optimizer with an unmapped variable, except for the learning rate, which is in the source."""
         given = {*self.paths.values(), STEP_PLACE, f"{NAME}/learning_rate"}
         if left := sorted({each.path for each in optimizer.variables} - given):
             raise UserCodeError(
-                f"the optimizer of Keras 3 has {', '.join(left)}, which the Estimator has not",
+                f"the optimizer of Keras 3 has {', '.join(left)}, which the Estimator lacks",
                 expected="the slots of the Estimator's",
                 todo="convert to keras2",
             )
 
     def values(self, optimizer: Any) -> Iterator[tuple[str, np.ndarray]]:
-        """Returns the slots by their places, one at a time."""
+        """Yields the slots with their places, one at a time."""
         found = {each.path: each for each in optimizer.variables}
         return ((place, np.asarray(found[path])) for place, path in self.paths.items())
 
     @property
-    def told(self) -> dict[str, tuple[str, str]]:
+    def mapping(self) -> dict[str, tuple[str, str]]:
         """Path and rule by place."""
         found = {place: (path, _OF_WEIGHT) for place, path in self.paths.items()}
         return {**found, **dict.fromkeys(self.left, ("", _NOT_READ))}
@@ -171,7 +171,7 @@ def _by_name(variables: Sequence[Any], order: Sequence[str], now: Mapping[str, n
 
 
 def _by_order(variables: Sequence[Any], order: Sequence[str], now: Mapping[str, np.ndarray], found: _Found) -> _Found:
-    """Adds to what was found: of those with one last name the first is the first, as far as their shapes agree."""
+    """Adds variables matched in order among those with the same last name, as long as their shapes agree."""
     taken, found = {place for place, _ in found.values()}, dict(found)
     left: dict[str, collections.deque[str]] = collections.defaultdict(collections.deque)
     for place in order:
@@ -185,7 +185,7 @@ def _by_order(variables: Sequence[Any], order: Sequence[str], now: Mapping[str, 
 
 
 def _plain(name: str) -> str:
-    # Keras 3 has no `/` within a layer's name.
+    # Keras 3 allows no `/` in a layer's name.
     return name.replace("/", "_")
 
 

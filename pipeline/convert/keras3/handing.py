@@ -1,4 +1,4 @@
-"""Hands a converted model over to the process of Keras 3, and takes its proof."""
+"""Passes a converted model to a process with Keras 3, and reads its proof."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from tfx_estimator.pipeline.config.augment import Operation
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.convert.arrays import write_arrays
 from tfx_estimator.pipeline.convert.keras3.optimizers import STEP_PLACE, refuse_unknown
-from tfx_estimator.pipeline.convert.new_declaration import bring_modules
+from tfx_estimator.pipeline.convert.new_declaration import copy_modules
 from tfx_estimator.pipeline.convert.placing import Placed
 from tfx_estimator.pipeline.convert.proof import Answers, Features, Proof
 from tfx_estimator.pipeline.convert.tensors import STEP
 from tfx_estimator.pipeline.user_source import loader
 
-# Files of the folder that the two processes share.
-_ASKED, _ARRAYS, _TOLD = "asked.json", "arrays.npz", "told.json"
+# Files in the folder that the two processes share.
+_REQUEST, _ARRAYS, _RESULT = "request.json", "arrays.npz", "result.json"
 _PROGRAM = "from tfx_estimator.pipeline.convert.keras3 import process; process.main(*sys.argv[1:])"
 _NAME = "keras 3"
-# Modules that a user's own would hide: `training.py`, and what it imports.
+# Modules that a user's module would shadow: `training.py`, and its imports.
 _TAKEN = ("training", "keras", "math", "numpy", "pathlib", "tensorflow")
 
 
 def refuse(settings: Settings) -> None:
-    """Refuses what is not written for Keras 3, before anything is trained.
+    """Refuses a training that cannot be written for Keras 3, before the Estimator runs.
 
     Raises:
-        UserCodeError: The optimizer or the precision is not known there.
+        UserCodeError: The optimizer or the precision is not supported.
     """
     section = settings.section
     refuse_unknown(section.optimizer.resolved())
@@ -65,91 +65,90 @@ def to_keras3(
     step: int,
     proof: Proof,
 ) -> tuple[Proof, dict[str, tuple[str, str]]]:
-    """Writes `model.keras`, `weights.npz` and `training.py` of Keras 3 into a folder, and the modules of own layers.
+    """Writes `model.keras`, `weights.npz` and `training.py` of Keras 3 into a folder, and modules of custom layers.
 
     Args:
         model: Of Keras 2; its weights may be those of a later step.
         proof: That of Keras 2.
 
     Returns:
-        The proof with what was measured in Keras 3; and path and rule there, by the place in Keras 2.
+        The proof with the measurements in Keras 3; and path and rule there, by the place in Keras 2.
 
     Raises:
-        UserCodeError: Keras 3 cannot build the network, or it is another one there; or a module has a name that is
-            taken.
+        UserCodeError: Keras 3 cannot build the network, or builds another one; or a module's name is taken.
     """
     places = [each.place for each in placed if each.tensor.kind != STEP]
     with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as scratch:
         write_arrays(os.path.join(scratch, _ARRAYS), _arrays(placed, answers))
-        asked = _asked(folder, model, answers, settings, step)
-        write_json(os.path.join(scratch, _ASKED), {**asked, "places": places, "trains": bool(proof.next_step)})
-        told = start(scratch)
-    if error := told.get("error"):
+        request = _request(folder, model, answers, settings, step)
+        write_json(os.path.join(scratch, _REQUEST), {**request, "places": places, "trains": bool(proof.next_step)})
+        result = start(scratch)
+    if error := result.get("error"):
         raise from_json(error) or PipelineError(str(error))
-    _bring(folder, told["modules"])
+    _copy(folder, result["modules"])
     moved, parts = (
-        {f"{kind} of {_NAME}": value for kind, value in told[name].items()} for name in ("next_step", "step_parts")
+        {f"{kind} of {_NAME}": value for kind, value in result[name].items()} for name in ("next_step", "step_parts")
     )
     return (
         dataclasses.replace(
             proof,
-            logits={**proof.logits, _NAME: told["logits"]},
-            classes=max(proof.classes, told["classes"]),
+            logits={**proof.logits, _NAME: result["logits"]},
+            classes=max(proof.classes, result["classes"]),
             next_step={**proof.next_step, **moved},
-            rounding=told["rounding"],
+            rounding=result["rounding"],
             parts={**proof.parts, **parts},
         ),
-        {**told["places"], **{each.place: (STEP_PLACE, each.rule) for each in placed if each.tensor.kind == STEP}},
+        {**result["places"], **{each.place: (STEP_PLACE, each.rule) for each in placed if each.tensor.kind == STEP}},
     )
 
 
-def _bring(folder: str, modules: Mapping[str, str]) -> None:
-    """Copies modules, and what they import of the user's, beside `training.py`.
+def _copy(folder: str, modules: Mapping[str, str]) -> None:
+    """Copies modules, and the user's modules that they import, next to `training.py`.
 
     Args:
-        modules: Where they lie, by their names.
+        modules: Folders by module name.
     """
-    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as brought:
+    with tempfile.TemporaryDirectory(prefix="tfx-estimator-") as copied:
         for name, home in modules.items():
-            bring_modules(brought, [name], home)
-        taken = sorted({each.partition(".")[0] for each in os.listdir(brought)}.intersection(_TAKEN))
+            copy_modules(copied, [name], home)
+        taken = sorted({each.partition(".")[0] for each in os.listdir(copied)}.intersection(_TAKEN))
         if taken:
             raise UserCodeError(
-                f"the module {taken[0]}, which layers of the network need, has no place beside training.py",
+                f"the module {taken[0]}, which layers of the network need, cannot be copied next to training.py",
                 expected=f"another name than {', '.join(_TAKEN)}",
                 todo="rename it; or convert to keras2",
             )
-        shutil.copytree(brought, folder, dirs_exist_ok=True)
+        shutil.copytree(copied, folder, dirs_exist_ok=True)
 
 
-def start(scratch: str, program: str = _PROGRAM, given: Sequence[str] = (_ASKED, _ARRAYS)) -> dict[str, Any]:
-    """Runs the fresh process, and returns what it wrote.
+def start(scratch: str, program: str = _PROGRAM, given: Sequence[str] = (_REQUEST, _ARRAYS)) -> dict[str, Any]:
+    """Runs a new process with Keras 3, and returns its result.
 
     Args:
         scratch: The folder that both share.
-        given: Files of it, which the program is told of, and of that to write.
+        given: Names of its input files; the program's arguments are their paths and that of the result.
     """
-    files = [os.path.join(scratch, name) for name in (*given, _TOLD)]
-    words = keeper.dying_with_this([*loader.fresh_python(program), *files])
+    files = [os.path.join(scratch, name) for name in (*given, _RESULT)]
+    command = keeper.dying_with_this([*loader.fresh_python(program), *files])
     environment = {**os.environ, "PYTHONPATH": loader.python_path(), KERAS: "0"}
-    log, told = os.path.join(scratch, "log"), files[-1]
+    log, result = os.path.join(scratch, "log"), files[-1]
     with open(log, "wb") as file:
         code = subprocess.run(
-            words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False
         ).returncode
-    if not os.path.exists(told):
+    if not os.path.exists(result):
         with open(log, encoding="utf-8", errors="replace") as text:
             last = [line.rstrip() for line in text if line.strip()][-3:]
         raise PipelineError(
             "\n".join([f"the process of Keras 3 ended with exit code {code}", *last]),
-            expected="what it was asked for",
+            expected="a result",
             todo="see its last lines above",
         )
-    with open(told, encoding="utf-8") as text:
+    with open(result, encoding="utf-8") as text:
         return dict(json.load(text))
 
 
-def _asked(folder: str, model: KerasClassifier, answers: Answers, settings: Settings, step: int) -> dict[str, Any]:
+def _request(folder: str, model: KerasClassifier, answers: Answers, settings: Settings, step: int) -> dict[str, Any]:
     section = settings.section
     classes = len(settings.label_names)
     given, named = arguments_of_network(find_function(section.model or ""), classes, section.params)
@@ -180,12 +179,12 @@ def _words(operation: Operation) -> str:
 
 
 def _parts(section: TrainerSection) -> int:
-    """Into how many a batch is cut that are computed one by one."""
+    """Returns the number of parts of a batch that are computed separately."""
     return section.distribution.train.replicas * section.gradient_accumulation
 
 
 def _normalises_parts(model: KerasClassifier) -> bool:
-    """Is each part of a batch normalised by itself."""
+    """True if each part of a batch is normalised separately."""
     layers = [each for each in model.network._flatten_layers() if isinstance(each, tf.keras.layers.BatchNormalization)]
     return any(not getattr(each, "synchronized", False) for each in layers)
 
@@ -202,6 +201,6 @@ def _arrays(placed: Sequence[Placed], answers: Answers) -> Iterator[tuple[str, n
 
 
 def _named(prefix: str, features: Features) -> dict[str, np.ndarray]:
-    # Texts are objects, which a file of arrays would hold as code.
+    # Strings are Python objects, which np.save would pickle.
     plain = {name: each.astype("S") if each.dtype == object else each for name, each in features.items()}
     return {f"{prefix}/{name}": each for name, each in plain.items()}

@@ -1,6 +1,6 @@
-"""The built-in networks in Keras 3, of its own layers alone: what is saved of them needs nothing of this project.
+"""The built-in networks in Keras 3, of Keras's layers only, so that saved models do not need this project.
 
-Names of layers are those of `model_fn.networks`, of a layer in a layer with `_` for `/`, which Keras 3 refuses.
+Layer names are those of `model_fn.networks`; those of nested layers have `_` for `/`, which Keras 3 refuses.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-# Of `tf.keras`, which is Keras 3 where this is imported.
+# `tf.keras` is Keras 3 in the process that imports this.
 Tensor = Any
 Shape = Sequence[int]
 layers = tf.keras.layers
@@ -31,7 +31,7 @@ def cifar_cnn(num_classes: int, shape: Shape) -> tf.keras.Model:
 
 
 def cifar_resnet(num_classes: int, shape: Shape, synchronized: bool = False) -> tf.keras.Model:
-    """ResNet-20 v2; on one device a synchronized normalisation is the plain one."""
+    """ResNet-20 v2; `synchronized` has no effect on one device."""
     inputs = tf.keras.Input(shape)
     outputs = _conv(16, 3, 1, "stem")(inputs)
     for stage, filters in enumerate((16, 32, 64)):
@@ -44,7 +44,7 @@ def cifar_resnet(num_classes: int, shape: Shape, synchronized: bool = False) -> 
 
 
 def cifar_resnet9(num_classes: int, shape: Shape, width: int = 16, synchronized: bool = False) -> tf.keras.Model:
-    """The ResNet-9; see `cifar_resnet` of `synchronized`."""
+    """The ResNet-9; `synchronized` has no effect on one device."""
     inputs = tf.keras.Input(shape)
     outputs = _unit(inputs, width, False, "stem")
     outputs = _residual(_unit(outputs, 2 * width, True, "stage1"), 2 * width, "residual1")
@@ -74,7 +74,7 @@ def _block(inputs: Tensor, filters: int, strides: int, project: bool, name: str)
 
 
 def _unit(inputs: Tensor, filters: int, pool: bool, name: str) -> Tensor:
-    """Conv, max-pooling where it is asked for, BN, ReLU."""
+    """Conv, optional max-pooling, BN, ReLU."""
     outputs = _conv(filters, 3, 1, f"{name}_conv")(inputs)
     if pool:
         outputs = layers.MaxPooling2D(name=f"{name}_pool")(outputs)

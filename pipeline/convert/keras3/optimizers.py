@@ -1,4 +1,4 @@
-"""A declared optimizer as source code of Keras 3, and what its slots are called there."""
+"""A declared optimizer as source code of Keras 3, and the names of its slots there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tfx_estimator.pipeline.base.errors import UserCodeError
 
-# Optimizer -> its class of Keras 3, the options that it takes, and our slots by the names of its own.
+# Optimizer -> its class in Keras 3, the options that it takes, and our slot names by Keras's.
 KNOWN: dict[str, tuple[str, tuple[str, ...], dict[str, str]]] = {
     "sgd": ("SGD", ("momentum", "nesterov"), {"momentum": "momentum"}),
     "momentum": ("Momentum", ("momentum", "nesterov"), {"velocity": "momentum"}),
@@ -45,7 +45,7 @@ KNOWN: dict[str, tuple[str, tuple[str, ...], dict[str, str]]] = {
 # Ours -> Keras's.
 _CLIPPING = {"clip_norm": "clipnorm", "global_clip_norm": "global_clipnorm", "clip_value": "clipvalue"}
 _OWN = "momentum"
-# Of the optimizer, and the first part of its variables' names.
+# The optimizer's name, which prefixes its variables' paths.
 NAME = "optimizer"
 STEP_PLACE = f"{NAME}/iteration"
 
@@ -54,7 +54,7 @@ _MOMENTUM = '''\
 class Momentum(keras.optimizers.Optimizer):
     """TensorFlow 1's: velocity = momentum * velocity + gradient, variable -= rate * velocity{nesterov_doc}.
 
-    Keras's SGD has the rate within its slot, so that a step with another rate would go otherwise.
+    Keras's SGD multiplies the rate into its slot, so that steps differ when the rate changes.
     """
 
     def __init__(self, learning_rate, momentum, **options):
@@ -79,39 +79,39 @@ _DERIVED = '''\
 class {kind}(keras.optimizers.{kind}):
     """{doc}"""
 {methods}'''
-_DENSE = "Adds up the rows of an embedding's gradient first: of a row that is named twice Keras makes two updates."
+_DENSE = "Sums the rows of an embedding's gradient first: Keras would update a repeated row twice."
 _APPLY = """
     def apply(self, grads, trainable_variables=None):
         grads = [None if each is None else tf.convert_to_tensor(each) for each in grads]
         super().apply(grads, trainable_variables)
 """
-_ENDS = "Leaves all as it is where the rate has come to 0, by which Keras divides."
+_ENDS = "Skips the update when the rate is 0, by which Keras would divide."
 _UPDATE = """
     def update_step(self, gradient, variable, learning_rate):
         update = super().update_step
         tf.cond(learning_rate > 0.0, lambda: update(gradient, variable, learning_rate), lambda: None)
 """
-# Schedules that come to 0 unless they end at another rate.
+# Schedules that end at 0 unless another end is declared.
 _FALLING = ("cosine", "linear", "polynomial")
 
 
 def refuse_unknown(options: Mapping[str, Any]) -> None:
-    """Refuses what would be trained otherwise from there on.
+    """Refuses an optimizer that Keras 3 cannot continue.
 
     Args:
         options: `Optimizer.resolved()`.
 
     Raises:
-        UserCodeError: Keras 3 has no such optimizer, or not this option of it.
+        UserCodeError: Keras 3 lacks the optimizer or one of its options.
     """
     clips = [name for name in _CLIPPING if options[name] is not None]
     wrong = ""
     if options["name"] not in KNOWN:
         wrong = f"the optimizer {options['name']} keeps other slots in Keras 3"
     elif len(clips) > 1:
-        wrong = f"an optimizer of Keras 3 clips in one way, and {' and '.join(clips)} are declared"
+        wrong = f"an optimizer of Keras 3 clips in only one way, and {' and '.join(clips)} are declared"
     elif options["scaling"] != "none":
-        wrong = f"trainer.optimizer.scaling: {options['scaling']} depends on the replicas, and the source is for one"
+        wrong = f"trainer.optimizer.scaling: {options['scaling']} depends on the replicas; the source is for one"
     if wrong:
         raise UserCodeError(
             f"--to keras3: {wrong}",
@@ -121,18 +121,18 @@ def refuse_unknown(options: Mapping[str, Any]) -> None:
 
 
 def optimizer_of(options: Mapping[str, Any], rate: str, sparse: bool) -> tuple[str, str]:
-    """Returns the definition that an optimizer needs, empty of Keras's own, and the expression that makes it.
+    """Returns an optimizer's class definition, empty for Keras's own, and the expression that constructs it.
 
     Args:
         options: `Optimizer.resolved()`.
         rate: The expression of its learning rate.
-        sparse: Do its gradients come by rows, as those of embeddings do.
+        sparse: True if there are IndexedSlices gradients, as for embeddings.
     """
     name = options["name"]
     kind, takes, _ = KNOWN[name]
     given = {"learning_rate": rate, **{option: repr(options[option]) for option in takes}}
     if name == "adagrad":
-        # Of ours it is in the slot from the first step on.
+        # Our slot contains epsilon from the start.
         given["epsilon"] = "0.0"
     if options["decoupled_weight_decay"] or name == "adamw":
         given["weight_decay"] = repr(options["decoupled_weight_decay"])
@@ -143,8 +143,8 @@ def optimizer_of(options: Mapping[str, Any], rate: str, sparse: bool) -> tuple[s
         doc = ", by the gradient and the velocity to come" if nesterov else ""
         step = "(gradient + self.momentum * velocity)" if nesterov else "velocity"
         definition, made = _MOMENTUM.format(nesterov_doc=doc, apply=apply, step=step), kind
-    elif name == "ftrl" and _comes_to_0(options):
-        doc = f"{_ENDS[:-1]}; adds up the rows of an embedding's gradient first." if sparse else _ENDS
+    elif name == "ftrl" and _reaches_zero(options):
+        doc = f"{_ENDS[:-1]}; sums the rows of an embedding's gradient first." if sparse else _ENDS
         definition, made = _DERIVED.format(kind=kind, doc=doc, methods=apply + _UPDATE), kind
     elif sparse:
         definition, made = _DERIVED.format(kind=kind, doc=_DENSE, methods=apply), kind
@@ -155,8 +155,8 @@ def optimizer_of(options: Mapping[str, Any], rate: str, sparse: bool) -> tuple[s
     return definition, f"{made}(\n{arguments}    )"
 
 
-def _comes_to_0(options: Mapping[str, Any]) -> bool:
-    """Is there a step whose rate is 0."""
+def _reaches_zero(options: Mapping[str, Any]) -> bool:
+    """True if the rate is 0 at any step."""
     if options["schedule"] == "piecewise":
         return 0.0 in options["values"]
     return options["schedule"] in _FALLING and not options["end_learning_rate"]

@@ -1,4 +1,4 @@
-"""A declared learning-rate schedule as source code: the formulas are those of `model_fn.optim.schedules`."""
+"""A declared learning-rate schedule as source code, by the formulas of `model_fn.optim.schedules`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def rate_of(options: Mapping[str, Any], train_steps: int) -> tuple[str, str]:
-    """Returns the definition that a learning rate needs, empty of a constant one, and the expression for it.
+    """Returns a learning rate's class definition, empty for a constant rate, and the expression for the rate.
 
     Args:
         options: `Optimizer.resolved()`.
-        train_steps: Step at which the schedules end that end with the training.
+        train_steps: Step at which schedules that end with the training end.
     """
     warmup, schedule = options["warmup_steps"], options["schedule"]
     if schedule == "constant" and not warmup:
@@ -39,7 +39,7 @@ def rate_of(options: Mapping[str, Any], train_steps: int) -> tuple[str, str]:
 
 
 def _schedule(options: Mapping[str, Any], train_steps: int) -> tuple[list[str], str]:
-    """The lines that compute `rate`, and what they do in words."""
+    """Returns the lines that compute `rate`, and their description."""
     schedule, peak, warmup = options["schedule"], options["learning_rate"], options["warmup_steps"]
     steps = options["decay_steps"] or max(train_steps - warmup, 1)
     end = (options["end_learning_rate"] or 0.0) / peak

@@ -1,4 +1,4 @@
-"""Writes `training.py`: the training that goes on in Keras 3, as source code of its own."""
+"""Writes `training.py`: source code that resumes the training in Keras 3."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfx_estimator.pipeline.convert.keras3.optimizers import NAME, optimizer_of
 from tfx_estimator.pipeline.convert.keras3.rates import rate_of
 
 _HEAD = '''\
-"""Trains a network on in Keras 3, from step {step}: model, optimizer and its state are those of the Estimator.
+"""Resumes a training in Keras 3 from step {step}, with the Estimator's model, optimizer and optimizer state.
 
     import training
 
@@ -23,18 +23,18 @@ labels are integers, [batch]. The Estimator's batches had {batch} examples.
 {more}{fit}"""
 '''
 _FIT = """
-`fit` does the same steps, on a tf.data.Dataset of such batches:
+`fit` runs the same steps, on a tf.data.Dataset of such batches:
 
     model, optimizer = training.load()
     model.compile(optimizer, loss=training.loss_of, metrics=["accuracy"])
     model.fit(batches)
 """
 _NO_FIT = """
-`fit` would leave out the weight decay: use train_step.
+`fit` would omit the weight decay: use train_step.
 """
 _LOAD = '''\
 def load():
-    """Returns the model and the optimizer, as they were after step {step}."""
+    """Returns the model and the optimizer with their state after step {step}."""
     model = keras.models.load_model(FOLDER / "model.keras", {custom}compile=False)
 {normalise}    optimizer = {optimizer}
     optimizer.build(model.trainable_variables)
@@ -54,9 +54,9 @@ _NORMALISE = """\
 _NORMALISATION = '''\
 @keras.saving.register_keras_serializable("training")
 class BatchNormalization(keras.layers.BatchNormalization):
-    """Normalises images in training by TensorFlow's fused operation, as Keras 2 and the Estimator do.
+    """Normalises images in training by TensorFlow's fused operation, like Keras 2 and the Estimator.
 
-    Keras 3 does it by several, and follows the biased variance of a batch, which is smaller.
+    Keras 3 uses several operations, and averages the biased variance of a batch, which is smaller.
     """
 
     def call(self, inputs, training=None, mask=None):
@@ -80,7 +80,7 @@ def train_step(model, optimizer, {images}, labels):
     return loss
 '''
 _OWN_LOSSES = """\
-        # Of its layers.
+        # Losses of the layers.
         loss += tf.add_n(model.losses)
 """
 _DECAY = """\
@@ -91,24 +91,24 @@ _DECAY = """\
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """What there is to write down.
+    """Content of the source.
 
     Args:
-        step: From which it goes on.
+        step: The step to resume from.
         options: `Optimizer.resolved()`.
-        train_steps: Step at which the schedules end that end with the training.
-        classes: How many.
+        train_steps: Step at which schedules that end with the training end.
+        classes: Number of classes.
         label_smoothing: As declared.
-        class_weights: By label; none is 1 for each.
+        class_weights: By label; empty is 1 for each.
         batch: Examples of a step.
-        augment: How the Estimator's images were varied: a line for each operation.
-        normalised_parts: Of a batch, which the Estimator normalised each by itself.
-        inputs: Of the model: shape and dtype by name.
-        alone: Is the only one given as it is; else they are in a dict.
-        own_layers: Those of the network that are not Keras's: module and name of their classes.
-        sparse: Do gradients come by rows.
-        normalises: Is a batch of images normalised.
-        own_losses: Do layers bring losses.
+        augment: The Estimator's augmentations of images: a line for each operation.
+        normalised_parts: Number of parts of a batch that the Estimator normalised separately.
+        inputs: Of the model: dtype and shape by name.
+        alone: True for a single input, passed as a tensor; else inputs are a dict.
+        own_layers: Module and name of layer classes that are not Keras's.
+        sparse: True if there are IndexedSlices gradients.
+        normalises: True if a layer normalises batches of images.
+        own_losses: True if layers add losses.
     """
 
     step: int
@@ -150,16 +150,16 @@ def source_of(training: Training) -> str:
 def _head(training: Training, images: str) -> str:
     if training.alone:
         (shape,) = training.inputs.values()
-        of_images = f"{images} are {shape}, as the Transform of the run made them;"
+        of_images = f"{images} are {shape}, the output of the run's Transform;"
     else:
-        of_images = f"{images} are a dict of tensors, as the Transform of the run made them: "
+        of_images = f"{images} are a dict of tensors, the output of the run's Transform: "
         of_images += "".join(f"\n    {name}: {shape}" for name, shape in training.inputs.items()) + "\n"
     more = ""
     if training.augment:
-        more += "The Estimator's images were then varied by trainer.augment, in this order:"
+        more += "The Estimator's images were then augmented by trainer.augment, in this order:"
         more += "".join(f"\n    {each}" for each in training.augment) + "\n"
     if training.normalised_parts > 1:
-        more += f"The Estimator normalised each of the {training.normalised_parts} parts of a batch by itself; here "
+        more += f"The Estimator normalised each of the {training.normalised_parts} parts of a batch separately; here "
         more += "the whole batch is normalised.\n"
     return _HEAD.format(
         step=training.step,

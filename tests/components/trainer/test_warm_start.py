@@ -190,7 +190,7 @@ def test_weights_that_fit_nothing_are_refused_with_the_names_of_both(tmp_path):
     with pytest.raises(UserCodeError) as caught:
         match(prefix, {"here/kernel": [3, 2], "other/kernel": [3, 2]}, ["other/*"])
     assert "the model has here/kernel" in str(caught.value)
-    assert "see what is there: save_counter, there/bias, there/kernel;" in str(caught.value)
+    assert "compare with the checkpoint's: save_counter, there/bias, there/kernel;" in str(caught.value)
     matched = match(prefix, {"there/kernel": [3, 2], "there/bias": [5]}, [])
     assert list(matched.keys) == ["there/kernel"]
     assert matched.left == "there/bias, which is [5] here and [2] there"
@@ -224,7 +224,7 @@ def test_variables_of_one_name_are_left_out_and_told(tmp_path):
     begun = towers(0.0)
     matched = warm_keras(begun, prefix, ())
     assert [float(weight.numpy()[0, 0]) for weight in begun.weights] == [0, 0, 5]
-    assert matched.said.startswith("training begins with 1 of 3 variables")
+    assert matched.summary.startswith("training begins with 1 of 3 variables")
     assert matched.left == "hidden/kernel, as 2 variables of the model are called"
 
 
@@ -355,7 +355,7 @@ def test_damaged_weights_are_told_with_their_path(stored, tmp_path, kind, damage
     with pytest.raises(UserCodeError) as caught:
         match(prefix, shapes, ())
     assert f"trainer.warm_start: the checkpoint {prefix} is damaged or incomplete: " in str(caught.value)
-    assert caught.value.todo == "copy them again from where they come, or name another checkpoint"
+    assert caught.value.todo == "copy them again from their source, or name another checkpoint"
 
 
 @pytest.mark.parametrize("scope", ["", "classifier/"])
@@ -374,10 +374,10 @@ def test_a_pattern_takes_out_the_same_with_the_models_own_name_and_without(store
     for pattern in ("bias", "logit/*", "[x]", "", "Logits/*"):
         with pytest.raises(UserCodeError) as caught:
             taken(pattern)
-        assert f"trainer.warm_start.exclude: no variable of the model fits `{pattern}`" in str(caught.value)
+        assert f"trainer.warm_start.exclude: no variable of the model matches `{pattern}`" in str(caught.value)
         assert "hidden/bias, hidden/kernel, logits/bias, logits/kernel" in caught.value.expected
         if pattern == "logit/*":
             assert caught.value.todo == "did you mean `logits/*`?"
     with pytest.raises(UserCodeError) as caught:
         taken("*")
-    assert "trainer.warm_start.exclude: * leaves nothing of the weights in" in str(caught.value)
+    assert "trainer.warm_start.exclude: * excludes all weights in" in str(caught.value)

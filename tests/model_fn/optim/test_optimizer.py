@@ -25,7 +25,7 @@ FIRST = [
     np.random.default_rng(3 + n).normal(size=shape).astype(np.float32) for n, shape in enumerate([(4, 5), (5,), (5, 3)])
 ]
 
-# Declared -> what Keras is told.
+# Declared options -> Keras's.
 CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"name": "sgd"}, {}),
     ({"name": "sgd", "momentum": 0.8, "nesterov": True}, {"momentum": 0.8, "nesterov": True}),
@@ -72,7 +72,7 @@ def loss_of(weights, inputs, targets):
 
 
 def in_keras(optimizer) -> list[np.ndarray]:
-    """Eagerly: within a tf.function, Keras 2.15's Nadam counts its steps wrong."""
+    """Updates eagerly: within a tf.function, Keras 2.15's Nadam counts its steps wrong."""
     weights = [tf.Variable(first) for first in FIRST]
     for inputs, targets in zip(INPUTS, TARGETS):
         with tf.GradientTape() as tape:
@@ -82,7 +82,7 @@ def in_keras(optimizer) -> list[np.ndarray]:
 
 
 def in_graph(section: Optimizer, momentum: Optional[float] = None) -> list[np.ndarray]:
-    """As an Estimator does; or by the momentum of TensorFlow 1."""
+    """Updates in a graph like an Estimator; or by the momentum of TensorFlow 1."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         step = tf.compat.v1.train.create_global_step()
         weights = [
@@ -135,7 +135,7 @@ def test_a_rate_of_0_changes_nothing(name):
 
 
 def trained(optimizer) -> list[np.ndarray]:
-    """Weights of a small network after some steps."""
+    """Returns the weights of a small network after some steps."""
     tf.keras.utils.set_random_seed(3)
     layers = tf.keras.layers
     model = tf.keras.Sequential([layers.Dense(5, activation="tanh"), layers.Dense(3)])
@@ -173,13 +173,13 @@ def test_gradients_of_layers_on_several_devices_stay_there():
 
     @tf.function
     def step():
-        # A graph is made for devices that are not there, and not run.
+        # The graph is only built, for devices that do not exist.
         with tf.device("/device:GPU:1"):
             gradient = tf.sin(tf.ones([256]))
         optimizer.apply_gradients([(gradient, variable)])
 
     (gradient,) = (op for op in step.get_concrete_function().graph.get_operations() if op.type == "Sin")
-    # And not one of no device, such as a sum over one replica, which is on the first.
+    # None is without a device, such as a sum over one replica, which would be on the first.
     assert [op.type for op in gradient.outputs[0].consumers()] == ["ResourceApplyGradientDescent"]
 
 

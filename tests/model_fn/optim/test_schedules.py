@@ -62,7 +62,7 @@ def test_each_schedule_is_that_of_keras(case):
     for step in (0, 1, 10, 11, 19, 20, 50, 51, 99, 100, 120):
         assert rate(step, **options) == pytest.approx(float(keras(step)), rel=1e-5, abs=1e-8)
         if name != "piecewise":
-            # After a warm-up it is the same, later.
+            # After a warm-up the schedule is the same, shifted.
             assert rate(step + 7, 107, warmup_steps=7, **options) == pytest.approx(
                 float(keras(step)), rel=1e-5, abs=1e-8
             )

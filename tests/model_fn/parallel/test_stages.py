@@ -65,7 +65,7 @@ def test_equal_stages_wait_for_the_ideal_bubble(stages, parts):
     for work in schedule(stages, parts):
         before = Work(work.stage + (1 if work.back else -1), work.part, work.back)
         begin = max(free[work.stage], ended.get(before, 0))
-        # Back takes twice as long as forward.
+        # A backward pass takes twice as long as a forward pass.
         ended[work] = free[work.stage] = begin + (2 if work.back else 1)
     share = 1 - 3 * parts / max(ended.values())
     section = PipelineParallel(stages=stages, microbatches=parts)
@@ -120,7 +120,7 @@ def test_a_network_that_is_no_chain_is_refused_with_the_reason():
 
     twice = layers.Dense(3, name="twice")
     cases = [
-        (branched, "it is no chain"),
+        (branched, "it is not a chain"),
         (Own(), "a class of its own, Own"),
         (cifar_resnet9(3), "stem normalises by the statistics of a batch"),
         (tf.keras.Model(inputs := tf.keras.Input((3,)), twice(twice(inputs))), "twice is called more than once"),
@@ -148,7 +148,7 @@ def test_the_losses_that_layers_list_are_those_of_the_whole_network():
     random = np.random.default_rng(5)
     batch = {"x": random.integers(0, 6, [7, 2])}, random.integers(0, 3, [7])
     found = []
-    # Of one device: logical ones must be set up before TensorFlow's first op.
+    # On one device: logical ones must be configured before TensorFlow's first op.
     for parallel in ({}, {"stages": [["embedding"], ["logits"]], "microbatches": 3, "devices": ["cpu:0", "cpu:0"]}):
         section = TrainerSection(
             train_steps=9,

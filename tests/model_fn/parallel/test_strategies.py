@@ -1,4 +1,4 @@
-"""The declared strategies, each built in a fresh process, as the tasks of a training do it."""
+"""The declared strategies, each built in a new process, like in the tasks of a training."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ print(json.dumps([describe(section) for section in sections]))
 
 
 def _build(codes: Codes, *sections: tuple[str, dict[str, Any]]) -> list[Any]:
-    """Builds strategies in one process, and returns what became of each."""
+    """Builds strategies in one process, and returns their descriptions or errors."""
     return _run(codes, BUILD, *sections)
 
 
-def _run(codes: Codes, code: str, *told_of: Any) -> list[Any]:
-    *_, found = codes.answers("-c", code, json.dumps(told_of), CUDA_VISIBLE_DEVICES="")
+def _run(codes: Codes, code: str, *arguments: Any) -> list[Any]:
+    *_, found = codes.answers("-c", code, json.dumps(arguments), CUDA_VISIBLE_DEVICES="")
     return found
 
 
@@ -94,7 +94,7 @@ def test_strategies_that_use_some_of_the_devices(codes):
         ("eval", {"strategy": "mirrored", "devices": {"gpu": 2}}),
         ("eval", {"devices": {"gpu": 1}}),
         ("train", {"strategy": "tpu", "tpu": "local"}),
-        # The last of them says how many logical CPUs there are: 4.
+        # The last of them determines the number of logical CPUs: 4.
         ("train", {"strategy": "mirrored", "devices": {"cpu": [3, 0]}}),
         ("eval", {"devices": {"cpu": [1]}}),
         ("eval", {"strategy": "mirrored", "devices": {"gpu": [1, 3]}}),
@@ -122,7 +122,7 @@ def test_strategies_that_use_some_of_the_devices(codes):
     assert "trainer.distribution.train.tpu: 'local' cannot be used: TPUs not found" in no_tpu["error"]
 
 
-# A machine that has GPUs, as far as the lists of its devices say.
+# A machine with GPUs in its lists of devices.
 ON_GPUS = """
 import json, os, sys
 import tensorflow as tf
@@ -161,7 +161,7 @@ def test_the_declared_gpus_are_used_and_missing_ones_refused_in_every_process_bu
         ("chief", 0, several[0]),
         ("worker", 1, several[1]),
         ("chief", 1, {**several[0], "devices": {"gpu": [5, 7]}}),
-        # Its process sees those two only, under other indices.
+        # Its process sees only those two, under other indices.
         ("chief", 2, {**several[1], "devices": {"gpu": [5, 7]}}),
         ("ps", 0, several[1]),
     )
@@ -173,16 +173,16 @@ def test_the_declared_gpus_are_used_and_missing_ones_refused_in_every_process_bu
     assert "asks for the GPU devices [1, 3]" in beyond
     assert "at most 3, counted from 0, which this process finds" in beyond
     for refused, there in ((of_chief, 0), (of_worker, 1), (by_list, 1)):
-        assert "asks for 2 GPU devices in each process that trains" in refused
+        assert "asks for 2 GPU devices in each training process" in refused
         assert f"at most {there}" in refused
-    # What TensorFlow then makes of them is not the lists' to say.
+    # The patched lists do not determine what TensorFlow does with them.
     assert isinstance(enough, list)
     assert isinstance(of_ps, list)
 
 
 @pytest.fixture
 def silent() -> Iterator[list[str]]:
-    """Addresses that answer nothing: one accepts connections, one does not even do that."""
+    """Addresses that never respond: one accepts connections, the other does not."""
     with ExitStack() as stack:
         addresses = []
         for host, waiting in (("127.0.0.2", 0), ("127.0.0.3", 3)):
@@ -190,7 +190,7 @@ def silent() -> Iterator[list[str]]:
             listener.bind((host, 0))
             listener.listen(0)
             addresses.append(f"{host}:{listener.getsockname()[1]}")
-            # What fills the queue of a listener that never accepts has the kernel drop the rest.
+            # The full backlog of a listener that never accepts makes the kernel drop further connections.
             for _ in range(waiting):
                 other = stack.enter_context(socket.socket())
                 other.setblocking(False)
@@ -204,14 +204,14 @@ def test_a_tpu_that_does_not_answer_is_one_clear_error_and_no_hang(silent, monke
         answers = list(pool.map(_refuse_tpu, names))
     for name, answer in zip(names, answers):
         assert f"trainer.distribution.train.tpu: '{name}' cannot be used: {name} did not answer within 5 s" in answer
-    # Where TensorFlow asks for the addresses of TPUs that have a name.
+    # Where TensorFlow looks up the addresses of named TPUs.
     monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:1")
-    # The scheme is forgotten.
+    # Without the scheme.
     assert "'127.0.0.1:8470' cannot be used: <urlopen error [Errno 111]" in _refuse_tpu("127.0.0.1:8470")
 
 
 def _refuse_tpu(name: str) -> str:
-    """Asks for a TPU that cannot be had; nothing of TensorFlow is set up before that is known."""
+    """Declares an unavailable TPU; TensorFlow is not initialised before the error."""
     start = time.monotonic()
     with pytest.raises(DeclarationError) as caught:
         make_strategy(TrainStrategy(strategy="tpu", tpu=name))

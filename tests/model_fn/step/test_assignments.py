@@ -1,4 +1,4 @@
-"""What a layer assigns in `call`, as a part of the step of an Estimator."""
+"""Assignments in a layer's `call`, as part of an Estimator's step."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_replica_does_its_own_and_nothing_that_keras_tells_of(codes):
     assert len(first) == len(second) == 4
     assert all("update_0" in name for name in first)
     assert all("update_1" in name for name in second)
-    # Whether branches made later do all that is in them.
+    # Whether branches created later have automatic control dependencies.
     assert not any(after for *_, after in printed)
 
 
@@ -75,7 +75,7 @@ def test_a_normalisation_that_is_called_twice_averages_in_turn(tmp_path, shape, 
     pixels = IMAGES.reshape([12, *shape]).astype(np.float64)
     axes = tuple(range(len(shape)))
     mean, variance, average, spread = pixels.mean(axes), pixels.var(axes), 0.0, 1.0
-    # As TensorFlow's fused one has it.
+    # Like TensorFlow's fused operation.
     variance = variance * (12 * 784 / (12 * 784 - 1) if shape[1:] else 1)
     for _ in range(3):
         for times in (1, 3):

@@ -1,4 +1,4 @@
-"""A compiled model in our steps: Keras's own losses and updates, and what could not be evaluated or kept is refused."""
+"""A compiled model in our steps: Keras's own losses and updates, and refusals of what cannot be evaluated or saved."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_of_what_a_train_step_returns_the_numbers_are_reported(loss):
 
 
 def _with_steps():
-    """A class as Keras's guide has it: its steps keep a mean loss, and its evaluation is another one."""
+    """A class like in Keras's guide: its steps keep a mean loss, and its evaluation differs."""
 
     class Own(tf.keras.Model):
         def __init__(self, *args, **kwargs):
@@ -135,7 +135,7 @@ def test_labels_may_be_a_column_as_tfx_examples_have_them():
 
 
 def _evaluate(monkeypatch, model, batches):
-    """What `Evaluation` reports of a checkpoint."""
+    """Returns the report of `Evaluation` for a checkpoint."""
     monkeypatch.setattr(evaluation, "restore_weights", lambda *_: None)
     monkeypatch.setattr(evaluation, "Curves", lambda _: types.SimpleNamespace(write=lambda *_: 0, flush=lambda: 0))
     reader = types.SimpleNamespace(input_fn=lambda mode, context: batches)
@@ -159,7 +159,7 @@ def test_a_test_step_of_the_users_own_is_called_and_its_metrics_are_those_after_
     model = _model(_with_steps(), metrics=["mae"])
     found = _evaluate(monkeypatch, model, _batches())
     assert sorted(found) == ["accuracy", "average_loss", "loss", "share"]
-    # Twice: what an evaluation counts is forgotten before the next one.
+    # Twice: an evaluation resets its counts.
     again = _evaluate(monkeypatch, model, _batches())
     assert found["share"] == again["share"] == pytest.approx(2 / 6)
     assert found["loss"] == found["average_loss"]

@@ -1,4 +1,4 @@
-"""A step that XLA compiles trains as the one that it does not."""
+"""A step compiled by XLA trains like the uncompiled one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfx_estimator.model_fn.layers import StatelessDropout, SynchronizedBatchNormalization
 from tfx_estimator.model_fn.optim.optimizer import DeclaredOptimizer
 from tfx_estimator.model_fn.step.classifier import make_model_fn
-from tfx_estimator.model_fn.step.compiling import refuse_talking
+from tfx_estimator.model_fn.step.compiling import refuse_collectives
 from tfx_estimator.model_fn.step.keras_classifier import KerasClassifier
 from tfx_estimator.pipeline.base.errors import UserCodeError
 from tfx_estimator.pipeline.config.optimizer import Optimizer
@@ -41,7 +41,7 @@ def _batch():
 
 
 def _keras(xla, parts, norm=None):
-    """The losses of some steps, the weights after them, and whether there is anything for XLA."""
+    """Returns the losses of some steps, the weights after them, and whether XLA compiles anything."""
     section = TrainerSection.parse_obj(
         {"model": "own:net", "train_steps": 9, "global_batch_size": 8, "xla": xla, "gradient_accumulation": parts}
     )
@@ -118,14 +118,14 @@ NORMS = {
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_layer_that_adds_up_over_replicas_is_refused_where_there_are_several(norm):
-    refuse_talking(_network(norm=NORMS[norm]()), replicas=1)
-    with pytest.raises(UserCodeError, match=r"layer 'norm' \(\w*Normalization\) of the network adds up over all"):
-        refuse_talking(_network(norm=NORMS[norm]()), replicas=2)
+    refuse_collectives(_network(norm=NORMS[norm]()), replicas=1)
+    with pytest.raises(UserCodeError, match=r"layer 'norm' \(\w*Normalization\) of the network sums over all"):
+        refuse_collectives(_network(norm=NORMS[norm]()), replicas=2)
 
 
 @pytest.mark.parametrize("trainable", [True, False])
 def test_a_layer_that_adds_nothing_up_is_compiled(trainable):
-    """Keras's own, of each replica by itself; and one that is frozen."""
+    """Keras's own layer, which normalises each replica separately, and a frozen one."""
     norm = tf.keras.layers.BatchNormalization() if trainable else SynchronizedBatchNormalization(trainable=False)
-    refuse_talking(_network(norm=norm), replicas=2)
+    refuse_collectives(_network(norm=norm), replicas=2)
     assert _keras(True, 1, norm)[2]

@@ -1,4 +1,4 @@
-"""One step of the Keras paths: its gradients are those of a tape, whatever the network is made of."""
+"""One step of the Keras paths: its gradients are those of a tape, for any network."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ STEPS, EXAMPLES = 3, 6
 
 
 def _network():
-    """What differs from plain layers: a loop, rows, a function, a gradient of one's own, a weight without one."""
+    """A network beyond plain layers: a loop, an embedding, a tf.function, a custom gradient, an unused weight."""
     layers = tf.keras.layers
 
     class Odd(layers.Layer):
-        """Of a tf.function, with a custom gradient."""
+        """A tf.function with a custom gradient."""
 
         def build(self, input_shape):
             self.scale = self.add_weight("scale", [input_shape[-1]], initializer="ones")

@@ -1,4 +1,4 @@
-"""What a step minimises, against Keras's loss, and its gradients; replicas are tried in tests/equivalence."""
+"""The loss of a step, against Keras's, and its gradients; tests/equivalence covers replicas."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_loss_of_a_part_is_its_share_of_the_global_one():
     for rows in (slice(0, 3), slice(3, 7)):
         part = Part({}, tf.constant(LABELS[rows]), share=(rows.stop - rows.start) / 7, first=not rows.start)
         found.append(float(objective.loss(part, tf.constant(LOGITS[rows]), [tf.constant(0.7)], [kernel])))
-    # Of the weights once, and of the call by the examples of each part.
+    # The losses of weights once, and those of the call by the examples of each part.
     per_example = softmax_loss(np.eye(4)[LABELS])
     assert found[0] == pytest.approx(per_example[:3].sum() / 7 + 0.7 * 3 / 7 + 0.5 * 2.5)
     assert found[1] == pytest.approx(per_example[3:].sum() / 7 + 0.7 * 4 / 7)

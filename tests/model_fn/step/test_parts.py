@@ -1,4 +1,4 @@
-"""A batch in parts; that every path trains so under every strategy is shown in tests/equivalence."""
+"""A batch in parts; tests/equivalence covers every path under every strategy."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_features_of_any_kind_are_cut_into_the_rows_of_the_parts():
         parts = [cut(Part(features, labels), number, 3, IN_TURN).features for number in range(3)]
         for part in parts:
             for kind, each in part.items():
-                # What a layer may need to know before any step.
+                # The static shape, which a layer may need.
                 assert each.shape[1:].as_list() == features[kind].shape[1:].as_list(), kind
             assert part["sparse"].shape[1:] == part["dense"].shape[1:] == [3]
         return parts
@@ -66,7 +66,7 @@ def test_features_of_any_kind_are_cut_into_the_rows_of_the_parts():
         assert [int(each.shape[0]) for each in found] == [2, 2, 3]
         return np.concatenate([_dense(each) for each in found])
 
-    # Of a known size, and in a graph that does not know it.
+    # With static size, and in a graph without.
     unknown = {name: tf.type_spec_from_value(each) for name, each in kinds.items()}
     unknown["dense"] = tf.TensorSpec([None, 3])
     unknown["sparse"] = tf.SparseTensorSpec([None, 3])
@@ -84,7 +84,7 @@ def _dense(value: Any) -> np.ndarray:
 
 
 def comes_after(operation: Any, earlier: Any) -> bool:
-    """Is there a way from it back to the other."""
+    """True if it depends on the other."""
     seen, left = set(), [operation]
     while left:
         each = left.pop()
@@ -147,7 +147,7 @@ def test_parts_wait_for_nothing_of_each_other():
     for group in (range(3), range(3, 6)):
         for one in group:
             assert not any(comes_after(begun[one].op, done[other].op) for other in group)
-    # The second three come when the first are done.
+    # The second three start when the first are done.
     assert all(comes_after(begun[later].op, done[earlier].op) for later in range(3, 6) for earlier in range(3))
     with tf.compat.v1.Session(graph=graph) as session:
         values = np.arange(7.0)
@@ -225,7 +225,7 @@ def test_a_step_that_assigns_to_a_state_is_refused_in_parts(kind, layer):
     classifier = _compile(_network(_layer(kind)), parallel_parts=2)
     with pytest.raises(UserCodeError) as caught:
         tf.function(classifier.train_step)(BATCH)
-    assert f"trainer.parallel_parts: 2, and {layer} of the network follows batches" in str(caught.value)
+    assert f"trainer.parallel_parts: 2, and {layer} of the network updates its state by each batch" in str(caught.value)
     assert "set trainer.parallel_parts: 1" in str(caught.value)
     tf.function(_compile(_network(_layer(kind))).train_step)(BATCH)
 

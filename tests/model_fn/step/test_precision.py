@@ -56,7 +56,7 @@ def test_only_the_layers_in_between_compute_in_it(precision):
 
 
 def test_float16_is_for_one_copy_of_the_weights_too():
-    """Keras's own policy is refused there."""
+    """Keras refuses its own policy there."""
     strategy = tf.distribute.experimental.CentralStorageStrategy(["/cpu:0"], "/cpu:0")
     features, _ = _batch()
     with strategy.scope():
@@ -155,7 +155,7 @@ def test_an_estimator_skips_as_well(tmp_path, monkeypatch):
 
 
 def _sets(policy):
-    """A network function as Keras's guide has it."""
+    """A network function like in Keras's guide."""
 
     def network(num_classes):
         tf.keras.mixed_precision.set_global_policy(policy)
@@ -186,7 +186,7 @@ def test_a_precision_that_a_network_function_sets_by_itself_is_to_be_declared(de
 @pytest.mark.parametrize("network", [_tiny, _sets("mixed_bfloat16")], ids=["declared", "set_as_declared"])
 def test_an_estimator_evaluates_and_serves_in_float32(tmp_path, network):
     def found(precision, network):
-        """The loss, and what is served, of the same checkpoint."""
+        """Returns the loss and the served outputs of the same checkpoint."""
         estimator = _estimator(network, tmp_path, precision)
         if precision != "float32":
             estimator.train(_input_fn, steps=1)
@@ -209,7 +209,7 @@ def test_a_keras_model_that_is_not_trained_computes_in_float32(monkeypatch, netw
 
     trained = make("mixed_bfloat16", "network", trains=True)
     evaluated = make("mixed_bfloat16", "network", trains=False)
-    # Whatever was made in between.
+    # Regardless of layers created in between.
     again = make("mixed_bfloat16", "network", trains=True)
     tf.keras.mixed_precision.set_global_policy("float32")
     plain = make("float32", "tiny", trains=True)
@@ -222,7 +222,7 @@ def test_a_keras_model_that_is_not_trained_computes_in_float32(monkeypatch, netw
 
 
 def test_a_compiled_models_own_precision_is_scaled_once_and_by_keras(tmp_path):
-    """Its function sets the policy: that is how it brings one."""
+    """A compiled model sets its precision by the policy in its function."""
     own = _sets("mixed_float16")(10)
     features, labels = _batch()
     own(features["image"])
@@ -234,7 +234,7 @@ def test_a_compiled_models_own_precision_is_scaled_once_and_by_keras(tmp_path):
     before = own.get_weights()
     assert math.isfinite(float(model.train_step((features, labels))["loss"]))
     assert np.abs(own.get_weights()[0] - before[0]).max() > 0
-    # What it is given is cast by its own layers alone.
+    # Only its own layers cast the inputs.
     assert model.compute_dtype == "float32"
     network = KerasClassifier(_tiny(10), _section())
     network.compile(DeclaredOptimizer(Optimizer(name="sgd"), 10))

@@ -1,4 +1,4 @@
-"""What each path finds out of the function of a network before it trains."""
+"""Inspection of a network's function on each path, before it trains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPEC = {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32), "label": tf.io.Fi
 
 @pytest.fixture
 def look(monkeypatch: pytest.MonkeyPatch):
-    """Calls a function as a path does, `keras`, `estimator`, or `in the graph` of that, with data of three classes."""
+    """Calls a function like a path: `keras`, `estimator`, or `in the graph` of the latter, with data of 3 classes."""
 
     def look(network: Any, path: str) -> Any:
         if path == "keras":

@@ -1,4 +1,4 @@
-"""What a step of the user's cannot have, and what a model must bring: losses and metrics of one-hot labels are none."""
+"""Checks of options for a user's training step, and of compiled models: losses and metrics of one-hot labels."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tfx_estimator.pipeline.config.trainer import TrainerSection
 pytestmark = pytest.mark.unit
 
 
-def _refused(told: str):
-    """Expects an error that says this; none if that is empty."""
-    return pytest.raises(UserCodeError, match=told) if told else contextlib.nullcontext()
+def _refused(message: str):
+    """Expects an error with this message; none if it is empty."""
+    return pytest.raises(UserCodeError, match=message) if message else contextlib.nullcontext()
 
 
 METHODS = ("train_step", "test_step", "compute_loss", "compute_metrics")
@@ -83,18 +83,18 @@ def _of_tensorflow_1():
 
 
 @pytest.mark.parametrize(
-    ("loss", "optimizer", "told"),
+    ("loss", "optimizer", "message"),
     [
         (None, lambda: "sgd", "compiled without a loss"),
         (SPARSE, lambda: tf.keras.optimizers.SGD(0.1, use_ema=True), "use_ema"),
         (SPARSE, _of_tensorflow_1, "compiled with GradientDescentOptimizer, an optimizer of TensorFlow 1"),
     ],
 )
-def test_what_could_not_be_evaluated_or_kept_is_refused(loss, optimizer, told):
+def test_what_could_not_be_evaluated_or_kept_is_refused(loss, optimizer, message):
     model = _model(SPARSE)
     _check(model)
     model.compile(optimizer(), loss)
-    with pytest.raises(UserCodeError, match=told):
+    with pytest.raises(UserCodeError, match=message):
         _check(model)
 
 
@@ -123,7 +123,7 @@ def test_of_several_outputs_each_has_its_own():
 
 
 def _own():
-    """What a user may write."""
+    """A loss that a user may write."""
 
     class Loss(tf.keras.losses.CategoricalCrossentropy):
         def call(self, y_true, y_pred):
@@ -147,11 +147,11 @@ def test_what_is_the_users_own_or_of_numbers_is_not(loss, units):
     _check(_model(loss, units))
 
 
-@pytest.mark.parametrize(("methods", "told"), [(["compute_loss"], ""), (["train_step", "test_step"], "the loss mse")])
-def test_what_a_method_of_the_users_gives_labels_of_its_own_is_not(methods, told):
+@pytest.mark.parametrize(("methods", "text"), [(["compute_loss"], ""), (["train_step", "test_step"], "the loss mse")])
+def test_what_a_method_of_the_users_gives_labels_of_its_own_is_not(methods, text):
     kind = type("Own", (tf.keras.Model,), {name: lambda *values, **named: None for name in methods})
     model = _model("mse", kind=kind)
-    with _refused(told):
+    with _refused(text):
         _check(model)
 
 

@@ -1,4 +1,4 @@
-"""The weights that a network's function gives it, in each of the ways that Keras has."""
+"""Weights that a network's function sets, in each of Keras's ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Keras model of the user's is fed with, and what a served one answers."""
+"""Inputs of a user's Keras model, and outputs of a served one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_functional_model_is_given_the_features_of_its_inputs(names, features,
         ({"mean": None, "image": None}, ["image", "mean", "more"], {"image": "image", "mean": "mean"}),
         ({"image": None}, ["image"], {"image": "image"}),
         ({"pixels": None}, ["image", "mean"], {"pixels": "image"}),
-        # And where they have, Keras goes by the keys as well.
+        # With names, Keras still uses the keys.
         ({"image": "mean", "mean": "image"}, ["image", "mean"], {"image": "image", "mean": "mean"}),
         ({"mean": "image"}, ["image", "mean"], {"mean": "mean"}),
     ],
@@ -117,7 +117,7 @@ def test_a_feature_of_any_number_of_values_is_an_input_as_well(kind):
     assert build(model, spec).shape == (1, 3)
 
 
-def test_an_input_that_no_feature_is_named_after_is_told():
+def test_an_input_that_no_feature_is_named_after_is_refused():
     with pytest.raises(UserCodeError, match="named image, median; the features are image, mean") as caught:
         inputs_of(_functional("image", "median"), _features("image", "mean"))
     assert "return median from the preprocessing_fn" in str(caught.value)
@@ -128,7 +128,7 @@ def test_an_input_that_no_feature_is_named_after_is_told():
     assert "for keys, {'image': tf.keras.Input(...), ...}" in str(caught.value)
 
 
-def test_a_model_that_does_not_take_the_features_is_told():
+def test_a_model_that_does_not_take_the_features_is_refused():
     spec = {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32), "label": tf.io.FixedLenFeature([], tf.int64)}
     built = tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(3)])
     build(built, spec)
@@ -151,36 +151,36 @@ def test_scores_are_served_under_the_names_of_a_networks_outputs():
 
 
 @pytest.mark.parametrize(
-    ("last", "said"),
+    ("last", "message"),
     [
         (lambda layers: layers.Dense(5), "gives 5 numbers an example; the data have 3 classes"),
         (lambda layers: layers.Reshape([2, 8]), r"gives numbers of the shape \[2, 8\] an example"),
         (None, "returns a list of 2; the data have 3 classes"),
     ],
 )
-def test_a_network_without_a_score_for_each_class_is_told_on_every_path(look, last, said):
+def test_a_network_without_a_score_for_each_class_is_refused_on_every_path(look, last, message):
     def network(num_classes):
         if last:
             return tf.keras.Sequential([tf.keras.layers.Flatten(), last(tf.keras.layers)])
         one = _functional("image")
         return tf.keras.Model(one.input, [one.output, one.output])
 
-    with pytest.raises(UserCodeError, match=said) as caught:
+    with pytest.raises(UserCodeError, match=message) as caught:
         look(network, "keras")
     assert "end it with Dense(num_classes)" in str(caught.value)
-    with pytest.raises(UserCodeError, match=said):
+    with pytest.raises(UserCodeError, match=message):
         _serve(network)
 
 
 def _serve(network):
-    """By an Estimator."""
+    """Trains by an Estimator."""
     with tf.Graph().as_default():
         features = {"image": tf.compat.v1.placeholder(tf.float32, [None, 4, 4, 1])}
         make_model_fn(network)(features, None, ModeKeys.PREDICT, {"num_classes": 3, "seed": 1})
 
 
 def _ends(last):
-    """A network's function, by what its network ends with."""
+    """Returns a network's function, by the last layers of the network."""
     layers = tf.keras.layers
 
     class Own(tf.keras.Model):
@@ -225,24 +225,24 @@ def _frozen(model):
 
 @pytest.mark.parametrize("path", ["keras", "estimator"])
 @pytest.mark.parametrize(
-    ("last", "said"),
+    ("last", "message"),
     [
         ("softmax", "ends with softmax"),
         ("sigmoid", "ends with sigmoid"),
         ("layer", "ends with softmax"),
         ("nested", "ends with softmax"),
         ("op", "ends with softmax"),
-        ("mean", "puts out probabilities: of made-up examples they add up to 1"),
-        ("class", "puts out probabilities: of made-up examples they add up to 1"),
+        ("mean", "outputs probabilities: for made-up examples they sum to 1"),
+        ("class", "outputs probabilities: for made-up examples they sum to 1"),
         ("gate of a class", ""),
         ("bias", ""),
         ("frozen", "no variable of the network is trainable: all 2 are frozen"),
     ],
 )
-def test_probabilities_and_nothing_to_train_are_refused_on_every_path(look, last, said, path):
-    with pytest.raises(UserCodeError, match=said) if said else contextlib.nullcontext() as caught:
+def test_probabilities_and_nothing_to_train_are_refused_on_every_path(look, last, message, path):
+    with pytest.raises(UserCodeError, match=message) if message else contextlib.nullcontext() as caught:
         look(_ends(last), path)
-    assert not said or ("end it with Dense(num_classes)" in str(caught.value)) is ("trainable" not in said)
+    assert not message or ("end it with Dense(num_classes)" in str(caught.value)) is ("trainable" not in message)
 
 
 def _of_type(form, dtype):
@@ -263,6 +263,6 @@ def test_one_of_integers_is_refused_for_features_of_floats(look, form, path):
     def network(num_classes):
         return _of_type(form, "uint8")
 
-    with pytest.raises(UserCodeError, match=r"the model's input \w+ is of uint8, and its feature of float32") as caught:
+    with pytest.raises(UserCodeError, match=r"the model's input \w+ is uint8, and its feature is float32") as caught:
         look(network, path) if path == "keras" else _serve(network)
     assert caught.value.todo == "make the Input without dtype='uint8'; or have the preprocessing_fn return uint8"

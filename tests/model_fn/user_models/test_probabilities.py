@@ -1,4 +1,4 @@
-"""Whether a Keras model of the user's puts out probabilities or logits, and which of them its loss is of."""
+"""Whether a user's Keras model outputs probabilities or logits, and which of them its loss takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tfx_estimator.model_fn.user_models.keras_model import build, served
-from tfx_estimator.model_fn.user_models.probabilities import gives_probabilities, mismatch, told_by_loss
+from tfx_estimator.model_fn.user_models.probabilities import gives_probabilities, loss_takes_probabilities, mismatch
 
 pytestmark = pytest.mark.unit
 
@@ -20,7 +20,7 @@ def _functional(last=None):
 
 @pytest.mark.parametrize("last", ["dense", "activation", "layer", "op", "nested"])
 def test_a_softmax_that_keras_looks_before_is_served_as_it_is(last):
-    """Whatever the loss was told: by Keras's own steps the model is that of the logits, and that of no from_logits."""
+    """Regardless of from_logits, Keras's own steps give the same model as for logits, and as without from_logits."""
     layers = tf.keras.layers
 
     def trained(from_logits, last):
@@ -48,12 +48,12 @@ def test_a_softmax_that_keras_looks_before_is_served_as_it_is(last):
     for name, value in served(scores, True, 3).items():
         if name != "logits":
             np.testing.assert_allclose(value, served(logits, False, 3)[name], atol=1e-6)
-    assert "the model ends with softmax: Keras trains by what the softmax is given" in mismatch(model)
+    assert "the model ends with softmax: Keras trains on the input of the softmax" in mismatch(model)
     assert not mismatch(plain)
 
 
 @pytest.mark.parametrize(
-    ("loss", "activation", "told"),
+    ("loss", "activation", "message"),
     [
         ("sparse_categorical_crossentropy", None, "without an activation"),
         (lambda: tf.keras.losses.SparseCategoricalCrossentropy(), None, "without an activation"),
@@ -66,16 +66,16 @@ def test_a_softmax_that_keras_looks_before_is_served_as_it_is(last):
         (lambda: lambda labels, outputs: outputs, None, ""),
     ],
 )
-def test_a_loss_that_does_not_fit_the_last_activation_is_told(loss, activation, told):
+def test_a_loss_that_does_not_fit_the_last_activation_is_noted(loss, activation, message):
     dense = tf.keras.layers.Dense(3, activation=activation, name="dense")
     again = tf.keras.layers.Dense(3, activation=activation, name="dense")
     for model in (_functional(dense), tf.keras.Sequential([tf.keras.Input([16], name="image"), again])):
         model.compile("sgd", loss() if callable(loss) else loss)
         found = mismatch(model)
-        assert told in found
-        assert bool(told) is bool(found)
+        assert message in found
+        assert bool(message) is bool(found)
         if activation == "sigmoid":
-            # As logits of a softmax, they are.
+            # As logits of a softmax they are probabilities.
             assert gives_probabilities(model) == ("Binary" in type(model.loss).__name__)
 
 
@@ -86,7 +86,7 @@ def test_a_loss_function_of_the_users_is_not_judged_by_its_name():
     model = _functional()
     model.compile("sgd", weighted_crossentropy)
     build(model, {"image": tf.io.FixedLenFeature([4, 4, 1], tf.float32)})
-    assert told_by_loss(model) is None
+    assert loss_takes_probabilities(model) is None
     assert not gives_probabilities(model)
 
 

@@ -1,4 +1,4 @@
-"""What conversions begin with is made once; what they import is no garbage, for which they look themselves."""
+"""Trainings to convert, created once, and a process with Keras 3."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.components.trainer.conftest import declaration, digits, tf_estimator 
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen() -> None:
-    """Has Python not look through all of it again."""
+    """Excludes imported modules from further garbage collections."""
     from tfx_estimator.pipeline.convert import conversion  # noqa: F401
 
     gc.collect()
@@ -28,7 +28,7 @@ def trained(
     tmp_path_factory: pytest.TempPathFactory,
     digits: dict[str, list[Any]],  # noqa: F811
 ) -> Callable[[dict[str, Any]], Any]:
-    """Returns the training of a declaration, which is trained for the first test that asks for it."""
+    """Returns the training of a declaration, which the first test that needs it runs."""
     from tests.pipeline.convert.half import Half
 
     made: dict[str, Half] = {}
@@ -37,7 +37,7 @@ def trained(
         key = json.dumps(declared, sort_keys=True)
         if key not in made:
             made[key] = Half(tmp_path_factory.mktemp("estimator"), digits, declared)
-        # A test may change what is said of it.
+        # A test may change its attributes.
         return copy.copy(made[key])
 
     return get
@@ -51,34 +51,34 @@ def half(
 ) -> Iterator[Callable[..., Any]]:
     """A training at half of its steps; arguments are entries of `trainer`.
 
-    Tests share its folder: they may train on, and change no file.
+    Tests share its folder: they may continue training, but must not change files.
     """
     import tensorflow as tf
 
     from tests.pipeline.convert.half import END, NETWORKS
 
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "user"))
-    # Other tests may have left another one.
+    # Other tests may have changed it.
     tf.keras.mixed_precision.set_global_policy("float32")
     yield lambda **trainer: trained(declaration(**{"model": f"{NETWORKS}:small", "train_steps": END, **trainer}))
-    # Of the process, which declared precisions change.
+    # The policy is global, and declared precisions change it.
     tf.keras.mixed_precision.set_global_policy("float32")
 
 
 @pytest.fixture
-def asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asks the Estimator in the first conversion of a test: it is the same in all of them."""
+def runs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs the Estimator only in the first conversion of a test: the results are the same in all of them."""
     from tfx_estimator.pipeline.convert import conversion
 
-    ask, answers = conversion.ask, []
+    run_estimator, answers = conversion.run_estimator, []
 
-    def ask_once(*args: Any) -> Any:
+    def run_once(*args: Any) -> Any:
         if not answers:
             estimator, checkpoint, names, declared, _, steps = args
-            answers.append(ask(estimator, checkpoint, names, declared, str(tmp_path), steps))
+            answers.append(run_estimator(estimator, checkpoint, names, declared, str(tmp_path), steps))
         return answers[0]
 
-    monkeypatch.setattr(conversion, "ask", ask_once)
+    monkeypatch.setattr(conversion, "run_estimator", run_once)
 
 
 @pytest.fixture(scope="session")
@@ -92,16 +92,16 @@ def process_of_keras3() -> Iterator[Any]:
 
 @pytest.fixture
 def keras3(process_of_keras3: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Does in one process what `convert` starts a fresh one for."""
+    """Runs in one shared process what `convert` starts a new one for."""
     from tfx_estimator.pipeline.convert.canned import keras3 as canned
     from tfx_estimator.pipeline.convert.keras3 import handing
 
     def start(
-        scratch: str, program: str = handing._PROGRAM, given: Sequence[str] = (handing._ASKED, handing._ARRAYS)
+        scratch: str, program: str = handing._PROGRAM, given: Sequence[str] = (handing._REQUEST, handing._ARRAYS)
     ) -> Any:
-        told = Path(scratch, handing._TOLD)
-        process_of_keras3.do("convert", program, *(f"{scratch}/{name}" for name in given), str(told))
-        return json.loads(told.read_text())
+        result = Path(scratch, handing._RESULT)
+        process_of_keras3.do("convert", program, *(f"{scratch}/{name}" for name in given), str(result))
+        return json.loads(result.read_text())
 
     monkeypatch.setattr(handing, "start", start)
     monkeypatch.setattr(canned, "start", start)

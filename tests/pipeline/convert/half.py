@@ -1,4 +1,4 @@
-"""A training of an Estimator of digits in mid-run, which conversions begin with."""
+"""A half-finished training of an Estimator on digits, for conversions."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class Half:
         self.train(HALF)
 
     def train(self, steps: int) -> dict[str, np.ndarray]:
-        """Trains on, and returns the tensors of the last checkpoint."""
+        """Continues training, and returns the tensors of the last checkpoint."""
         spec = self._trainer_fn(self._args, None)
         spec["estimator"].train(spec["train_spec"].input_fn, max_steps=steps)
         reader = tf.train.load_checkpoint(str(self.folder))
         return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 
     def source(self, network: str = "", step: int = HALF) -> Any:
-        """What `convert` finds of it, trained by another network if one is named."""
+        """Returns the Source that `convert` would find, with another network if one is named."""
         from tfx_estimator.pipeline.convert.source import Source
 
         settings = self.settings.with_trainer(model=f"{NETWORKS}:{network}") if network else self.settings
@@ -67,13 +67,13 @@ class Half:
         return Source(None, checkpoint, step, settings, self.inputs, "")  # type: ignore[arg-type]
 
     def batches(self, at: int) -> tf.data.Dataset:
-        """The run's own batches of training, from a step on."""
+        """Returns the run's training batches from a step on."""
         from tfx_estimator.components.trainer.declared_input import declared_input
 
         return declared_input(self._args, self.settings.section, lambda: at).reader.input_fn("train")
 
     def keras(self, folder: Path, at: int, more: int = 0, declared: Any = None) -> dict[str, np.ndarray]:
-        """Restores a checkpoint of the Keras path, trains on by its own step and input, and returns all values.
+        """Restores a checkpoint of the Keras path, continues training by its step and input, and returns all values.
 
         Args:
             declared: The section `trainer` of a new.yaml, if not the Estimator's on the Keras path.

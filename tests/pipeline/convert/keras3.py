@@ -1,4 +1,4 @@
-"""The process of Keras 3 that tests convert in: see keras3_process.py."""
+"""The shared process with Keras 3 in which tests convert: see keras3_process.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ USER = Path(__file__).parent / "user"
 
 
 class Keras3:
-    """Tells a process what to do, and waits until it is done."""
+    """Sends commands to a process, and waits for their completion."""
 
     def __init__(self) -> None:
         environment = {**os.environ, stacks.KERAS: "0", "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", USER)))}
@@ -33,12 +33,12 @@ class Keras3:
         assert self._process.stdin is not None
         assert self._process.stderr is not None
         print(json.dumps(words), file=self._process.stdin, flush=True)
-        said = []
+        stderr = []
         for line in self._process.stderr:
             if line == "done\n":
                 return
-            said.append(line)
-        pytest.fail("".join(said[-30:]))
+            stderr.append(line)
+        pytest.fail("".join(stderr[-30:]))
 
     def close(self) -> None:
         """Ends it."""

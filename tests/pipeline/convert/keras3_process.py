@@ -1,6 +1,6 @@
-"""One process of Keras 3 for all tests: converts, and trains on by what was written, without this project.
+"""One process with Keras 3 for all tests: converts, and resumes training by the written source, without this project.
 
-Reads a JSON list a line from its input, the name of a function and its arguments, and answers each with a line.
+Reads commands, one per line: a JSON list of a function's name and its arguments; prints a line after each.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import tensorflow as tf
 
 
 def convert(program: str, *files: str) -> None:
-    """Does what a fresh process does by `python -c`."""
+    """Runs a program as `python -c` would in a new process."""
     keras.backend.clear_session()
     sys.argv = ["-c", *files]
     exec(program, {"sys": sys})
 
 
 def train(folder: str, batches: str, by: str) -> None:
-    """Trains on: by a `loop`, in `float64`, by `fit`, or with a gradient's `rows` as they come to Keras's optimizer."""
+    """Resumes training: by a `loop`, in `float64`, by `fit`, or with IndexedSlices (`rows`) for Keras's optimizer."""
     keras.backend.clear_session()
     spec = importlib.util.spec_from_file_location("training", f"{folder}/training.py")
     assert spec is not None
@@ -50,7 +50,7 @@ def train(folder: str, batches: str, by: str) -> None:
 
 
 def _in_float64(model: Any, optimizer: Any) -> tuple[Any, Any]:
-    """The same, with what it holds now."""
+    """Returns float64 copies with the current values."""
 
     def copied(layer: Any) -> Any:
         return type(layer).from_config({**layer.get_config(), "dtype": "float64"})

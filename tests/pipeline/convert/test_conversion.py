@@ -1,4 +1,4 @@
-"""An Estimator's training in mid-run, converted: equal answers, an equal next step, and an equal end."""
+"""Conversion of an Estimator's training in mid-run: equal outputs, an equal next step, and an equal end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _converted(trained: Half, output: Path) -> dict[str, str]:
 
 
 def _assert_equal(ended: dict[str, np.ndarray], end: dict[str, np.ndarray], places: dict[str, str], half: Path) -> None:
-    """By place, what Keras ends with is what the Estimator ends with, and no longer what was converted."""
+    """Checks that Keras's final values equal the Estimator's, by place, and differ from the converted ones."""
     stored = np.load(half / "weights.npz")
     for place, value in ended.items():
         np.testing.assert_allclose(value, end[places[place]], rtol=0, atol=1e-5, err_msg=place)
@@ -67,7 +67,7 @@ def test_what_is_not_that_network_is_refused_by_name_and_nothing_is_written(half
         "renamed": "conv/kernel, a weight of shape [3, 3, 1, 4], has no place",
     }
     for network, words in wrong.items():
-        with pytest.raises(UserCodeError, match=r"is not that of the Keras model") as refused:
+        with pytest.raises(UserCodeError, match=r"does not match the Keras model") as refused:
             convert(trained.source(network), str(output))
         assert words in str(refused.value)
     trained.folder = Path(shutil.copytree(trained.folder, tmp_path / "damaged"))
@@ -80,12 +80,12 @@ def test_what_is_not_that_network_is_refused_by_name_and_nothing_is_written(half
 
 @pytest.mark.equivalence
 def test_a_wrong_value_is_found_out(
-    half: Any, asked_once: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    half: Any, runs_once: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tfx_estimator.pipeline.convert import conversion
 
     fill, trained = conversion.fill, half(optimizer=OPTIMIZERS["momentum"])
-    # Two weights of one shape change places, or one slot is left as it was made.
+    # Two weights of equal shape change places, or one slot keeps its initial value.
     for one, other in (("norm/gamma", "norm/moving_variance"), ("conv/kernel/momentum", None)):
 
         def fill_wrongly(placed: list[Any], reader: Any, one: str = one, other: str | None = other) -> None:
@@ -114,7 +114,7 @@ def test_it_proves_on_other_examples_and_refuses_what_is_none_of_the_kind(half: 
     records = [record for file in found for record in tf.data.TFRecordDataset(file).as_numpy_iterator()]
     (tmp_path / "some").mkdir()
     _write(tmp_path / "some" / "of-them", records[:37])
-    # As a shard that got none.
+    # An empty shard.
     _write(tmp_path / "some" / "none", [])
     source = trained.source()
     proof = convert(dataclasses.replace(source, examples=files_of(str(tmp_path / "some"))), str(output)).proof
@@ -159,7 +159,7 @@ def test_dropout_is_converted_and_that_no_next_step_is_compared_is_said(half: An
     assert proof.holds
     assert max(proof.logits.values()) <= 1e-6
     assert (proof.chance, proof.next_step) == (["dropped"], {})
-    # Where epochs were declared, as many steps again.
+    # With declared epochs, as many steps again.
     goes_on = yaml.safe_load((output / "new.yaml").read_text())["trainer"]
     assert (goes_on["train_steps"], goes_on.get("train_epochs")) == (2 * HALF, None)
 

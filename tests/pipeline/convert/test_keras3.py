@@ -149,27 +149,27 @@ def test_loss_penalty_and_clipping_are_those_of_the_declaration(half: Any, keras
     # What it was trained on does not change what it says of several replicas.
     trained.settings = trained.settings.with_trainer(distribution={"train": "mirrored:2"}, gradient_accumulation=2)
     assert max(converted(trained, output).next_step.values()) <= 1e-6
-    said = (output / "training.py").read_text()
-    assert "`fit` would leave out the weight decay: use train_step." in said
-    assert "were then varied by trainer.augment, in this order:\n    random_crop: padding 2, fill zero\n" in said
-    assert "The Estimator normalised each of the 4 parts of a batch by itself" in said
+    source = (output / "training.py").read_text()
+    assert "`fit` would omit the weight decay: use train_step." in source
+    assert "were then augmented by trainer.augment, in this order:\n    random_crop: padding 2, fill zero\n" in source
+    assert "The Estimator normalised each of the 4 parts of a batch separately" in source
     assert to_the_end(keras3, trained, output, "loop")[0] <= 1e-5
 
 
 @needs_keras_3
 @pytest.mark.equivalence
-def test_a_network_that_keras_3_cannot_build_is_told_by_its_line(half: Any, keras3: Keras3, tmp_path: Path) -> None:
+def test_what_keras_3_cannot_build_is_reported_with_its_line(half: Any, keras3: Keras3, tmp_path: Path) -> None:
     trained = half(model=f"{NETWORKS}:of_keras_2", optimizer=OPTIMIZERS["sgd"])
     with pytest.raises(
         UserCodeError, match=r"Keras 3 cannot build 'converted_networks:of_keras_2': \w+Error: "
-    ) as told:
+    ) as refused:
         converted(trained, tmp_path / "converted")
-    assert 'self.add_weight("factor", [1], initializer="ones")' in str(told.value)
+    assert 'self.add_weight("factor", [1], initializer="ones")' in str(refused.value)
     assert not list(tmp_path.glob("*convert*"))
 
 
 def hand_over(folder: Path, target: str, features: dict[str, np.ndarray]) -> tuple[list[str], float]:
-    """Writes what a network of Keras 2 is, with weights by chance, and what it answers.
+    """Writes a Keras 2 network's description, random weights, and outputs.
 
     Args:
         features: Of some examples.
@@ -194,7 +194,7 @@ def hand_over(folder: Path, target: str, features: dict[str, np.ndarray]) -> tup
     np.savez(folder / "weights.npz", **{place: each.numpy() for place, each in zip(places, network.weights)})
     arrays = {f"{part}/{name}": value for part in ("train", "eval/0") for name, value in features.items()}
     np.savez(folder / "arrays.npz", **arrays, **{"logits/0": logits})
-    asked = {
+    request = {
         "folder": str(folder),
         "weights": str(folder / "weights.npz"),
         "places": places,
@@ -216,7 +216,7 @@ def hand_over(folder: Path, target: str, features: dict[str, np.ndarray]) -> tup
         "compared": "logits",
         "trains": False,
     }
-    (folder / "asked.json").write_text(json.dumps(asked))
+    (folder / "request.json").write_text(json.dumps(request))
     return places, float(np.abs(logits).max())
 
 
@@ -227,8 +227,8 @@ def change(file: str | Path, to: Callable[[dict[str, np.ndarray]], dict[str, np.
     np.savez(file, **values)
 
 
-def told_of(folder: Path) -> dict[str, Any]:
-    """What the process of Keras 3 says of it."""
+def result_of(folder: Path) -> dict[str, Any]:
+    """Returns the result of the process with Keras 3."""
     from tfx_estimator.pipeline.convert.keras3 import handing
 
     return handing.start(str(folder))
@@ -239,10 +239,10 @@ def told_of(folder: Path) -> dict[str, Any]:
 def test_the_built_in_networks_are_those_of_keras_2(keras3: Keras3, name: str, tmp_path: Path) -> None:
     images = np.random.default_rng(3).normal(size=(4, 32, 32, 3)).astype("float32")
     _, largest = hand_over(tmp_path, name, {"image": images})
-    told = told_of(tmp_path)
-    assert "error" not in told
-    assert told["logits"] <= 1e-5 * largest
-    assert {rule for _, rule in told["places"].values()} == {"same name"}
+    result = result_of(tmp_path)
+    assert "error" not in result
+    assert result["logits"] <= 1e-5 * largest
+    assert {rule for _, rule in result["places"].values()} == {"same name"}
 
 
 @needs_keras_3
@@ -259,10 +259,10 @@ def test_several_inputs_go_by_name_and_layers_without_one_by_order(
     draw = np.random.default_rng(3).normal
     features = {"wide": draw(size=(4, 2)).astype("float32"), "deep": draw(size=(4, 3)).astype("float32")}
     hand_over(tmp_path, f"{NETWORKS}:{name}", features)
-    told = told_of(tmp_path)
-    assert "error" not in told
-    assert told["logits"] <= 1e-6
-    assert told["places"]["dense_1/kernel"] == ["dense/kernel", "order of those with that last name"]
+    result = result_of(tmp_path)
+    assert "error" not in result
+    assert result["logits"] <= 1e-6
+    assert result["places"]["dense_1/kernel"] == ["dense/kernel", "order of those with that last name"]
     assert "wide: float32 [batch, 2]" in (tmp_path / "training.py").read_text()
 
 
@@ -274,26 +274,26 @@ def test_a_model_of_a_class_is_given_all_features(
     draw = np.random.default_rng(3).normal
     features = {"image": draw(size=(4, 3)).astype("float32"), "wide": draw(size=(4, 2)).astype("float32")}
     hand_over(tmp_path, f"{NETWORKS}:OfClass", features)
-    told = told_of(tmp_path)
-    assert "error" not in told
-    assert told["logits"] <= 1e-6
+    result = result_of(tmp_path)
+    assert "error" not in result
+    assert result["logits"] <= 1e-6
     assert "features are a dict of tensors" in (tmp_path / "training.py").read_text()
 
 
 @needs_keras_3
-def test_weights_that_neither_name_nor_order_places_are_told(keras3: Keras3, tmp_path: Path) -> None:
+def test_weights_that_neither_name_nor_order_places_are_reported(keras3: Keras3, tmp_path: Path) -> None:
     images = np.zeros((4, 28, 28, 1), np.float32)
     places, _ = hand_over(tmp_path, "mnist_cnn", {"image": images})
     change(
         tmp_path / "weights.npz",
         lambda values: {"other/weights" if name == "logits/kernel" else name: each for name, each in values.items()},
     )
-    asked = json.loads((tmp_path / "asked.json").read_text())
+    request = json.loads((tmp_path / "request.json").read_text())
     names = ["other/weights" if place == "logits/kernel" else place for place in places]
-    (tmp_path / "asked.json").write_text(json.dumps({**asked, "order": names, "places": names}))
-    said = told_of(tmp_path)["error"]["what"]
-    assert "mnist_cnn/logits/kernel of Keras 3, [64, 10], has no weight of Keras 2" in said
-    assert "other/weights, [64, 10], has no place in Keras 3" in said
+    (tmp_path / "request.json").write_text(json.dumps({**request, "order": names, "places": names}))
+    message = result_of(tmp_path)["error"]["what"]
+    assert "mnist_cnn/logits/kernel of Keras 3, [64, 10], has no weight of Keras 2" in message
+    assert "other/weights, [64, 10], has no place in Keras 3" in message
 
 
 @needs_keras_3
@@ -317,7 +317,7 @@ def test_a_wrong_value_is_found_out(
     from tfx_estimator.pipeline.convert.keras3 import handing
 
     def start(scratch: str) -> dict[str, Any]:
-        weights = json.loads(Path(scratch, "asked.json").read_text())["weights"]
+        weights = json.loads(Path(scratch, "request.json").read_text())["weights"]
         change(weights, lambda values: {**values, wrong: values[wrong] + by})
         return begin(scratch)
 
@@ -339,9 +339,9 @@ def test_a_weight_decay_that_is_left_out_is_found_out(
     from tfx_estimator.pipeline.convert.keras3 import handing
 
     def start(scratch: str) -> dict[str, Any]:
-        file = Path(scratch, "asked.json")
-        asked = json.loads(file.read_text())
-        file.write_text(json.dumps({**asked, "optimizer": {**asked["optimizer"], "weight_decay": 0.0}}))
+        file = Path(scratch, "request.json")
+        request = json.loads(file.read_text())
+        file.write_text(json.dumps({**request, "optimizer": {**request["optimizer"], "weight_decay": 0.0}}))
         return begin(scratch)
 
     begin = handing.start
@@ -356,7 +356,7 @@ def test_a_module_with_the_name_of_what_was_written_is_refused(tmp_path: Path) -
 
     (tmp_path / "training.py").write_text("class Doubled: ...\n")
     (tmp_path / "written").mkdir()
-    with pytest.raises(UserCodeError, match=r"the module training, .* has no place beside training\.py"):
+    with pytest.raises(UserCodeError, match=r"the module training, .* cannot be copied next to training\.py"):
         handing._bring(str(tmp_path / "written"), {"training": str(tmp_path)})
 
 
@@ -366,6 +366,6 @@ def test_a_stack_without_keras_3_says_where_it_is(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(stacks, "current", lambda: stacks.LEGACY)
     parser = argparse.ArgumentParser()
     convert.add_arguments(parser)
-    asked = parser.parse_args([str(tmp_path), "--to", "keras3", "--output", str(tmp_path / "converted")])
+    args = parser.parse_args([str(tmp_path), "--to", "keras3", "--output", str(tmp_path / "converted")])
     with pytest.raises(DeclarationError, match=r"the stack tfx1\.15 has no Keras 3\n *expected: the stack tfx1\.21"):
-        convert.run(asked)
+        convert.run(args)

@@ -1,4 +1,4 @@
-"""What is written for Keras 3 computes what the project's own schedules and optimizers do."""
+"""The source for Keras 3 computes the same as the project's own schedules and optimizers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ STEPS = 20
 
 
 def executed(definition: str) -> dict[str, Any]:
-    """Executes what is written, as `training.py` imports it."""
+    """Executes the written source, with the imports of `training.py`."""
     import math
 
     import keras
@@ -108,7 +108,7 @@ def test_an_optimizer_goes_on_as_the_declared_one(section: dict[str, Any], spars
     for gradient in gradients[3:]:
         given = tf.constant(gradient)
         ours.apply_gradients([(given, variable)])
-        # Each row twice, of half of it.
+        # Each row twice, with half of its gradient.
         rows = tf.IndexedSlices(tf.concat([given, given], 0) / 2, tf.range(6) % 3, tf.constant([3, 2]))
         theirs.apply_gradients([(rows if sparse else given, other)])
     np.testing.assert_allclose(other.numpy(), variable.numpy(), rtol=0, atol=1e-6)

@@ -55,17 +55,17 @@ def decayed() -> Any:
 @pytest.mark.parametrize("name", ["momentum", "adam"])
 def test_what_no_graph_tells_is_taken_from_a_declaration_of_another_optimizer_too(name: str) -> None:
     given = {"clip_norm": 0.5, "weight_decay": 0.1, "decoupled_weight_decay": 0.2}
-    told = {"name": "adam", "learning_rate": 0.002, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-8}
+    of_graph = {"name": "adam", "learning_rate": 0.002, "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-8}
     own = {"momentum": 0.5} if name == "momentum" else {}
     declared = read(adam).declared(Optimizer(name=name, **own, **given), 10)
-    assert declared == Optimizer(**told, **given, schedule="constant")
+    assert declared == Optimizer(**of_graph, **given, schedule="constant")
     schedule = {"learning_rate": 0.004, "schedule": "exponential", "decay_steps": 6, "decay_rate": 0.5}
     declared = read(decayed).declared(Optimizer(name=name, **own, **given, **schedule), 10)
-    assert declared == Optimizer(**{**told, **given, **schedule})
+    assert declared == Optimizer(**{**of_graph, **given, **schedule})
 
 
 @pytest.mark.parametrize(
-    ("clip", "said"),
+    ("clip", "functions"),
     [
         (lambda gradients: [tf.clip_by_norm(each, 9.0) for each in gradients], "clip_by_norm"),
         (lambda gradients: tf.clip_by_global_norm(gradients, 9.0)[0], "clip_by_global_norm, global_norm"),
@@ -73,9 +73,9 @@ def test_what_no_graph_tells_is_taken_from_a_declaration_of_another_optimizer_to
         (lambda gradients: [tf.clip_by_value(each, -9.0, 9.0) for each in gradients], "clip_by_value"),
     ],
 )
-def test_gradients_that_are_clipped_are_declared_so(clip: Callable[[list[Any]], list[Any]], said: str) -> None:
+def test_gradients_that_are_clipped_are_declared_so(clip: Callable[[list[Any]], list[Any]], functions: str) -> None:
     found = read(adam, clip)
-    with pytest.raises(UserCodeError, match=f"clips its gradients by {said}, and its graph does not tell") as wrong:
+    with pytest.raises(UserCodeError, match=f"clips its gradients by {functions}; its graph does not show") as wrong:
         found.declared(Optimizer(name="adam"), 10)
     assert "clip_norm, global_clip_norm or clip_value" in wrong.value.expected
     assert found.declared(Optimizer(global_clip_norm=9), 10).global_clip_norm == 9

@@ -1,4 +1,4 @@
-"""A whole model_fn in mid-run becomes a Keras training by the network that the user names."""
+"""Conversion of a whole model_fn in mid-run to a Keras training of the user's network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfx_estimator.pipeline.config.yaml_text import read_yaml
 MODULE = "whole_model_fns"
 SCOPE = "name without the network's scope"
 BLOCKS = {r"block(\d)/weights": r"a\1/kernel", r"block(\d)/biases": r"a\1/bias"}
-# model_fn, optimizer, network, map, the rules that place weights, the most that the next step may differ by.
+# model_fn, optimizer, network, map, rules that place weights, tolerance of the next step.
 CASES = [
     *(
         ("keras_layers", name, "keras_network", {}, {SCOPE}, 1e-6)
@@ -41,7 +41,7 @@ def _convert(
     module: str = MODULE,
     **trainer: Any,
 ) -> Any:
-    """Converts; `trainer` are entries of the declaration that is named for it."""
+    """Converts; `trainer` are entries of the declaration of `--declaration`."""
     from tfx_estimator.pipeline.convert.conversion import KERAS2, convert
     from tfx_estimator.pipeline.convert.replacement import Replacement
 
@@ -50,7 +50,7 @@ def _convert(
 
 
 def _declared(output: Path) -> TrainerSection:
-    """What the new.yaml of a conversion declares of the training that goes on."""
+    """Returns the trainer section of a conversion's new.yaml."""
     return TrainerSection.parse_obj(read_yaml((output / "new.yaml").read_text(), "new.yaml").value["trainer"])
 
 
@@ -86,7 +86,7 @@ def test_logits_and_the_next_step_are_those_of_the_model_fn(
         if each["kind"] in ("weight", "slot"):
             np.testing.assert_array_equal(stored[each["place"]], before.get_tensor(each["tensor"]))
     if name == "adam":
-        # The declaration alone says how it goes on.
+        # Resumes by the declaration alone.
         tensors_of = {each["place"]: each["tensor"] for each in tensors}
         end = trained.train(END)
         for place, value in trained.keras(output / "checkpoints", HALF, END - HALF, _declared(output)).items():
@@ -95,14 +95,14 @@ def test_logits_and_the_next_step_are_those_of_the_model_fn(
 
 @pytest.mark.equivalence
 def test_what_is_not_the_network_of_the_model_fn_is_refused_and_the_line_for_the_map_is_said(
-    half: Any, asked_once: None, tmp_path: Path
+    half: Any, runs_once: None, tmp_path: Path
 ) -> None:
     trained, output = half(model=f"{MODULE}:variables", params={"update": "momentum"}), tmp_path / "converted"
     refused = {
         "dense_network": [
             ({}, '"block0/weights": a0/kernel'),
             ({**BLOCKS, r"block(\d)/biases": r"b\1/bias"}, "block0/biases would go to b0/bias by --map"),
-            ({**BLOCKS, "blok": "a0/kernel"}, "the line blok of --map fits no tensor"),
+            ({**BLOCKS, "blok": "a0/kernel"}, "the line blok of --map matches no tensor"),
             ({r"block2/weights": None, **BLOCKS}, "a2/kernel of the Keras model has no tensor"),
             ({r"block[12]/biases": "a1/bias", **BLOCKS}, "a1/bias would be given 2 tensors"),
         ],
@@ -120,14 +120,14 @@ def test_what_is_not_the_network_of_the_model_fn_is_refused_and_the_line_for_the
 
 
 @pytest.mark.equivalence
-def test_a_schedule_is_the_declared_one_and_dropout_is_in_both(half: Any, asked_once: None, tmp_path: Path) -> None:
+def test_a_schedule_is_the_declared_one_and_dropout_is_in_both(half: Any, runs_once: None, tmp_path: Path) -> None:
     decayed = {"name": "adam", "learning_rate": 0.004, "schedule": "exponential", "decay_steps": 6, "decay_rate": 0.5}
     params = {"update": "decayed", "rate": 0.25}
     trained, output = half(model=f"{MODULE}:with_dropout", params=params), tmp_path / "converted"
-    with pytest.raises(UserCodeError, match=r"is a schedule.*: 0\.004 at step 0, ") as wrong:
+    with pytest.raises(UserCodeError, match=r"follows a schedule.*: 0\.004 at step 0, ") as wrong:
         _convert(trained, output, "dropout_network", optimizer=decayed)
     assert "name: adam" in wrong.value.expected
-    with pytest.raises(UserCodeError, match=r"draws by chance in dropout/.*, and the network in nothing"):
+    with pytest.raises(UserCodeError, match=r"draws random numbers in dropout/.*, and the network in nothing"):
         _convert(trained, output, "without_dropout", optimizer={**decayed, "staircase": True})
     proof = _convert(trained, output, "dropout_network", optimizer={**decayed, "staircase": True, "clip_norm": 1}).proof
     assert proof.holds

@@ -1,4 +1,4 @@
-"""`tfx-estimator predict`: what it takes, what it writes, and what it says of what cannot be read."""
+"""`tfx-estimator predict`: its inputs, its outputs, and its errors for files that cannot be read."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ pytestmark = pytest.mark.unit
 
 SIDE = 4
 LABELS = ("dark", "grey", "pale")
-# Of the mean of an image, 0 to 1: the logits of the classes.
+# Coefficients of the classes' logits, from the mean of an image, 0 to 1.
 SLOPES = np.array([-8.0, 0.0, 8.0], np.float32)
 MIDDLE = np.array([4.0, 1.0, -4.0], np.float32)
 
 
 def probabilities(pixels: np.ndarray) -> np.ndarray:
-    """What the models below say of one image."""
+    """Returns the prediction of the models below for one image."""
     powers = np.exp(SLOPES * np.float32(pixels.mean() / 255) + MIDDLE)
     return powers / powers.sum()
 
 
 class Brightness(tf.Module):
-    """Classifies by brightness: images, and tf.Examples of them."""
+    """Classifies images, and tf.Examples of them, by brightness."""
 
     def __init__(self, names: bool = True) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ def save(folder: Path, names: bool = True, **signatures: str) -> str:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder of versions, as the Pusher leaves it."""
+    """A folder of versions, like the Pusher's."""
     serving = tmp_path_factory.mktemp("serving")
     save(serving / "9", serving_default="from_images")
     save(serving / "10", serving_default="from_examples", images="from_images")
@@ -84,7 +84,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def images(tmp_path: Path) -> dict[str, np.ndarray]:
-    """Files of a folder, and their pixels as the model gets them."""
+    """Image files of a folder, with the pixels that the model gets."""
     folder, found = tmp_path / "images", {}
     for name, level, side in (("a.png", 10, SIDE), ("b.jpg", 140, SIDE), ("in/c.PNG", 250, 3 * SIDE)):
         path = folder / name
@@ -100,14 +100,14 @@ Run = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """What `predict` writes, and what it says."""
+    """Runs `predict`, and returns its stdout and stderr."""
 
     def call(*words: object, code: int = 0, lines: str = "") -> tuple[str, str]:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(os.fsencode(lines))))
         capfd.readouterr()
-        ended = main(["predict", *map(str, words)])
+        exit_code = main(["predict", *map(str, words)])
         found = capfd.readouterr()
-        assert ended == code, found.err
+        assert exit_code == code, found.err
         assert "Traceback" not in found.err
         assert "Exception ignored" not in found.err
         return found.out, found.err
@@ -116,7 +116,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
 
 
 def check(table: str, expected: dict[str, np.ndarray], labels: Optional[tuple[str, ...]] = LABELS) -> None:
-    """The file's rows, in order: the class, and a score for each."""
+    """Checks the file's rows, in order: the class, and a score for each class."""
     rows = list(csv.DictReader(io.StringIO(table)))
     assert [row["file"] for row in rows] == list(expected)
     names = labels or ("0", "1", "2")
@@ -129,11 +129,11 @@ def check(table: str, expected: dict[str, np.ndarray], labels: Optional[tuple[st
 
 def test_a_folder_its_images_a_table_and_their_names_on_standard_input_are_the_same(run, model, images, tmp_path):
     folder = tmp_path / "images"
-    whole, said = run(model, folder)
+    whole, stderr = run(model, folder)
     check(whole, images)
     assert {line.split(",")[1] for line in whole.splitlines()[1:]} == {"dark", "grey", "pale"}
-    assert f"model  {model}/10" in said
-    assert "3 predicted" in said
+    assert f"model  {model}/10" in stderr
+    assert "3 predicted" in stderr
     assert run(model, *images)[0] == whole
     assert run(model, "-", lines="\n".join(images) + "\n")[0] == whole
     (folder / "table.csv").write_text(
@@ -141,7 +141,7 @@ def test_a_folder_its_images_a_table_and_their_names_on_standard_input_are_the_s
     )
     assert run(model, folder / "table.csv")[0] == whole
     assert run(model, folder, "--batch-size", 1)[0].split(",")[1] == whole.split(",")[1]
-    # The table, of whose images the folder has all.
+    # A table that lists only images of the folder.
     assert f"left out, as neither images nor TFRecord files, or hidden: {folder}/table.csv" in run(model, folder)[1]
 
 
@@ -166,11 +166,11 @@ def test_what_cannot_be_read_is_named_and_all_else_is_predicted(run, model, imag
     (folder / "other.gif").write_bytes(b"GIF89a")
     records = write_records(tmp_path / "cut", [example(image=bytes(16), label=0)] * 2)
     Path(records).write_bytes(Path(records).read_bytes()[:-5])
-    found, said = run(model, folder, tmp_path / "gone.png", records, __file__, code=3)
+    found, stderr = run(model, folder, tmp_path / "gone.png", records, __file__, code=3)
     check(found, {**images, f"{records}:0": np.zeros((4, 4, 1), np.uint8)})
     for name in (f"{folder}/in/cut.png", f"{folder}/other.gif", f"{tmp_path}/gone.png", records, __file__):
-        assert f"damaged file {name}: " in said
-    assert f"tfx-estimator: 5 could not be read, first {folder}/other.gif" in said
+        assert f"damaged file {name}: " in stderr
+    assert f"tfx-estimator: 5 could not be read, first {folder}/other.gif" in stderr
 
 
 def test_names_need_not_be_text(run, model, images, tmp_path):
@@ -183,7 +183,7 @@ def test_names_need_not_be_text(run, model, images, tmp_path):
     for engine in ([], ["--beam", "digits"]):
         run(model, "-", "--output", tmp_path / "out.csv", *engine, lines=f"{records}\n")
         assert f"{tmp_path}/\\udcff:0,dark," in (tmp_path / "out.csv").read_text()
-    # As of `find -print0`.
+    # Like the output of `find -print0`.
     assert "its name holds a null" in run(model, "-", lines="\0".join(images), code=3)[1]
 
 
@@ -193,16 +193,16 @@ def test_the_three_forms_hold_the_same(run, model, images, tmp_path):
         assert run(model, *images, "--output", path)[0] == ""
     check(table.read_text(), images)
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
-    told = [json.loads(line) for line in lines.read_text().splitlines()]
-    assert [{"file": each["file"], "class": each["class"]} for each in told] == [
+    read = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [{"file": each["file"], "class": each["class"]} for each in read] == [
         {"file": row["file"], "class": row["class"]} for row in rows
     ]
-    assert [each["scores"] for each in told] == [{name: float(row[f"score_{name}"]) for name in LABELS} for row in rows]
-    read = pyarrow.parquet.read_table(parquet)
-    assert read.column_names == list(rows[0])
-    for name in read.column_names[2:]:
-        assert read[name].to_pylist() == [float(np.float32(row[name])) for row in rows]
-    assert read["class"].to_pylist() == [row["class"] for row in rows]
+    assert [each["scores"] for each in read] == [{name: float(row[f"score_{name}"]) for name in LABELS} for row in rows]
+    written = pyarrow.parquet.read_table(parquet)
+    assert written.column_names == list(rows[0])
+    for name in written.column_names[2:]:
+        assert written[name].to_pylist() == [float(np.float32(row[name])) for row in rows]
+    assert written["class"].to_pylist() == [row["class"] for row in rows]
 
 
 @pytest.mark.parametrize("top", [2, 1000])
@@ -228,9 +228,9 @@ def test_a_file_is_there_whole_or_as_it_was(run, model, images, tmp_path, ending
     output = tmp_path / f"out.{ending}"
     output.write_text("before")
     other = write_records(tmp_path / "other", [example(other=1)] * 2)
-    said = run(model, other, *images, "--output", output, "--batch-size", 2, code=3)[1]
-    assert f"takes none of 2 examples from {other}:0 on: " in said
-    assert "Feature: image (data type: string) is required but could not be found." in said
+    stderr = run(model, other, *images, "--output", output, "--batch-size", 2, code=3)[1]
+    assert f"takes none of 2 examples from {other}:0 on: " in stderr
+    assert "Feature: image (data type: string) is required but could not be found." in stderr
     assert output.read_text() == "before"
     assert "nothing was written" in run(model, tmp_path / "gone.png", "--output", output, code=3)[1]
     assert output.read_text() == "before"
@@ -238,23 +238,23 @@ def test_a_file_is_there_whole_or_as_it_was(run, model, images, tmp_path, ending
 
 
 def test_on_an_engine_of_beam_the_same_is_written(run, model, images, tmp_path, monkeypatch):
-    # Two images a part.
+    # Two images per part.
     monkeypatch.setattr(on_beam, "_IMAGES", 2)
     records = write_records(tmp_path / "records", [example(image=bytes([level] * 16)) for level in (0, 200)])
     (tmp_path / "images" / "a.broken.png").write_bytes(b"no image")
     here, there = tmp_path / "here.csv", tmp_path / "there.csv"
     words = (model, tmp_path / "images", records, "--batch-size", 2)
-    said = run(*words, "--output", here, code=3)[1]
-    assert run(*words, "--output", there, "--beam", "digits", code=3)[1].splitlines()[0] == said.splitlines()[0]
+    stderr = run(*words, "--output", here, code=3)[1]
+    assert run(*words, "--output", there, "--beam", "digits", code=3)[1].splitlines()[0] == stderr.splitlines()[0]
     assert there.read_text() == here.read_text()
     assert len(here.read_text().splitlines()) == 6
     before = sorted(each.name for each in tmp_path.iterdir())
     other = write_records(tmp_path / "images" / "other", [example(other=1)] * 2)
-    # Examples that the model takes none of, after others: all those are predicted on either engine.
+    # The model takes none of the examples that follow others: the others are predicted, with Beam and without.
     for output, engine in ((here, []), (there, ["--beam", "digits"])):
-        said = run(*words, "--output", output, *engine, code=3)[1]
-        assert f"damaged file {other}:1: the model does not take it: " in said
-        assert "3 could not be read" in said
+        stderr = run(*words, "--output", output, *engine, code=3)[1]
+        assert f"damaged file {other}:1: the model does not take it: " in stderr
+        assert "3 could not be read" in stderr
         assert len(output.read_text().splitlines()) == 6
         assert "nothing was written" in run(model, other, "--output", output, *engine, code=3)[1]
     assert there.read_text() == here.read_text()
@@ -262,7 +262,7 @@ def test_on_an_engine_of_beam_the_same_is_written(run, model, images, tmp_path, 
     assert "--beam needs --output" in run(*words, "--beam", "digits", code=2)[1]
 
 
-def test_that_a_model_is_not_blessed_is_told_first(run, model, images, tmp_path, monkeypatch):
+def test_that_a_model_is_not_blessed_is_noted_first(run, model, images, tmp_path, monkeypatch):
     found = replace(found_model.find(model), blessed=False)
     monkeypatch.setattr(found_model, "find", lambda _: found)
     lines = run(model, tmp_path / "gone.png", *images, code=3)[1].splitlines()
@@ -270,7 +270,7 @@ def test_that_a_model_is_not_blessed_is_told_first(run, model, images, tmp_path,
     assert f"model  {model}/10, which is not blessed" in lines
 
 
-def test_whether_scores_are_probabilities_is_told_once(run, tmp_path, monkeypatch):
+def test_whether_scores_are_probabilities_is_noted_once(run, tmp_path, monkeypatch):
     class Points(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([None, SIDE, SIDE, 1], tf.uint8, "images")])
         def answer(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -285,9 +285,9 @@ def test_whether_scores_are_probabilities_is_told_once(run, tmp_path, monkeypatc
     monkeypatch.setattr(on_beam, "_IMAGES", 1)
     output = tmp_path / "out.csv"
     for engine in ([], ["--beam", "digits"]):
-        said = run(model, *names, "--batch-size", 1, "--output", output, *engine)[1]
-        assert said.count("A softmax has made probabilities of the served points.") == 1
-        # By itself, the second batch, of 1 and 0, may be of probabilities.
+        stderr = run(model, *names, "--batch-size", 1, "--output", output, *engine)[1]
+        assert stderr.count("A softmax has made probabilities of the served points.") == 1
+        # The second batch alone, of 1 and 0, could be probabilities.
         scores = [float(row["score_0"]) for row in csv.DictReader(io.StringIO(output.read_text()))]
         assert scores == pytest.approx([1 / (1 + np.exp(-3)), 1 / (1 + np.exp(-1))], abs=1e-6)
 
@@ -296,18 +296,18 @@ def test_an_example_that_the_model_does_not_take_is_named(run, model, tmp_path):
     records = write_records(
         tmp_path / "records", [example(image=bytes(16)), example(other=1), example(image=bytes(16))]
     )
-    found, said = run(model, records, code=3)
+    found, stderr = run(model, records, code=3)
     dark = np.zeros((SIDE, SIDE, 1), np.uint8)
     check(found, {f"{records}:0": dark, f"{records}:2": dark})
-    assert f"damaged file {records}:1: the model does not take it: " in said
+    assert f"damaged file {records}:1: the model does not take it: " in stderr
 
 
 def test_an_example_of_which_the_model_makes_two_is_named(run, model, tmp_path):
     # The model reshapes to [-1, ...].
     records = write_records(tmp_path / "records", [example(image=bytes(count)) for count in (16, 32)])
-    found, said = run(model, records, "--batch-size", 1, code=3)
+    found, stderr = run(model, records, "--batch-size", 1, code=3)
     check(found, {f"{records}:0": np.zeros((SIDE, SIDE, 1), np.uint8)})
-    assert f"damaged file {records}:1: the model does not take it: it answers [2, 3] to 1" in said
+    assert f"damaged file {records}:1: the model does not take it: it returns [2, 3] for 1" in stderr
 
 
 def test_a_model_of_floats_and_of_any_size_needs_the_range_of_its_pixels(run, images, tmp_path):
@@ -329,16 +329,16 @@ def test_a_model_that_takes_batches_of_one_size_gets_them(run, images, tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["saved_model.pb", "variables/variables.index", "variables"])
-def test_a_model_that_is_not_whole_is_told(run, model, images, tmp_path, damage):
+def test_a_model_that_is_not_whole_is_refused(run, model, images, tmp_path, damage):
     copy = tmp_path / "copy"
     shutil.copytree(f"{model}/10", copy)
     if damage == "variables":
         shutil.rmtree(copy / damage)
     else:
         (copy / damage).write_bytes(b"\xff" * 50)
-    said = run(copy, *images, "--output", tmp_path / "out.csv", code=6)[1]
-    assert f"{copy}" in said
-    assert "copy it again" in said
+    stderr = run(copy, *images, "--output", tmp_path / "out.csv", code=6)[1]
+    assert f"{copy}" in stderr
+    assert "copy it again" in stderr
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -350,12 +350,12 @@ def test_nothing_to_predict_is_an_error(run, model, tmp_path):
 
 def test_a_signature_is_named_and_one_that_takes_no_such_input_is_refused(run, model, images, tmp_path):
     assert run(model, *images, "--signature", "images:probabilities")[0] == run(model, *images)[0]
-    said = run(model, *images, "--signature", "none", code=2)[1]
-    assert "one of serving_default, images" in said
+    stderr = run(model, *images, "--signature", "none", code=2)[1]
+    assert "one of serving_default, images" in stderr
     records = write_records(tmp_path / "records", [example(image=bytes(16))])
-    said = run(f"{model}/9", records, code=2)[1]
-    assert "takes no tf.Examples" in said
-    assert "serving_default (images: uint8 [-1, 4, 4, 1])" in said
+    stderr = run(f"{model}/9", records, code=2)[1]
+    assert "takes no tf.Examples" in stderr
+    assert "serving_default (images: uint8 [-1, 4, 4, 1])" in stderr
     only = save(tmp_path / "only", serving_default="from_examples")
     assert "takes no images" in run(only, *images, code=2)[1]
 
@@ -370,6 +370,6 @@ def test_a_signature_is_named_and_one_that_takes_no_such_input_is_refused(run, m
         (["MODEL", "x.png", "--pixels", "0,1"], "leave it out"),
     ],
 )
-def test_a_command_that_is_wrong_is_told_before_anything_is_done(run, model, words, text):
+def test_a_command_that_is_wrong_is_refused_before_anything_is_done(run, model, words, text):
     words = [model if word == "MODEL" else word for word in words]
     assert text in run(*words, code=2)[1]

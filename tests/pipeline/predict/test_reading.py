@@ -1,4 +1,4 @@
-"""What is read for a model, in batches."""
+"""Reading inputs of a model in batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 def test_what_cannot_be_read_takes_no_memory_for_its_bytes(tmp_path):
     for number in range(20):
         (tmp_path / f"{number}.png").write_bytes(bytes(1 << 20))
-    # What is loaded on the first call.
+    # Imports of the first call.
     list(batches(Inputs([str(tmp_path / "0.png")]), 3, (4, 4), 2, 1))
     tracemalloc.start()
     found = list(batches(Inputs([str(tmp_path)]), 3, (4, 4), 2, 1))

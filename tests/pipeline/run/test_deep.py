@@ -57,7 +57,7 @@ def test_a_layer_that_xla_cannot_compile_for_the_declared_replicas_is_told(deep,
     nets = NETWORK.replace("Flatten(), dense", f"Flatten(), {norm}, dense")
     nets = nets.replace("tensorflow as tf", "tensorflow as tf\nimport tfx_estimator.model_fn.layers")
     said = deep(4, trainer=f'model: "nets:network", path: {path}, {replicas}', nets=nets).err
-    assert "of the network adds up over all replicas" in said
+    assert "of the network sums over all replicas" in said
 
 
 @pytest.mark.long

@@ -37,10 +37,10 @@ OF_PROBABILITIES = tf.keras.losses.SparseCategoricalCrossentropy()
     ("loss", "units", "last", "told"),
     [
         (own_crossentropy, 3, None, "own_crossentropy, does not tell .* or probabilities: they are taken for logits"),
-        (own_crossentropy, 3, "softmax", "own_crossentropy, does not tell .*: they are probabilities in made-up"),
+        (own_crossentropy, 3, "softmax", "own_crossentropy, does not tell .*: they are probabilities for made-up"),
         (own_crossentropy, 1, None, ""),
         (OF_LOGITS, 3, "softmax", "has from_logits=True, and the model ends with softmax"),
-        (OF_PROBABILITIES, 3, None, "is of probabilities, and the model ends"),
+        (OF_PROBABILITIES, 3, None, "takes probabilities, and the model ends"),
     ],
 )
 def test_it_is_said_where_the_loss_does_not_tell_or_does_not_fit_the_outputs(loss, units, last, told):

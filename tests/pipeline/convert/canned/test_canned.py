@@ -1,4 +1,4 @@
-"""Canned Estimators become source code: equal ids, equal logits, an equal next step; and what cannot be said."""
+"""Canned Estimators as source code: equal ids, logits and next step; and refusals of what cannot be converted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FEATURES: dict[str, np.ndarray] = {
     "count": _draw.randint(0, 90, 48),
     "square": _draw.rand(48, 2, 2).astype(np.float32),
 }
-# A weight of 0 is none, as a word "" is.
+# A weight of 0 is a missing value, like the word "".
 FEATURES["tag_weights"][FEATURES["tags"] == ""] = 0.0
 NUMBERS = (FEATURES["age"] > 40).astype(int) + (FEATURES["job"] == "baker")
 WORDS = np.array(["low", "middle", "high"])[NUMBERS]
@@ -52,7 +52,7 @@ def logarithm(value: tf.Tensor, base: float) -> tf.Tensor:
 
 
 def traces(value: tf.Tensor) -> tf.Tensor:
-    """Of what is no vector, and used twice."""
+    """A normalizer of a scalar, which is used twice."""
     diagonal = tf.linalg.diag_part(value)
     return tf.stack([diagonal, tf.square(diagonal)], axis=1)
 
@@ -198,7 +198,7 @@ def batches(name: str) -> tf.data.Dataset:
         labels = tf.SparseTensor(places, WORDS[places.sum(axis=1) % 48], [48, 2])
 
     def spare(features: dict[str, Any], label: Any) -> Any:
-        # As parse_example makes it of a feature that may be absent.
+        # The form of parse_example for a feature that may be missing.
         return {**features, SPARSE: sparse(features[SPARSE])}, label
 
     return tf.data.Dataset.from_tensor_slices((FEATURES, labels)).batch(16).map(spare)
@@ -210,7 +210,7 @@ def sparse(values: Any) -> tf.SparseTensor:
 
 
 class Case:
-    """A canned Estimator, trained some steps, and converted."""
+    """A canned Estimator, trained for some steps, and converted."""
 
     def __init__(self, name: str, folder: Path) -> None:
         from tfx_estimator.pipeline.convert.canned.conversion import Trained, convert
@@ -222,7 +222,7 @@ class Case:
 
     @property
     def trained(self) -> Any:
-        """With a new Estimator each time: an optimizer of Keras belongs to the graph in which it has trained."""
+        """A new Estimator each time: an optimizer of Keras belongs to the graph in which it has trained."""
         return self._made(
             make(self.name, self._model_dir),
             self._checkpoint,
@@ -352,8 +352,8 @@ assert not [name for name in sys.modules if name.startswith("tfx")]
         [*command, str(output), str(tmp_path / "given.npz")], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    told = [list(map(float, line.split())) for line in done.stdout.splitlines()[-3:]]
-    saved, (moved,), (first, last, accuracy) = told
+    printed = [list(map(float, line.split())) for line in done.stdout.splitlines()[-3:]]
+    saved, (moved,), (first, last, accuracy) = printed
     assert saved[0] <= 1e-6
     assert saved[1] == (3 if is_keras_3 else 2)
     assert moved > 1e-2
@@ -401,11 +401,11 @@ def test_the_estimator_of_the_taxi_template_is_written(tmp_path: Path) -> None:
     counts |= dict(zip(taxi.transformed_names(taxi.CATEGORICAL_FEATURE_KEYS), taxi.CATEGORICAL_FEATURE_MAX_VALUES))
     counts |= dict.fromkeys(taxi.transformed_names(taxi.VOCAB_FEATURE_KEYS), taxi.VOCAB_SIZE + taxi.OOV_SIZE)
     made: dict[str, Any] = {name: draw.randn(64).astype(np.float32) for name in floats}
-    # Some of them beyond the last.
+    # Some of them after the last.
     made |= {name: draw.randint(0, count + 1, 64) for name, count in counts.items()}
 
     def input_fn() -> tf.data.Dataset:
-        # Without an end, and in another order each time, as tf_dataset_factory reads them.
+        # Infinite, and in another order each time, like those of tf_dataset_factory.
         return tf.data.Dataset.from_tensor_slices((made, draw.randint(0, 2, 64))).shuffle(64).repeat().batch(20)
 
     def make_estimator() -> Any:
@@ -421,7 +421,7 @@ def test_the_estimator_of_the_taxi_template_is_written(tmp_path: Path) -> None:
     assert {"weight", "slot", "step"} == set(proof.next_step)
 
 
-def test_what_draws_by_chance_is_said(case: Any) -> None:
+def test_random_layers_are_listed(case: Any) -> None:
     trained = case("dropout")
     proof = trained.convert(trained.trained, str(trained.output)).proof
     assert proof.holds
@@ -429,12 +429,12 @@ def test_what_draws_by_chance_is_said(case: Any) -> None:
     assert proof.next_step == {}
 
 
-def test_batches_of_an_evaluation_are_asked_for_one_by_one(case: Any) -> None:
-    from tfx_estimator.pipeline.convert.canned import asking
+def test_batches_of_an_evaluation_are_read_one_by_one(case: Any) -> None:
+    from tfx_estimator.pipeline.convert.canned import session
 
     given = case("linear").trained
-    # Without an end.
-    with asking.logits(given.estimator, given.checkpoint, given.train, None, ["age"]) as answers:
+    # An infinite input.
+    with session.logits(given.estimator, given.checkpoint, given.train, None, ["age"]) as answers:
         two = list(itertools.islice(answers, 2))
         assert tf.executing_eagerly()
     assert [list(batch.features) for batch, _ in two] == [["age"]] * 2
@@ -456,7 +456,7 @@ def test_a_class_is_another_where_rounding_alone_cannot_make_it_so(
 ) -> None:
     from tfx_estimator.pipeline.convert.canned import trial
 
-    assert trial._others(head, np.array(old, np.float32), np.array(new, np.float32)) == count
+    assert trial._differing_classes(head, np.array(old, np.float32), np.array(new, np.float32)) == count
 
 
 def test_another_rate_is_found_out(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -485,13 +485,13 @@ EXPLICIT = (SPARSE, "seventh", "eighth")
 
 
 def explicit(values: np.ndarray) -> tf.compat.v1.SparseTensorValue:
-    """A SparseTensor, in which one of three values is not there, and some of the others are "" or -1."""
+    """A SparseTensor in which one of three values is missing, and some of the others are "" or -1."""
     places = np.argwhere(np.arange(values.size).reshape(values.shape) % 3 != 0)
     return tf.compat.v1.SparseTensorValue(places, values[tuple(places.T)], values.shape)
 
 
 def ids_of_columns(columns: list[Any], features: dict[str, Any]) -> dict[str, list[list[int]]]:
-    """What tf.feature_column itself makes of each example."""
+    """Returns the result of tf.feature_column for each example."""
     from tensorflow.python.feature_column import feature_column_v2
 
     found = {}
@@ -520,7 +520,7 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
     features = {**FEATURES, "number": FEATURES["room"], "other": FEATURES["job"], "third": FEATURES["job"]}
     features |= {"fourth": FEATURES["tags"], "fifth": np.array([*many, *["no"] * 18]), "sixth": FEATURES["room"] + 40}
     features |= {"seventh": FEATURES["tags"], "eighth": FEATURES["room"]}
-    # Names that layers or variables of others would have.
+    # Names that other layers or variables would have.
     features |= {"user.id": FEATURES["job"], "user_id": FEATURES["tags"], "user_id_ids": FEATURES["tags"]}
     features |= {"bias": FEATURES["age"], "logits": FEATURES["age"], "third_places": FEATURES["age"]}
     file = column.categorical_column_with_vocabulary_file
@@ -544,7 +544,7 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
         column.crossed_column(["seventh", "eighth", "tags"], 17),
         *map(words, ("user.id", "user_id", "user_id_ids")),
     ]
-    # What stands for no value in a dense tensor is one in a SparseTensor.
+    # The missing value of a dense tensor is a value in a SparseTensor.
     given = {**features, **{name: explicit(features[name]) for name in EXPLICIT}}
     canned = reading.read(
         tf.estimator.DNNLinearCombinedClassifier(
@@ -574,7 +574,7 @@ def test_the_ids_of_each_kind_of_column_are_those_of_feature_columns(tmp_path: P
 
 
 def written_of(estimator: Any, features: dict[str, Any], folder: Path) -> Any:
-    """Returns the module that is written of an Estimator that has not trained."""
+    """Returns the module written for an Estimator that has not trained."""
     from tfx_estimator.pipeline.convert.canned import reading, writing
     from tfx_estimator.pipeline.convert.written import load
 
@@ -697,7 +697,7 @@ def decayed(before: int = 0) -> Any:
     [
         (
             lambda: linear(column.numeric_column("age", normalizer_fn=lambda age: age + tf.random.normal([]))),
-            "the normalizer_fn of the column 'age', which makes the operation RandomStandardNormal",
+            "the normalizer_fn of the column 'age', which creates the TensorFlow operation RandomStandardNormal",
         ),
         (lambda: linear(hashed("age"), column.bucketized_column(numeric(), [1.0])), "the feature 'age', which is a"),
         (lambda: linear(numeric(), optimizer=lambda: tf.keras.optimizers.legacy.Nadam()), "the optimizer Nadam"),
@@ -719,7 +719,7 @@ def decayed(before: int = 0) -> Any:
         ),
         (
             lambda: tf.estimator.DNNClassifier([3], [numeric()], activation_fn=lambda each: tf.nn.dropout(each, 0.5)),
-            "the activation_fn, which makes the operation RandomUniform",
+            "the activation_fn, which creates the TensorFlow operation RandomUniform",
         ),
         (
             lambda: tf.estimator.LinearEstimator(
@@ -733,7 +733,7 @@ def decayed(before: int = 0) -> Any:
         (lambda: tf.estimator.BaselineClassifier(), "the Estimator BaselineClassifier"),
     ],
 )
-def test_what_cannot_be_said_is_named(estimator: Callable[[], Any], named: str) -> None:
+def test_what_cannot_be_converted_is_named(estimator: Callable[[], Any], named: str) -> None:
     from tfx_estimator.pipeline.convert.canned import optimizers, reading, writing
 
     def write() -> None:

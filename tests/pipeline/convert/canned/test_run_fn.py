@@ -1,4 +1,4 @@
-"""The run_fn that is written of a trainer_fn begins where the Estimator ended, and serves by the same signatures."""
+"""The run_fn written for a trainer_fn resumes the Estimator's training, and serves the same signatures."""
 
 from __future__ import annotations
 
@@ -143,12 +143,12 @@ class Trained:
         self.estimator.train(self.module.input_fn, max_steps=steps)
 
     def exported(self, folder: Path) -> str:
-        """What the Estimator's own exporter exports."""
+        """Returns the export of the Estimator's own exporter."""
         made = self._exporter._saved_model_exporter.export(self.estimator, str(folder), None, None, True)
         return made.decode() if isinstance(made, bytes) else made
 
     def given(self, signature: Any) -> dict[str, Any]:
-        """What a client gives a signature."""
+        """Returns a client's inputs for a signature."""
         values = {"length": self.module.LENGTHS, "word": self.module.WORDS}
         names = set(signature.structured_input_signature[1])
         if names == set(values):
@@ -166,7 +166,7 @@ def _example(length: float, word: str) -> bytes:
 
 
 def _signatures(saved_model: str) -> dict[str, Any]:
-    """Names and types of inputs and outputs, and how a client calls it."""
+    """Returns names and types of each signature's inputs and outputs, and its method."""
     proto = saved_model_pb2.SavedModel.FromString((Path(saved_model) / "saved_model.pb").read_bytes())
     found = dict(proto.meta_graphs[0].signature_def)
     found.pop("__saved_model_init_op", None)
@@ -192,7 +192,7 @@ def test_it_serves_as_the_estimator_and_trains_on(case: str, tmp_path: Path, mon
     before, after = trained.exported(tmp_path / "export"), trained.args.serving_model_dir
     assert _signatures(before) == _signatures(after)
     _assert_answers_are_equal(trained, before, after)
-    # On from step 6, as the Estimator itself goes on.
+    # Resumes from step 6, like the Estimator itself.
     shutil.rmtree(after)
     trained.args.train_steps = 11
     written.run_fn(trained.args)
@@ -257,7 +257,7 @@ def test_the_trainer_trains_on_by_it(
     canned.convert(canned.Training("digits", checkpoint, 30, properties, digits), str(output))
     assert (output / module.name).read_text() == module.read_text()
     model, _ = training.run(Settings(), 40, run_fn="canned_digits_keras.run_fn")
-    # The Estimator's own ten steps more.
+    # The Estimator trains ten more steps.
     trained, exporter = estimator(40)
     exported = exporter.export(trained, str(tmp_path / "export"), None, None, True)
     records = tf.constant(list(tf.data.TFRecordDataset(glob.glob(f"{examples}eval/*")).as_numpy_iterator()))

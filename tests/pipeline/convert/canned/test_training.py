@@ -91,11 +91,11 @@ def test_a_canned_estimator_of_a_trainer_fn_is_converted(tmp_path, monkeypatch, 
 def test_another_estimator_is_refused(tmp_path, monkeypatch, own):
     from tfx_estimator.pipeline.convert.canned.training import convert
 
-    with pytest.raises(UserCodeError, match="trainer_fn of words returns, which is no canned one"):
+    with pytest.raises(UserCodeError, match="trainer_fn of words returns, which is not a canned one"):
         convert(make(tmp_path, f"own_words_{abs(hash(own))}", own, monkeypatch), str(tmp_path / "converted"))
 
 
-def test_a_training_that_has_not_ended_is_told(tmp_path):
+def test_an_unfinished_training_is_refused(tmp_path):
     from ml_metadata.proto import metadata_store_pb2 as proto
 
     from tfx_estimator.pipeline.convert.canned.training import find
@@ -106,5 +106,5 @@ def test_a_training_that_has_not_ended_is_told(tmp_path):
     node = proto.Context(type_id=store.put_context_type(proto.ContextType(name="node")), name="words.Trainer")
     trainer = store.put_execution_type(proto.ExecutionType(name="Trainer"))
     store.put_execution(proto.Execution(type_id=trainer), [], [node])
-    with pytest.raises(PipelineError, match="knows of no training that has ended"):
+    with pytest.raises(PipelineError, match="has no finished training"):
         find(str(tmp_path))

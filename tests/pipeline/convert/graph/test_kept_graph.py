@@ -1,4 +1,4 @@
-"""An exported graph becomes a layer that Keras trains as the Estimator did; and which one can be none."""
+"""An exported graph becomes a layer that Keras trains like the Estimator; and refusals of graphs that cannot."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LABELS = (FEATURES["sizes"].sum(1) > 1.5).astype(np.int64)
 
 
 def model_fn(features: Any, labels: Any, mode: str) -> Any:
-    """Variables alone, trained by plain gradients; they leave an embedding's rows alone that no example names."""
+    """Plain variables and gradients, which do not change an embedding's rows that no example has."""
     words = tf.strings.to_hash_bucket_fast(features["words"], 20)
     with v1.variable_scope("net"):
         table = v1.get_variable("table", [20, 2])
@@ -74,7 +74,7 @@ def load(folder: Path) -> ModuleType:
 
 
 def methods(folder: str) -> dict[str, str]:
-    """How the signatures of a SavedModel are called."""
+    """Returns the methods of a SavedModel's signatures."""
     (graph,) = saved_model_pb2.SavedModel.FromString(Path(folder, "saved_model.pb").read_bytes()).meta_graphs
     return {name: each.method_name for name, each in graph.signature_def.items() if each.method_name}
 
@@ -186,7 +186,7 @@ def export(
 def test_what_the_answer_does_not_train_is_named(tmp_path: Path) -> None:
     from tfx_estimator.pipeline.convert.graph.conversion import keep
 
-    # Any number of values an example.
+    # Any number of values in an example.
     exported = export(tmp_path / "export", lambda x, one, two: {"left": x @ one, "right": x @ one + x @ two}, None)
     examples = write(tmp_path / "examples", {"x": FEATURES["sizes"]})
     kept = keep(exported, str(tmp_path / "kept"), examples, "serving_default:left")
@@ -250,12 +250,12 @@ def test_what_cannot_be_trained_or_is_not_the_same_is_refused_and_nothing_is_wri
         ("two", "", examples, UserCodeError, "serving_default:left, serving_default:right"),
         ("two", "serving_default:middle", examples, UserCodeError, "no signature has an output serving_default:middle"),
         ("two", "serving_default:right", other, DataError, "Feature: x .* is required"),
-        ("references", "", examples, UserCodeError, "one, which the Estimator trained, is no variable"),
+        ("references", "", examples, UserCodeError, "one, which the Estimator trained, is not a variable"),
         ("rounded", "", examples, UserCodeError, "y depends on no trained weight by operations"),
         ("flat", "", examples, NotEqualError, "did not change: 2 of 2(?s:.)*name another output by --answer"),
-        ("infinite", "", examples, NotEqualError, "y: inf(?s:.)*finite numbers"),
-        ("drawn", "", examples, NotEqualError, r"y: \d(?s:.)*by chance"),
-        ("constant", "", examples, UserCodeError, "names no variable that was trained"),
+        ("infinite", "", examples, NotEqualError, "y: inf(?s:.)*outputs are finite"),
+        ("drawn", "", examples, NotEqualError, r"y: \d(?s:.)*without random operations"),
+        ("constant", "", examples, UserCodeError, "lists no trained variable"),
     ]
     for name, answer, files, kind, words in refused:
         with pytest.raises(kind, match=words):

@@ -1,4 +1,4 @@
-"""A module file with a trainer_fn: a canned Estimator of digits, behind what Transform makes of them."""
+"""A module file with a trainer_fn: a canned Estimator of digits, on the output of Transform."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tensorflow_transform as tft
 
 
 def trainer_fn(fn_args, schema):
-    """Reads what Transform has read, and serves tf.Examples."""
+    """Reads the output of Transform, and serves tf.Examples."""
     assert [feature.name for feature in schema.feature] == ["image", "label"]
     transform = tft.TFTransformOutput(fn_args.transform_output)
     spec = transform.raw_feature_spec()

@@ -1,4 +1,4 @@
-"""Small networks of a user's, as they are trained and as they were not."""
+"""Small user networks: those that are trained, and others that do not match."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def small(num_classes: int) -> tf.keras.Model:
 
 
 def without_bias(num_classes: int) -> tf.keras.Model:
-    """Without the bias before the normalisation, whose gradient is nothing but rounding."""
+    """Without the bias before the normalisation, whose gradient is only rounding errors."""
     return _network(num_classes, biased=False)
 
 
@@ -26,22 +26,22 @@ def normalised_twice(num_classes: int) -> tf.keras.Model:
 
 
 def with_dropout(num_classes: int) -> tf.keras.Model:
-    """A layer of it draws by chance."""
+    """With a random layer."""
     return _network(num_classes, tf.keras.layers.Dropout(0.5, name="dropped"))
 
 
 def of_another_size(num_classes: int) -> tf.keras.Model:
-    """The same layers, of which one is larger."""
+    """The same layers, one of them larger."""
     return _network(num_classes, units=24)
 
 
 def renamed(num_classes: int) -> tf.keras.Model:
-    """The same network, its layers called otherwise."""
+    """The same network with other layer names."""
     return _network(num_classes, names=("filters", "average", "one", "two", "scores"))
 
 
 class Buckets(tf.keras.layers.Layer):
-    """Which of four each number falls into, int32."""
+    """Quantises numbers to four levels, int32."""
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Rounds and clips."""
@@ -49,10 +49,10 @@ class Buckets(tf.keras.layers.Layer):
 
 
 class OfKeras2(tf.keras.layers.Layer):
-    """Its weight is made in a way that Keras 3 does not know."""
+    """Creates its weight in a way that Keras 3 does not support."""
 
     def build(self, shape: tf.TensorShape) -> None:
-        """Makes it."""
+        """Creates the weight."""
         self.factor = self.add_weight("factor", [1], initializer="ones")
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -61,7 +61,7 @@ class OfKeras2(tf.keras.layers.Layer):
 
 
 def with_embedding(num_classes: int) -> tf.keras.Model:
-    """Four rows, each of which an image names many times; a layer that brings losses; no names of layers."""
+    """An embedding of four rows, repeated in each image; a layer that adds losses; default layer names."""
     layers = [
         tf.keras.Input((28, 28, 1)),
         tf.keras.layers.Flatten(),
@@ -74,13 +74,13 @@ def with_embedding(num_classes: int) -> tf.keras.Model:
 
 
 def of_named_inputs(num_classes: int) -> tf.keras.Model:
-    """Two inputs by their names, and two layers of one shape whose names Keras counts."""
+    """Two named inputs, and two layers of equal shape with default names."""
     inputs = [tf.keras.Input((2,), name="wide"), tf.keras.Input((3,), name="deep")]
     return tf.keras.Model(inputs, _scores(inputs, num_classes))
 
 
 def of_keyed_inputs(num_classes: int) -> tf.keras.Model:
-    """The same by the keys of a dict."""
+    """The same with a dict of inputs."""
     inputs = {"wide": tf.keras.Input((2,)), "deep": tf.keras.Input((3,))}
     return tf.keras.Model(inputs, _scores([inputs["wide"], inputs["deep"]], num_classes))
 
@@ -91,7 +91,7 @@ def _scores(inputs: list[tf.Tensor], num_classes: int) -> tf.Tensor:
 
 
 class OfClass(tf.keras.Model):
-    """A model of a class, which is given all features."""
+    """A subclassed model, which gets all features."""
 
     def __init__(self, num_classes: int, **named: str) -> None:
         super().__init__(**named)
@@ -104,7 +104,7 @@ class OfClass(tf.keras.Model):
         return self.scores(self.joined([features["image"], features["wide"]]))
 
     def get_config(self) -> dict[str, object]:
-        """What it is made of again."""
+        """Returns the constructor's arguments."""
         return {"num_classes": self.num_classes}
 
 

@@ -1,4 +1,4 @@
-"""The model_fn of TensorFlow's tutorial, which is that of examples/multi-worker-tutorial; and its layers."""
+"""The model_fn of TensorFlow's tutorial, from examples/multi-worker-tutorial, and a network with its layers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import tensorflow as tf
 import tutorial
 
-# At the tutorial's own, as few steps as a test's learn nothing.
+# The tutorial's own rate would learn nothing in a test's few steps.
 tutorial.LEARNING_RATE = 0.05
 
 
 def model_fn(features: Any, labels: Any, mode: str) -> Any:
-    """The tutorial's takes the image alone."""
+    """Passes the image alone to the tutorial's model_fn."""
     return tutorial.model_fn(features["image"], labels, mode)
 
 

@@ -1,4 +1,4 @@
-"""In the manner of the official MNIST model of tensorflow/models, r1: its model_fn, with BatchNorm; and its layers."""
+"""A model_fn like that of the official MNIST model of tensorflow/models, r1, with BatchNorm; and its layers."""
 
 from __future__ import annotations
 

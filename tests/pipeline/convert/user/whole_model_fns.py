@@ -1,4 +1,4 @@
-"""Whole model_fns in the manner of TensorFlow's tutorials, and networks with their layers."""
+"""Whole model_fns like those of TensorFlow's tutorials, and networks with their layers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 _V1 = tf.compat.v1
-# By name: the optimizer of tf.compat.v1.train, or of Keras, of a model_fn's params.
+# Optimizers of tf.compat.v1.train or Keras, by the name in a model_fn's params.
 OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "adam": lambda: _V1.train.AdamOptimizer(0.002),
     "sgd": lambda: _V1.train.GradientDescentOptimizer(0.05),
@@ -42,7 +42,7 @@ def keras_layers(features: Any, labels: Any, mode: str, params: Any) -> Any:
 
 
 def with_dropout(features: Any, labels: Any, mode: str, params: Any) -> Any:
-    """Draws by chance."""
+    """With dropout."""
     x = _V1.layers.flatten(features["image"])
     x = _V1.layers.dense(x, 16, tf.nn.relu)
     x = _V1.layers.dropout(x, params["rate"], training=mode == "train")
@@ -50,7 +50,7 @@ def with_dropout(features: Any, labels: Any, mode: str, params: Any) -> Any:
 
 
 def v1_layers(features: Any, labels: Any, mode: str, params: Any) -> Any:
-    """Layers of tf.compat.v1.layers, in a scope of their own."""
+    """Layers of tf.compat.v1.layers, in their own scope."""
     with _V1.variable_scope("tower/net"):
         x = _V1.layers.conv2d(features["image"], 4, 3, strides=3, activation=tf.nn.relu)
         x = _V1.layers.conv2d(x, 4, 3, padding="same", activation=tf.nn.relu)
@@ -69,7 +69,7 @@ def v1_norm(features: Any, labels: Any, mode: str, params: Any) -> Any:
 
 
 def variables(features: Any, labels: Any, mode: str, params: Any) -> Any:
-    """Nothing but get_variable."""
+    """Only get_variable."""
     x = tf.reshape(features["image"], [-1, 784])
     for index, units in enumerate((16, 16, 10)):
         weights = _V1.get_variable(f"block{index}/weights", [x.shape[-1], units])
@@ -112,7 +112,7 @@ def without_dropout(num_classes: int) -> tf.keras.Model:
 
 
 def v1_network(num_classes: int) -> tf.keras.Model:
-    """The layers of v1_layers, named otherwise."""
+    """The layers of v1_layers, with other names."""
     more = tf.keras.layers.Conv2D(4, 3, padding="same", activation="relu", name="second")
     return _sequential(_conv(name="first"), more, _flat(), _dense(16, name="fc"), _dense(num_classes, None, name="out"))
 

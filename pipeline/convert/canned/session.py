@@ -1,4 +1,4 @@
-"""What a canned Estimator answers to the batches of its input_fn, and what its next step makes."""
+"""Runs a canned Estimator on batches of its input_fns: its logits, and its next training step."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ InputFn = Callable[[], Any]
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """A batch as an input_fn gives it.
+    """A batch of an input_fn.
 
     Args:
         features: Arrays, or SparseTensorValues.
-        labels: None where there are none.
+        labels: None if there are none.
     """
 
     features: dict[str, Any]
     labels: Any
 
     def tensors(self) -> dict[str, Any]:
-        """Returns the features as tensors, outside of any graph."""
+        """Returns the features as eager tensors."""
         return {name: _tensor(each) for name, each in self.features.items()}
 
     def label(self) -> Any:
@@ -39,7 +39,7 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A step of training: its batch, its loss, and the tensors of the checkpoint after it."""
+    """A training step: its batch, its loss, and the checkpoint's tensors after it."""
 
     batch: Batch
     loss: float
@@ -52,7 +52,7 @@ def first_batch(estimator: tf.estimator.Estimator, input_fn: InputFn) -> Batch:
         tf.compat.v1.train.create_global_step()
         features, labels, hooks = _inputs(estimator, input_fn, ModeKeys.TRAIN)
         with tf.compat.v1.train.MonitoredSession(hooks=hooks) as session:
-            return _batch(session.run(_asked(features, labels)))
+            return _batch(session.run(_fetches(features, labels)))
 
 
 @contextlib.contextmanager
@@ -63,21 +63,21 @@ def logits(
     steps: Optional[int],
     names: Collection[str],
 ) -> Iterator[Iterator[tuple[Batch, np.ndarray]]]:
-    """Gives the batches of an evaluation, and the logits of each: one at a time, for there may be many.
+    """Yields an iterator of an evaluation's batches with logits, one at a time, since there may be many.
 
     Args:
-        steps: As of an EvalSpec: None is all batches there are.
-        names: Of the features to keep: batches may have others, large ones.
+        steps: Of the EvalSpec: None is all batches.
+        names: Of the features to keep: batches may have other, large ones.
     """
     with _session(estimator, checkpoint, input_fn, ModeKeys.PREDICT) as (session, spec, features, _):
         predictions = spec.predictions
-        asked = predictions["logits" if "logits" in predictions else "predictions"]
-        given = _asked({name: features[name] for name in names}, None)
+        fetched = predictions["logits" if "logits" in predictions else "predictions"]
+        given = _fetches({name: features[name] for name in names}, None)
 
         def answers() -> Iterator[tuple[Batch, np.ndarray]]:
             with contextlib.suppress(tf.errors.OutOfRangeError, StopIteration):
                 for _ in itertools.count() if steps is None else range(steps):
-                    batch, answer = session.run((given, asked))
+                    batch, answer = session.run((given, fetched))
                     yield _batch(batch), answer
 
         yield answers()
@@ -86,9 +86,9 @@ def logits(
 def step(estimator: tf.estimator.Estimator, checkpoint: str, input_fn: InputFn) -> Step:
     """Trains the next step."""
     with _session(estimator, checkpoint, input_fn, ModeKeys.TRAIN) as (session, spec, features, labels):
-        batch, loss, _ = session.run((_asked(features, labels), spec.loss, spec.train_op))
+        batch, loss, _ = session.run((_fetches(features, labels), spec.loss, spec.train_op))
         after: dict[str, list[np.ndarray]] = {}
-        # A variable that is partitioned is saved as one.
+        # A partitioned variable is saved as one.
         for variable in session.graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES):
             slice_info = getattr(variable, "_save_slice_info", None)
             name = slice_info.full_name if slice_info else variable.name.partition(":")[0]
@@ -104,12 +104,12 @@ def _whole(parts: list[np.ndarray]) -> np.ndarray:
 def _session(
     estimator: tf.estimator.Estimator, checkpoint: str, input_fn: InputFn, mode: str
 ) -> Iterator[tuple[Any, Any, Any, Any]]:
-    """A session with the Estimator's graph at a checkpoint; what runs meanwhile is in no graph."""
+    """Opens a session with the Estimator's graph at a checkpoint; the graph is not the default in its context."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(tf.Graph().as_default())
         tf.compat.v1.set_random_seed(estimator.config.tf_random_seed)
         tf.compat.v1.train.create_global_step()
-        # An evaluation's examples, which are asked for predictions.
+        # Predictions on the examples of the evaluation.
         features, labels, hooks = _inputs(estimator, input_fn, ModeKeys.EVAL if mode == ModeKeys.PREDICT else mode)
         spec = estimator.model_fn(features, None if mode == ModeKeys.PREDICT else labels, mode, estimator.config)
         creator = tf.compat.v1.train.ChiefSessionCreator(spec.scaffold, checkpoint_filename_with_path=checkpoint)
@@ -120,11 +120,11 @@ def _session(
 
 
 def _inputs(estimator: tf.estimator.Estimator, input_fn: InputFn, mode: str) -> tuple[Any, Any, Any]:
-    """Calls an input_fn as the Estimator does."""
+    """Calls an input_fn like the Estimator."""
     return estimator._get_features_and_labels_from_input_fn(input_fn, mode)
 
 
-def _asked(features: Any, labels: Any) -> dict[str, Any]:
+def _fetches(features: Any, labels: Any) -> dict[str, Any]:
     return {"features": features, "labels": labels} if labels is not None else {"features": features}
 
 
