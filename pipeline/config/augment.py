@@ -104,7 +104,7 @@ class Operation(Section):
 Operation.SHORT_FORM = {"type": "string", "enum": list(Operation.__fields__)}
 
 
-def long_operations(value: Any) -> Any:
+def expand_operations(value: Any) -> Any:
     """Writes short forms as mappings: `random_flip` is `{random_flip: {}}`."""
     return [_long(item) for item in value] if isinstance(value, (list, tuple)) else value
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, Optional
 
-from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, number, short_for
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, number, shorthand
 
 # Metrics that an evaluation of a network reports if that is not compiled, such as a built-in one.
 METRICS = ("accuracy", "average_loss", "loss")
 # What a key of such a section takes in short, with the schema for editors.
-BY_METRIC: Mapping[str, Any] = {"short_form": {"type": "string", "minLength": 1}, "longer": short_for("metric", str)}
+BY_METRIC: Mapping[str, Any] = {"short_form": {"type": "string", "minLength": 1}, "expand": shorthand("metric", str)}
 _LESS = re.compile(
     r"loss|error|entropy|perplexity|divergence|hinge|false_?(positive|negative)|miss_?rate|fall_?out"
     r"|(^|_)(rmse|mse|mae|mape|msle|fpr|fnr)($|_)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any, Literal, Optional, Union
 
-from tfx_estimator.pipeline.config.section import Field, Section, inner, number, short_for
+from tfx_estimator.pipeline.config.section import Field, Section, inner, number, shorthand
 from tfx_estimator.pipeline.config.strategies import (
     ONE_DEVICE,
     STRATEGY_SCHEMA,
@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.config.strategies import (
     AnyStrategy,
     ProcessStrategy,
     StrategyTraits,
-    long_strategy,
+    expand_strategy,
 )
 
 _DEFAULT_WORKERS = 2
@@ -66,7 +66,7 @@ class Strategy(Section):
     devices: Devices = inner(
         "at most one kind; none is all GPUs, or the CPU; a number is that of logical CPUs",
         short_form={"type": "integer", "minimum": 1, "maximum": _MAX_DEVICES},
-        longer=short_for("cpu", int),
+        expand=shorthand("cpu", int),
     )
     cross_device_ops: Literal["reduction_to_one_device", "hierarchical_copy", "nccl"] = Field(
         # TensorFlow's own default hangs in an Estimator on CPU.
@@ -168,8 +168,8 @@ class TrainStrategy(Strategy):
 class Distribution(Section):
     """The strategies of training and of evaluation, and the contract of the supervisor."""
 
-    train: TrainStrategy = inner("or, in short, `mirrored:2`", short_form=STRATEGY_SCHEMA, longer=long_strategy)
-    eval: Strategy = inner("or, in short, `mirrored:2`", short_form=STRATEGY_SCHEMA, longer=long_strategy)
+    train: TrainStrategy = inner("or, in short, `mirrored:2`", short_form=STRATEGY_SCHEMA, expand=expand_strategy)
+    eval: Strategy = inner("or, in short, `mirrored:2`", short_form=STRATEGY_SCHEMA, expand=expand_strategy)
     evaluator: bool = Field(False, "a task of its own that evaluates while the cluster trains, and exports at the end")
     # These two decide among which checkpoints a BestExporter chooses.
     start_delay_secs: int = number(0, 0, 24 * 3600, "seconds until the evaluator's first look for a checkpoint")

@@ -104,18 +104,18 @@ def _lay_over(
 ) -> None:
     """Puts values over others, in place: mappings key by key, all else, lists too, as a whole; `empty` says nothing."""
 
-    def lengthen_at(held: dict[str, Any], key: str, place: Path) -> None:
+    def expand_at(held: dict[str, Any], key: str, place: Path) -> None:
         """Writes out a short form below a mapping; one above stands for the whole value, as in an override."""
         known = find_field(place)
-        if key in held and known and known.longer and is_section(known.kind) and not isinstance(held[key], dict):
-            held[key] = known.longer(held[key])
+        if key in held and known and known.expand and is_section(known.kind) and not isinstance(held[key], dict):
+            held[key] = known.expand(held[key])
             _set_lines(held[key], lines, place)
 
     def put_over(held: dict[str, Any], other: dict[str, Any], path: Path) -> None:
         for key, value in other.items():
             place = (*path, key)
             if value is None or isinstance(value, dict):
-                lengthen_at(held, key, place)
+                expand_at(held, key, place)
             is_mapping = isinstance(held.get(key), dict)
             if is_mapping and isinstance(value, dict):
                 put_over(held[key], value, place)
@@ -218,7 +218,7 @@ class Draft:
         # Later files override, modules too.
         folders = [part.folder for part in reversed(self.text.parts)]
         self.search_paths = tuple(dict.fromkeys((*folders, os.getcwd())))
-        _lengthen(self.values, self.text.lines)
+        _expand_all(self.values, self.text.lines)
 
     def override(self, text: str) -> None:
         """Puts one value in, `key.path=value` of `--set`; of two for the same key the later wins."""
@@ -241,7 +241,7 @@ class Draft:
             self.values, problems = put(self.values, {".".join(path): document.value})
             self.problems += [dataclasses.replace(problem, where=where) for problem in problems]
             if not problems:
-                _lengthen(self.values, self.text.lines)
+                _expand_all(self.values, self.text.lines)
                 self.overridden[path] = where
 
     def resolve_paths(self) -> set[Path]:
@@ -326,15 +326,15 @@ class Draft:
         return sorted(self.problems, key=place)
 
 
-def _lengthen(values: Any, lines: dict[Path, Line], section: type[Section] = Declaration, path: Path = ()) -> None:
+def _expand_all(values: Any, lines: dict[Path, Line], section: type[Section] = Declaration, path: Path = ()) -> None:
     """Writes the long forms in the place of the short ones, in place; what they stand for has their lines."""
     for key, value in values.items() if isinstance(values, dict) else ():
         if field := section.__fields__.get(key):
-            if field.longer is not None and (longer := field.longer(value)) != value:
-                values[key] = longer
-                _set_lines(longer, lines, (*path, key))
+            if field.expand is not None and (expanded := field.expand(value)) != value:
+                values[key] = expanded
+                _set_lines(expanded, lines, (*path, key))
             if is_section(field.kind):
-                _lengthen(values[key], lines, field.kind, (*path, key))
+                _expand_all(values[key], lines, field.kind, (*path, key))
 
 
 def _set_lines(value: Any, lines: dict[Path, Line], path: Path) -> None:

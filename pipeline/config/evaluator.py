@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Optional, Union
 
 from tfx_estimator.pipeline.config.best import better
-from tfx_estimator.pipeline.config.section import Field, Limits, Section, number, short_for
+from tfx_estimator.pipeline.config.section import Field, Limits, Section, number, shorthand
 
 # Metrics that are measured without being declared.
 BUILT_IN = ("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy", "ExampleCount")
@@ -126,9 +126,9 @@ class Metric(Section):
         return declared or _DIRECTIONS.get(better(self.name) or "")
 
 
-def long_metrics(value: Any) -> Any:
+def expand_metrics(value: Any) -> Any:
     """Writes short forms as mappings: `AUC` is `{name: AUC}`."""
-    return list(map(short_for("name", str), value)) if _is_list(value) else value
+    return list(map(shorthand("name", str), value)) if _is_list(value) else value
 
 
 class EvaluatorSection(Section):
@@ -145,5 +145,5 @@ class EvaluatorSection(Section):
     )
     slices: tuple[SliceItem, ...] = Field(("label",), f"what is evaluated apart: {_OF_SLICES}")
     metrics: tuple[Metric, ...] = Field(
-        (), longer=long_metrics, description="of TFMA and Keras, beside accuracy, mean loss and the number of examples"
+        (), expand=expand_metrics, description="of TFMA and Keras, beside accuracy, mean loss and the number of examples"
     )

@@ -101,7 +101,7 @@ def keys_of(path: str) -> Keys:
 def find_unread(case: Case, declared: Iterable[str]) -> Iterator[str]:
     """Finds what is declared and the trained code does not take, by dotted path; nothing where its text is mute."""
     told = {path: keys for path in declared if (keys := keys_of(path))}
-    if not told or not case.own:
+    if not told or not case.user_code:
         return
     is_file = case.trainer.module_file is not None
     read = set() if is_file else params_read(case.trainer.target, case.search_paths)

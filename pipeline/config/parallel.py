@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Union
 
-from tfx_estimator.pipeline.config.section import Field, Limits, Section, number, short_for
+from tfx_estimator.pipeline.config.section import Field, Limits, Section, number, shorthand
 
 # Begins the names of a stage's operations, before its number: a profile tells the stages apart by it.
 STAGE_SCOPE = "pipeline_stage"
 _MOST = 64
 _MOST_STEPS = 10_000
 # What `sync_every` takes in short, with the schema for editors.
-IN_STEPS = {"short_form": {"type": "integer", "minimum": 1, "maximum": _MOST_STEPS}, "longer": short_for("steps", int)}
+IN_STEPS = {"short_form": {"type": "integer", "minimum": 1, "maximum": _MOST_STEPS}, "expand": shorthand("steps", int)}
 _Index = Annotated[int, Limits(0, lt=_MOST)]
 DEVICE = re.compile(r"(cpu|gpu):([0-9]|[1-5][0-9]|6[0-3])")
 _Device = Annotated[str, Limits(pattern=f"^{DEVICE.pattern}$")]

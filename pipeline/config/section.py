@@ -48,7 +48,7 @@ class Key:
     description: str = ""
     limits: Optional[Limits] = None
     operational: bool = False
-    longer: Optional[Callable[[Any], Any]] = None
+    expand: Optional[Callable[[Any], Any]] = None
     check: Optional[Callable[[Any], str]] = None
     schema: Mapping[str, Any] = field(default_factory=dict)
     short_form: Optional[Mapping[str, Any]] = None
@@ -89,8 +89,8 @@ class Key:
 
     def read(self, value: Any, path: _Path, wrong: list[Wrong]) -> Any:
         """Returns a plain value as the section holds it; what is wrong is added to a list."""
-        if self.longer is not None:
-            value = self.longer(value)
+        if self.expand is not None:
+            value = self.expand(value)
         if value is None:
             if self.allow_none:
                 return None
@@ -113,7 +113,7 @@ def Field(default: Any = ..., description: str = "", **more: Any) -> Any:  # noq
     Args:
         default: `...` where the key must be there.
         description: For people and editors.
-        more: `operational`: it decides no result, see `Section.split`. `longer`: what writes a short form at length;
+        more: `operational`: it decides no result, see `Section.split`. `expand`: writes out a short form;
             `short_form`: that, for editors. `check`: says what is wrong with a value of the right kind. `schema`: what
             else editors are to know. Others are `Limits`.
     """
@@ -126,7 +126,7 @@ def inner(description: str = "", **more: Any) -> Any:
     return Field(_INNER, description, **more)
 
 
-def short_for(key: str, kind: type) -> Callable[[Any], Any]:
+def shorthand(key: str, kind: type) -> Callable[[Any], Any]:
     """Returns what writes a plain value as a mapping of one key: `accuracy` as `{metric: accuracy}`."""
     return lambda value: {key: value} if type(value) is kind else value
 

@@ -70,7 +70,7 @@ STRATEGY_SCHEMA = {"type": "string", "pattern": rf"^(({'|'.join(COUNTED)})(:[1-9
 _COUNT = re.compile(r"[0-9]{1,4}")
 
 
-def long_strategy(value: Any) -> Any:
+def expand_strategy(value: Any) -> Any:
     """Writes a strategy's short form as a mapping: `mirrored:2` is 2 logical CPUs, of a cluster it is 2 workers."""
     if not isinstance(value, str):
         return value

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import Any, Literal, Optional, Union
 
-from tfx_estimator.pipeline.config.augment import Operation, long_operations
+from tfx_estimator.pipeline.config.augment import Operation, expand_operations
 from tfx_estimator.pipeline.config.best import BY_METRIC, EarlyStopping, KeepBest
 from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.known import expand
@@ -85,7 +85,7 @@ class TrainerSection(Section):
     augment: tuple[Operation, ...] = Field(
         (),
         "how training images are varied, in this order: [random_flip, {random_crop: {padding: 4}}]",
-        longer=long_operations,
+        expand=expand_operations,
     )
     save_checkpoints_steps: Optional[int] = number(
         None, 1, MAX_STEPS, "steps; null is a tenth of all, between 100 and 1,000"

@@ -110,7 +110,7 @@ class Hyperband(Section):
         return max(round(steps / self.factor ** (self.rounds(steps) - 1)), 1)
 
 
-def long_ranges(value: Any) -> Any:
+def expand_ranges(value: Any) -> Any:
     """Writes short forms as mappings: `[1, 2]` is `{values: [1, 2]}`, and nested sections are one dotted path."""
     return _flat(value) if isinstance(value, Mapping) else value
 
@@ -135,7 +135,7 @@ class TuneSection(Section):
         ...,
         "by dotted path, as trainer.optimizer.learning_rate: a list of values, or {min, max}; for a module "
         "file, names that it finds in fn_args.hyperparameters",
-        longer=long_ranges,
+        expand=expand_ranges,
     )
     objective: Objective = inner("what a trial is judged by; in short, `accuracy`", **BY_METRIC)
     strategy: Literal["random", "bayesian", "hyperband"] = Field("random", "how the next values are chosen")

@@ -13,11 +13,11 @@ from tfx_estimator.pipeline.config.rules.rule import (
     Case,
     Rule,
     conflict,
+    device_conflict,
     given,
-    misfit,
+    in_external_cluster,
     needs,
     of_strategy,
-    others_start_it,
     shares,
 )
 from tfx_estimator.pipeline.config.section import Section
@@ -41,7 +41,7 @@ def _of(which: str, batch: str) -> tuple[tuple[Rule, ...], Rule]:
     def undivided(case: Case) -> Optional[dict[str, Any]]:
         section, examples = getattr(case.distribution, which), getattr(case.trainer, batch)
         workers, count = shares(section)
-        if examples % (workers * count) == 0 or misfit(section) or (which == "train" and case.is_open):
+        if examples % (workers * count) == 0 or device_conflict(section) or (which == "train" and case.workers_unknown):
             return None
         parts = [f"{number} {name}" for number, name in ((workers, "workers"), (count, "devices")) if number > 1]
         fit = nearest_multiples(examples, workers * count)
@@ -55,7 +55,7 @@ def _of(which: str, batch: str) -> tuple[tuple[Rule, ...], Rule]:
             f"remove it, or set {path}.strategy to {{names}}",
             depends=(f"{path}.strategy",),
         ),
-        Rule(f"{path}.devices", of(lambda each: misfit(each, path)), "{why}", "{mend}", depends=chosen[:1]),
+        Rule(f"{path}.devices", of(lambda each: device_conflict(each, path)), "{why}", "{fix}", depends=chosen[:1]),
     )
     shared = Rule(
         f"trainer.{batch}",
@@ -83,7 +83,7 @@ def _foreign(section: Strategy) -> Iterator[dict[str, str]]:
 def _lists(case: Case) -> Iterator[dict[str, Any]]:
     """Lists of GPUs for one process, where several share this machine."""
     distribution, train = case.distribution, case.train
-    if not train.is_cluster or others_start_it():
+    if not train.is_cluster or in_external_cluster():
         return
     sharing = _count(train.worker_count, "worker") + (" and an evaluator" if distribution.evaluator else "")
     for which, section, several in (
@@ -96,7 +96,7 @@ def _lists(case: Case) -> Iterator[dict[str, Any]]:
 
 def _few_files(case: Case) -> Any:
     shards, workers = case.declaration.shards, case.train.worker_count
-    if case.distribution.sharding != "file" or shards >= workers or case.is_open:
+    if case.distribution.sharding != "file" or shards >= workers or case.workers_unknown:
         return None
     return {"files": _count(shards, "file"), "value": str(shards)}
 
@@ -217,7 +217,7 @@ DISTRIBUTION = (
     *given(lambda case: case.trainer.module_file is not None, *OWN_INPUT),
     *given(
         lambda case: case.trainer.module_file is None,
-        *given(lambda case: case.trainer.path == "estimator" and case.own, _COMPRESSION),
+        *given(lambda case: case.trainer.path == "estimator" and case.user_code, _COMPRESSION),
         _TRAIN_BATCH,
         _EVAL_BATCH,
         Rule(

@@ -21,12 +21,12 @@ def _of_others(key: str, noun: str, table: dict[str, dict[str, Any]]) -> Rule:
         chosen = getattr(section, key)
         for option, owners in table.items():
             if getattr(section, option) is not None and chosen not in owners:
-                mend = f"remove it, or set {_PATH}.{key} to {' or '.join(owners)}"
-                yield {"option": option, "why": f"the {noun} `{chosen}` has no {option}", "mend": mend}
+                fix = f"remove it, or set {_PATH}.{key} to {' or '.join(owners)}"
+                yield {"option": option, "why": f"the {noun} `{chosen}` has no {option}", "fix": fix}
             elif getattr(section, option) is None and owners.get(chosen) is REQUIRED:
-                yield {"option": option, "why": f"the {noun} `{chosen}` needs it", "mend": f"set {_PATH}.{option}"}
+                yield {"option": option, "why": f"the {noun} `{chosen}` needs it", "fix": f"set {_PATH}.{option}"}
 
-    return Rule(f"{_PATH}.{{option}}", find, "{why}", "{mend}", depends=(f"{_PATH}.{key}",))
+    return Rule(f"{_PATH}.{{option}}", find, "{why}", "{fix}", depends=(f"{_PATH}.{key}",))
 
 
 def _clips(case: Case) -> list[dict[str, str]]:

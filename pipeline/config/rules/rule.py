@@ -80,16 +80,16 @@ class Case:
         return find_arguments(expand("trainer.model", target), self.search_paths) if target else None
 
     @property
-    def is_whole(self) -> bool:
+    def is_model_fn(self) -> bool:
         """Is trainer.model a whole model_fn, and no function that returns a network, as far as the text can tell."""
         return self.arguments is not None and is_model_fn(argument_names(self.arguments))
 
     @property
-    def own(self) -> str:
+    def user_code(self) -> str:
         """Whose network and step are not the declaration's, to begin a sentence with; empty where they are."""
         if self.trainer.module_file is not None:
             return "a module file's trainer_fn or run_fn"
-        return f"{self.trainer.model} is a whole Estimator model_fn: it" if self.is_whole else ""
+        return f"{self.trainer.model} is a whole Estimator model_fn: it" if self.is_model_fn else ""
 
     @functools.cached_property
     def functions(self) -> tuple[str, ...]:
@@ -116,20 +116,20 @@ class Case:
         return f"name a module file with the one line: from {module} import {renamed}" if name else ""
 
     @property
-    def is_open(self) -> bool:
+    def workers_unknown(self) -> bool:
         """Will the number of workers be known only when somebody else's cluster is: see `Loaded.check_cluster`."""
-        return self.train.takes("workers") and not self.train.workers and others_start_it()
+        return self.train.takes("workers") and not self.train.workers and in_external_cluster()
 
     @property
     def batch(self) -> Optional[int]:
         """Examples of a step's batch that each replica trains with; None where that is not known."""
-        if self.is_open or misfit(self.train):
+        if self.workers_unknown or device_conflict(self.train):
             return None
         workers, devices = shares(self.train)
         return self.trainer.global_batch_size // (workers * devices)
 
 
-def others_start_it() -> bool:
+def in_external_cluster() -> bool:
     """Does somebody else start the cluster that this process is part of."""
     return any(os.environ.get(name, "").strip() for name in _OF_OTHERS)
 
@@ -141,19 +141,19 @@ def shares(section: Strategy) -> tuple[int, int]:
     return workers, section.devices.count
 
 
-def misfit(section: Strategy, path: str = "") -> Optional[dict[str, str]]:
+def device_conflict(section: Strategy, path: str = "") -> Optional[dict[str, str]]:
     """Why a strategy, at a path, cannot have its devices, in the words of a rule; None where it can."""
     devices, remove = section.devices, "remove the devices"
     if section.takes("tpu") and (devices.cpu or devices.gpu):
-        return {"why": "the strategy tpu trains on the TPU's own cores", "mend": remove}
+        return {"why": "the strategy tpu trains on the TPU's own cores", "fix": remove}
     if devices.cpu and devices.gpu:
-        return {"why": "both cpu and gpu are given", "mend": f"remove one: --set {path}.devices.cpu=null"}
+        return {"why": "both cpu and gpu are given", "fix": f"remove one: --set {path}.devices.cpu=null"}
     if not section.distributes and devices.count > 1:
         why = f"the strategy {section.strategy} uses one device, not {devices.count}"
-        return {"why": why, "mend": f"{remove}, or set {path}.strategy to {ON_DEVICES}"}
+        return {"why": why, "fix": f"{remove}, or set {path}.strategy to {ON_DEVICES}"}
     if section.is_cluster and devices.cpu and devices.indices != (0,):
         why = f"TensorFlow uses one CPU device in each process of {section.strategy}, and ignores the others"
-        return {"why": why, "mend": f"{remove}, or write cpu: 1; for more replicas raise {path}.workers"}
+        return {"why": why, "fix": f"{remove}, or write cpu: 1; for more replicas raise {path}.workers"}
     return None
 
 
@@ -186,7 +186,7 @@ class Rule:
 def own_code(path: str, why: str, instead: str, when: When = lambda case: True) -> Rule:
     """What is for the built-in step, beside code of the user's that does its own; `why` goes on from whose it is."""
     todo = f"remove it, and {instead}; or name a trainer.model that returns the network"
-    return Rule(path, lambda case: when(case) and case.own, f"{{own}} {why}", todo, depends=CODE)
+    return Rule(path, lambda case: when(case) and case.user_code, f"{{user_code}} {why}", todo, depends=CODE)
 
 
 def conflict(path: str, other: str, when: When, why: str) -> Rule:

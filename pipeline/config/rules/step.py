@@ -39,7 +39,7 @@ PRECISION = given(
     conflict(
         _PRECISION,
         f"{_TRAIN}.variable_partitioner",
-        lambda case: not _float16(case) and case.train.variable_partitioner and not case.own,
+        lambda case: not _float16(case) and case.train.variable_partitioner and not case.user_code,
         "Keras casts each variable of a layer to 16 bits, and cannot cast one that a partitioner has cut",
     ),
     of_strategy(
@@ -91,7 +91,7 @@ def _concurrent(case: Case) -> int:
 
 def _too_many_parts(case: Case) -> bool:
     parts = case.trainer.gradient_accumulation
-    return parts > 1 and case.batch is not None and parts > case.batch and not case.own
+    return parts > 1 and case.batch is not None and parts > case.batch and not case.user_code
 
 
 def _too_many_at_once(case: Case) -> Any:
@@ -130,7 +130,7 @@ PARTS = (
         _BATCH,
     ),
     *given(
-        lambda case: _concurrent(case) > 1 and not case.own,
+        lambda case: _concurrent(case) > 1 and not case.user_code,
         Rule(
             _CONCURRENT,
             _too_many_at_once,

@@ -73,7 +73,7 @@ CODE_AND_LENGTH = (
 def _unknown_params(case: Case) -> Iterator[dict[str, str]]:
     """Names of trainer.params that a network function, which is called with each, does not take."""
     arguments = case.arguments
-    if arguments is None or arguments.kwarg is not None or case.is_whole:
+    if arguments is None or arguments.kwarg is not None or case.is_model_fn:
         return
     known = [each.arg for each in (*arguments.args, *arguments.kwonlyargs)]
     for name in case.trainer.params:
@@ -87,7 +87,7 @@ def _unknown_params(case: Case) -> Iterator[dict[str, str]]:
 NETWORK = (
     Rule(
         "trainer.path",
-        lambda case: case.trainer.path != "estimator" and case.trainer.module_file is None and case.own,
+        lambda case: case.trainer.path != "estimator" and case.trainer.module_file is None and case.user_code,
         "{trainer.model} is a whole Estimator model_fn, by its arguments features and labels",
         "set trainer.path: estimator; or name the function that makes the network: its loss and optimizer are then the "
         "declaration's, or its own if the model is compiled",
@@ -110,18 +110,18 @@ def _warm_start(case: Case) -> Any:
     named = [key for key in ("checkpoint", "model") if getattr(section, key) is not None]
     if len(named) != 1:
         why = "checkpoint and model are both given" if named else "none of the two is given"
-        return {"key": "", "why": why, "fit": "exactly one of checkpoint and model", "mend": "name one"}
+        return {"key": "", "why": why, "fit": "exactly one of checkpoint and model", "fix": "name one"}
     key, value = f".{named[0]}", getattr(section, named[0])
     if not section.prefix:
         why = "no weights are there" if os.path.lexists(value) else "there is no such file or folder"
-        mend = "check the path: it is relative to the declaration's folder"
-        return {"key": key, "why": why, "fit": _WEIGHTS[named[0]], "mend": mend}
+        fix = "check the path: it is relative to the declaration's folder"
+        return {"key": key, "why": why, "fit": _WEIGHTS[named[0]], "fix": fix}
     return None
 
 
 WARM_START = given(
     lambda case: case.trainer.warm_start is not None,
-    Rule(f"{_WARM}{{key}}", _warm_start, "{why}", "{mend}", "{fit}"),
+    Rule(f"{_WARM}{{key}}", _warm_start, "{why}", "{fix}", "{fit}"),
     conflict(
         _WARM,
         "trainer.distribution.train.variable_partitioner",
@@ -162,7 +162,7 @@ WARM_START = given(
 )
 
 
-def of_metric(path: str, watched: Callable[[Case], Any]) -> Rule:
+def metric_rule(path: str, watched: Callable[[Case], Any]) -> Rule:
     """The rule of a metric that something goes by; `watched` returns the section at the path."""
 
     def find(case: Case) -> Any:
@@ -170,13 +170,13 @@ def of_metric(path: str, watched: Callable[[Case], Any]) -> Rule:
         meant = f"did you mean `{near}`? " if near else ""
         if case.trainer.model in SHORT_NAMES["trainer.model"] and metric not in METRICS:
             why = f"the evaluation of {case.trainer.model} reports no `{metric}`"
-            return {"why": why, "mend": f"{meant}choose one of {', '.join(METRICS)}", "origin": "trainer.model"}
+            return {"why": why, "fix": f"{meant}choose one of {', '.join(METRICS)}", "origin": "trainer.model"}
         if watched(case).better is not None:
             return None
         why = f"its name does not tell whether more or less of `{metric}` is better"
-        return {"why": why, "mend": f"{meant}set {path}.mode to max or min", "origin": f"{path}.mode"}
+        return {"why": why, "fix": f"{meant}set {path}.mode to max or min", "origin": f"{path}.mode"}
 
-    return Rule(f"{path}.metric", find, "{why}", "{mend}", depends=("{origin}", "trainer.module_file"))
+    return Rule(f"{path}.metric", find, "{why}", "{fix}", depends=("{origin}", "trainer.module_file"))
 
 
 def _deciding(key: str) -> tuple[Rule, ...]:
@@ -191,7 +191,7 @@ def _deciding(key: str) -> tuple[Rule, ...]:
             f"set {_EVALUATOR} to true, a task of its own that evaluates each checkpoint; or remove {path}",
             depends=(STRATEGY, _EVALUATOR),
         ),
-        of_metric(path, lambda case: getattr(case.trainer, key)),
+        metric_rule(path, lambda case: getattr(case.trainer, key)),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Optional, get_args
 
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
-from tfx_estimator.pipeline.config.rules.training import of_metric
+from tfx_estimator.pipeline.config.rules.training import metric_rule
 from tfx_estimator.pipeline.config.tune import HYPERBAND, RANGES, Range
 from tfx_estimator.pipeline.config.yaml_text import inline
 
@@ -82,7 +82,7 @@ TUNE_SECTION = (
         "choose other values",
         "{allowed}",
     ),
-    of_metric("tune.objective", lambda case: case.tune.objective),
+    metric_rule("tune.objective", lambda case: case.tune.objective),
     Rule(
         _STEPS,
         lambda case: case.tune.strategy == HYPERBAND and case.tune.train_steps is not None,
