@@ -7,7 +7,7 @@ from typing import Optional, Union
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.image_folder import folders, in_form, in_order, known_splits
+from tfx_estimator.pipeline.config.image_folder import folders, known_splits, nfc, sort_classes
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.yaml_text import inline
 
@@ -26,7 +26,7 @@ _KNOWN = {"digits": (_DIGITS,), "mnist": (_DIGITS,), "cifar10": (_CIFAR10, _DIGI
 
 def weights_by_label(weights: Weights, label_names: Sequence[str]) -> tuple[float, ...]:
     """Returns the weight of each label, in whose order the names are; a class that is not named has 1."""
-    weights = _in_form(weights)
+    weights = _nfc_keys(weights)
     if problem := _find_wrong(weights, label_names):
         raise DeclarationError(f"{problem.path}: {problem.what}", expected=problem.expected, todo=problem.todo)
     if isinstance(weights, Mapping):
@@ -39,7 +39,7 @@ def check_class_weights(declaration: Declaration) -> Iterator[Problem]:
     weights = declaration.trainer.class_weights
     if weights is None or isinstance(weights, str):
         return
-    if problem := _find_wrong(_in_form(weights), _classes(declaration.data.dataset, weights)):
+    if problem := _find_wrong(_nfc_keys(weights), _classes(declaration.data.dataset, weights)):
         yield problem
 
 
@@ -68,12 +68,12 @@ def _find_wrong(weights: Weights, classes: Sequence[str]) -> Optional[Problem]:
     return None
 
 
-def _in_form(weights: Weights) -> Weights:
-    return {in_form(name): weight for name, weight in weights.items()} if isinstance(weights, Mapping) else weights
+def _nfc_keys(weights: Weights) -> Weights:
+    return {nfc(name): weight for name, weight in weights.items()} if isinstance(weights, Mapping) else weights
 
 
 def _classes(dataset: str, weights: Weights) -> Sequence[str]:
     """The classes, where the name of the data set, or of its folders, tells them: those that the weights name."""
     if dataset in _KNOWN:
         return max(_KNOWN[dataset], key=lambda names: sum(name in names for name in weights))
-    return in_order(each.name for place in known_splits(dataset).values() for each in folders(place))
+    return sort_classes(each.name for place in known_splits(dataset).values() for each in folders(place))

@@ -81,7 +81,7 @@ class Declaration(Section):
             (
                 f"trainer.optimizer.{rates}",
                 optimizer.scaling != "none",
-                f"at most {optimizer.word_scaled(train.replicas)}{more}",
+                f"at most {optimizer.describe_scaled(train.replicas)}{more}",
             ),
             ("trainer.eval_steps", trainer.eval_steps is None, "every example once"),
             ("trainer.class_weights", trainer.class_weights == "balanced", balance),

@@ -83,14 +83,14 @@ class Strategy(Section):
         return TRAITS[self.strategy]
 
     distributes = property(attrgetter("traits.distributes"))
-    in_step = property(attrgetter("traits.in_step"))
+    synchronous = property(attrgetter("traits.synchronous"))
     asynchronous = property(attrgetter("traits.asynchronous"))
     is_cluster = property(attrgetter("traits.is_cluster"))
 
     @property
     def is_collective(self) -> bool:
         """Do several processes add up their gradients in each step."""
-        return self.is_cluster and self.in_step
+        return self.is_cluster and self.synchronous
 
     def takes(self, option: str) -> bool:
         """Is an option that not every strategy takes one of this strategy's."""
@@ -162,7 +162,7 @@ class TrainStrategy(Strategy):
         """Parts that a global batch is split into; a worker of `parameter_server` splits its own among its devices."""
         if not self.distributes:
             return 1
-        return self.devices.count * (self.worker_count if self.in_step else 1)
+        return self.devices.count * (self.worker_count if self.synchronous else 1)
 
 
 class Distribution(Section):

@@ -145,5 +145,7 @@ class EvaluatorSection(Section):
     )
     slices: tuple[SliceItem, ...] = Field(("label",), f"what is evaluated apart: {_OF_SLICES}")
     metrics: tuple[Metric, ...] = Field(
-        (), expand=expand_metrics, description="of TFMA and Keras, beside accuracy, mean loss and the number of examples"
+        (),
+        expand=expand_metrics,
+        description="of TFMA and Keras, beside accuracy, mean loss and the number of examples",
     )

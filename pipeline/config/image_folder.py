@@ -46,7 +46,7 @@ def known_splits(dataset: str) -> dict[str, Path]:
 
 def folders(folder: Any) -> Iterator[Any]:
     """Returns the folders in a folder that count, by name."""
-    return (child for child in subfolders(folder) if counts(child.name))
+    return (child for child in subfolders(folder) if is_visible(child.name))
 
 
 def subfolders(folder: Any) -> list[Any]:
@@ -69,12 +69,12 @@ def is_file(path: Any) -> bool:
     return path.is_file() if is_address(str(path)) else os.path.isfile(path)
 
 
-def counts(name: str) -> bool:
+def is_visible(name: str) -> bool:
     """Tells a name from those that hide, and those that file managers and tools leave (__MACOSX)."""
-    return not (name.startswith(".") or is_of_tools(name))
+    return not (name.startswith(".") or is_tool_file(name))
 
 
-def is_of_tools(name: str) -> bool:
+def is_tool_file(name: str) -> bool:
     """Tells what file managers and tools leave, of which nobody need hear."""
     return bool(_OF_TOOLS.fullmatch(name))
 
@@ -90,17 +90,17 @@ def is_image(path: Any) -> bool:
 
 
 def _holds_image(folder: Any) -> bool:
-    return any(counts(child.name) and is_image(child) for child in children(folder))
+    return any(is_visible(child.name) and is_image(child) for child in children(folder))
 
 
-def in_form(name: str) -> str:
+def nfc(name: str) -> str:
     """Returns the one form of a name that Unicode writes in several: file systems and editors differ in theirs."""
     return unicodedata.normalize("NFC", name)
 
 
-def in_order(names: Iterable[str]) -> list[str]:
+def sort_classes(names: Iterable[str]) -> list[str]:
     """The classes in the order of their labels: by number where all are numbers, else alphabetical."""
-    found = sorted(set(map(in_form, names)))
+    found = sorted(set(map(nfc, names)))
     return sorted(found, key=lambda name: (len(_digits(name)), _digits(name))) if all(map(_is_number, found)) else found
 
 
@@ -109,7 +109,7 @@ def find_label(value: Union[int, str], names: Sequence[str]) -> Optional[int]:
 
     The names are in the order of their labels; None where there is no such class.
     """
-    text = in_form(str(value))
+    text = nfc(str(value))
     if text in names:
         return list(names).index(text)
     numbers = [_digits(name) for name in names] if all(map(_is_number, names)) else list(map(str, range(len(names))))

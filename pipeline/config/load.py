@@ -20,7 +20,7 @@ from tfx_estimator.pipeline.config.rules.rule import Case, broken
 from tfx_estimator.pipeline.config.rules.step import PARTS, PRECISION, XLA
 from tfx_estimator.pipeline.config.rules.training import RUNTIME
 from tfx_estimator.pipeline.config.travel_checks import note_travel
-from tfx_estimator.pipeline.config.tune_checks import refuse_others_cluster
+from tfx_estimator.pipeline.config.tune_checks import external_cluster_error
 from tfx_estimator.pipeline.config.yaml_text import Path, leaves
 from tfx_estimator.pipeline.user_source import loader
 
@@ -66,7 +66,7 @@ class Loaded:
     def check_cluster(self, distribution: Distribution, joins: bool = False) -> None:
         """Checks once more, when it is known how many tasks there are; `joins`: of a cluster of somebody else's."""
         if joins and self.declaration.tune is not None:
-            raise refuse_others_cluster()
+            raise external_cluster_error()
         trainer = self.declaration.trainer.copy(update={"distribution": distribution})
         declaration = self.declaration.copy(update={"trainer": trainer})
         rules = (*DISTRIBUTION, *PARTS, *RUNTIME, *PRECISION, *XLA)

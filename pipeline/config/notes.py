@@ -21,7 +21,7 @@ _OF_THE_LOSS = ("label_smoothing", "class_weights")
 def find_warnings(case: Case, declared: Sequence[str]) -> Iterator[tuple[str, str]]:
     """What has no effect, or not the one that is meant: paths, and what to say of each."""
     if unread := list(find_unread(case, declared)):
-        yield unread[0], word_unread(case.trainer, unread)
+        yield unread[0], describe_unread(case.trainer, unread)
     yield from _misplaced(case, declared)
     if twice := _decays_twice(case.trainer.optimizer):
         yield "trainer.optimizer.weight_decay", twice
@@ -109,7 +109,7 @@ def find_unread(case: Case, declared: Iterable[str]) -> Iterator[str]:
         yield from (path for path, keys in told.items() if not is_read(keys, read))
 
 
-def word_unread(trainer: TrainerSection, paths: Sequence[str]) -> str:
+def describe_unread(trainer: TrainerSection, paths: Sequence[str]) -> str:
     """Says that values have no effect, and why."""
     which = ", ".join(map(inline, paths))
     verb, them = ("has", "it") if len(paths) == 1 else ("have", "them")

@@ -156,7 +156,7 @@ class Optimizer(Section):
         """
         return {"none": 1.0, "linear": float(replicas), "sqrt": math.sqrt(replicas)}[self.scaling]
 
-    def word_scaled(self, replicas: int) -> str:
+    def describe_scaled(self, replicas: int) -> str:
         """Says which learning rate that is, for example `0.1 (0.05 times 2 replicas)`."""
         peak = max(self.values or (self.learning_rate,)) if self.schedule == "piecewise" else self.learning_rate
         of_root = "the root of " if self.scaling == "sqrt" else ""

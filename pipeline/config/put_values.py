@@ -60,7 +60,7 @@ def of_declaration(tuned: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in tuned.items() if name.startswith(f"{SECTION}.")}
 
 
-def tell_values(tuned: Mapping[str, Any]) -> str:
+def show_values(tuned: Mapping[str, Any]) -> str:
     """Returns values in one line, as a person says them."""
     names = short_names(list(tuned))
     return ", ".join(f"{names[name]} {show_value(value)}" for name, value in tuned.items())

@@ -20,7 +20,7 @@ class StrategyTraits:
     """What is true of one strategy, whatever is declared of it.
 
     Args:
-        in_step: All replicas take part in each step, which updates the weights once.
+        synchronous: All replicas take part in each step, which updates the weights once.
         asynchronous: Each worker updates the weights at its own pace, on parameter servers.
         is_cluster: Its tasks are several processes.
         on_devices: Its replicas are devices of one process.
@@ -29,7 +29,7 @@ class StrategyTraits:
         options: Keys of the section that not every strategy takes, and this one does.
     """
 
-    in_step: bool = False
+    synchronous: bool = False
     asynchronous: bool = False
     is_cluster: bool = False
     on_devices: bool = False
@@ -40,24 +40,24 @@ class StrategyTraits:
     @property
     def distributes(self) -> bool:
         """May there be several replicas."""
-        return self.in_step or self.asynchronous
+        return self.synchronous or self.asynchronous
 
 
 TRAITS: dict[str, StrategyTraits] = {
     "one_device": StrategyTraits(),
     "mirrored": StrategyTraits(
-        in_step=True, on_devices=True, options=("cross_device_ops", "num_packs", "gradient_compression")
+        synchronous=True, on_devices=True, options=("cross_device_ops", "num_packs", "gradient_compression")
     ),
-    "central_storage": StrategyTraits(in_step=True, on_devices=True, one_copy=True),
+    "central_storage": StrategyTraits(synchronous=True, on_devices=True, one_copy=True),
     "multi_worker_mirrored": StrategyTraits(
-        in_step=True,
+        synchronous=True,
         is_cluster=True,
         options=("workers", "communication", "bytes_per_pack", "gradient_compression", "timeout_seconds"),
     ),
     "parameter_server": StrategyTraits(
         asynchronous=True, is_cluster=True, options=("workers", "ps", "variable_partitioner")
     ),
-    "tpu": StrategyTraits(in_step=True, on_tpu=True, options=("tpu",)),
+    "tpu": StrategyTraits(synchronous=True, on_tpu=True, options=("tpu",)),
 }
 # Those that take a number, as in `mirrored:2`: of devices, or of workers.
 COUNTED = tuple(name for name, traits in TRAITS.items() if traits.on_devices or traits.is_cluster)

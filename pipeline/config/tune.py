@@ -92,7 +92,7 @@ class Hyperband(Section):
     min_steps: Optional[int] = number(None, 1, MAX_STEPS, "steps of the shortest, about; null is max_steps / factor^2")
     factor: int = number(3, 2, 100, "one in so many goes on, with so many times the steps")
 
-    def begun(self, steps: int) -> int:
+    def initial_trials(self, steps: int) -> int:
         """Returns how many different trials there are that go on from no other one."""
         rounds = self.rounds(steps)
         return sum(math.ceil(rounds / (bracket + 1) * self.factor**bracket) for bracket in range(rounds))
@@ -162,6 +162,6 @@ class TuneSection(Section):
         return f"the best of {number} by {self.objective.metric}"
 
     @property
-    def at_random(self) -> int:
+    def initial_points(self) -> int:
         """How many trials the strategy bayesian begins with, whose values are drawn at random."""
         return max(_LEAST_AT_RANDOM, _AT_RANDOM * len(self.ranges))

@@ -9,7 +9,7 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.checks import check
 from tfx_estimator.pipeline.config.declaration import Declaration
 from tfx_estimator.pipeline.config.explain import explain, find_field
-from tfx_estimator.pipeline.config.notes import find_unread, word_unread
+from tfx_estimator.pipeline.config.notes import describe_unread, find_unread
 from tfx_estimator.pipeline.config.problems import Problem
 from tfx_estimator.pipeline.config.put_values import SECTION, put
 from tfx_estimator.pipeline.config.rules.rule import CODE, Case, broken
@@ -80,7 +80,7 @@ def _name(case: Case, name: str) -> Optional[Problem]:
     if list(find_unread(case, [name])):
         own_name = "read it; or give it a name of its own, which your code takes out of fn_args.hyperparameters"
         todo = own_name if file else "remove it, or read it"
-        return wrong(word_unread(case.trainer, [name]), todo, "a value that the code reads", CODE)
+        return wrong(describe_unread(case.trainer, [name]), todo, "a value that the code reads", CODE)
     if not _is_declared(case, name) and not _reads_hyperparameters(file):
         what = "the module file does not read fn_args.hyperparameters, where it would be"
         todo = "let it read the name out of fn_args.hyperparameters['values'], or remove the range"
@@ -152,7 +152,7 @@ def _known(case: Case) -> set[_Told]:
     return {(problem.path, problem.what) for problem in check(case)}
 
 
-def refuse_others_cluster() -> DeclarationError:
+def external_cluster_error() -> DeclarationError:
     """Returns the error of a tuning in somebody else's cluster, whose tasks all train one training."""
     return DeclarationError(
         "tune: this process is a task of a cluster (TF_CONFIG, srun), whose other tasks know nothing of trials",

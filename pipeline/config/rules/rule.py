@@ -137,7 +137,7 @@ def in_external_cluster() -> bool:
 def shares(section: Strategy) -> tuple[int, int]:
     """The workers that share a batch, and the declared devices of each that do."""
     # An asynchronous worker takes a whole batch. How many cores a TPU has is not known here.
-    workers = section.worker_count if isinstance(section, TrainStrategy) and section.in_step else 1
+    workers = section.worker_count if isinstance(section, TrainStrategy) and section.synchronous else 1
     return workers, section.devices.count
 
 

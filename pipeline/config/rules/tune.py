@@ -110,7 +110,7 @@ def _few_values(case: Case) -> Any:
     ranges, steps = case.tune.ranges, longest_trial(case)
     are_right = ranges and not any(wrong_range(*each) for each in ranges.items())
     count = combinations(ranges) if steps and are_right else None
-    need = case.tune.hyperband.begun(steps) if count is not None else 0
+    need = case.tune.hyperband.initial_trials(steps) if count is not None else 0
     return count is not None and count < need and {"need": need, "count": count}
 
 
