@@ -103,7 +103,7 @@ REFUSED = [
     ("", "deploy.tfjob.replicas={worker: {cpu: 1}}", "deploy.tfjob.replicas.worker", "has no worker: it has 1 chief"),
     ("vertex", "deploy.pipeline_root=s3://bucket/x", "deploy.pipeline_root", "only Cloud Storage"),
     ("kubeflow", "deploy.pipeline_root=/mnt/data/../x", "deploy.pipeline_root", "place of this machine"),
-    ("tfjob", "deploy.pipeline_root=gs://bucket/x", "deploy.pipeline_root", "which no bucket holds"),
+    ("tfjob", "deploy.pipeline_root=gs://bucket/x", "deploy.pipeline_root", "which needs a volume"),
     ("kubeflow", "pusher.destination=/mnt/other/x", "pusher.destination", "place of this machine"),
     ("kubeflow", "deploy.volumes=[{claim: a, path: /x, read_only: true}]", "deploy.volumes", "lets steps write"),
     ("vertex", VOLUME, "deploy.volumes", "Vertex AI Pipelines has none"),

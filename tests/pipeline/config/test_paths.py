@@ -79,7 +79,7 @@ def test_a_push_destination_is_checked(folders, refuse, good, destination, reaso
     ("value", "reason"),
     [
         ("s3://bucket/x.csv", "TensorFlow reads and writes only Cloud Storage"),
-        ("$HOME/x", "a variable of the environment is replaced in braces alone"),
+        ("$HOME/x", "environment variables are expanded only in braces"),
         ("~nosuchuser/x", "there is no user 'nosuchuser'"),
     ],
 )
