@@ -44,9 +44,7 @@ class Declaration(Section):
     data: DataSection
     transform: TransformSection = inner()
     trainer: TrainerSection
-    tune: Optional[TuneSection] = Field(
-        None, "hyperparameter trials, whose best values train the model; null is none"
-    )
+    tune: Optional[TuneSection] = Field(None, "hyperparameter trials, whose best values train the model; null is none")
     evaluator: EvaluatorSection = inner()
     serving: ServingSection = inner()
     pusher: PusherSection = inner()

@@ -29,7 +29,7 @@ _TABLES = (".csv", ".parquet")
 _TFDS_NAME = re.compile(r"[A-Za-z]\w*(/[\w+.-]+)?(:(\d+|\*)(\.(\d+|\*)){2})?")
 _GLOB_CHARACTERS = "*?["
 OTHER_STORE = "the only object store that TensorFlow reads and writes by default is Cloud Storage"
-OF_THIS_MACHINE = "this is a path on this machine, and the steps run elsewhere"
+OF_THIS_MACHINE = "this is on this machine, and the steps run elsewhere"
 _VARIABLE = re.compile(r"^\$\w+(/|$)")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
