@@ -32,7 +32,7 @@ REPLACED = [
     ("model: ", "path: fit\n  model: ", ["trainer.path: fit", "it is called keras here"]),
     ("train_steps: 500", "epochs: 3", ["did you mean `trainer.train_epochs`?"]),
     ("  model: mnist_cnn\n", "", ["mine.yaml:5  trainer.model", "neither trainer.model nor"]),
-    ("train[:90%]", "train[90%]", ["mine.yaml:4  data.splits.train: train[90%]", "is no split expression"]),
+    ("train[:90%]", "train[90%]", ["mine.yaml:4  data.splits.train: train[90%]", "is not a split expression"]),
     ("train[:90%]", "train[:190%]", ["goes beyond 100%"]),
     ("train[:90%]", "train[10%:500]", ["one end is in percent, and the other is not"]),
     ("train[:90%]", "train+", ["a part of the expression is empty"]),
