@@ -187,8 +187,8 @@ def test_a_step_has_of_nodes_what_it_says_and_else_that_of_default():
         ("deploy.nodes.Trainer.nodeSelector={}", "did you mean `node_selector`?"),
         ("deploy.tfjob.tolerations=[]", "did you mean `deploy.nodes.Trainer.tolerations`?"),
         ("deploy.nodes.Trainer.tolerations=[{key: a, operator: Exist}]", "did you mean `Exists`?"),
-        ("deploy.imagePullSecrets=[{name: a}]", "of the account that the pods run as"),
-        ("nodeAffinity={}", "node_selector and tolerations, under deploy.nodes, say"),
+        ("deploy.imagePullSecrets=[{name: a}]", "set on the pods' service account"),
+        ("nodeAffinity={}", "choose nodes by node_selector and tolerations"),
     ],
 )
 def test_what_kubernetes_calls_otherwise_is_led_to_its_place(override, said):

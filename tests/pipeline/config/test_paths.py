@@ -78,7 +78,7 @@ def test_a_push_destination_is_checked(folders, refuse, good, destination, reaso
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("s3://bucket/x.csv", "TensorFlow reads and writes only Cloud Storage"),
+        ("s3://bucket/x.csv", "TensorFlow reads and writes by default"),
         ("$HOME/x", "environment variables are expanded only in braces"),
         ("~nosuchuser/x", "there is no user 'nosuchuser'"),
     ],

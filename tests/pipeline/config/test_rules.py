@@ -126,8 +126,8 @@ REFUSED = [
     ("module_file: trains.py, sync_every: 4", "trainer.sync_every", "average the weights in your own loop"),
     (f"path: keras, sync_every: 4, {COMPRESSED}", f"{_TRAIN}.gradient_compression: bf16", "no gradient is sent"),
     # Layers and stages on devices
-    (LAYERS % ('"cpu:0"', "a: 0"), ".model_parallel.devices", "one place only"),
-    (LAYERS % ('"cpu:0", "cpu:0"', "a: 0"), ".model_parallel.devices", "cpu:0 is there more than once"),
+    (LAYERS % ('"cpu:0"', "a: 0"), ".model_parallel.devices", "only one device"),
+    (LAYERS % ('"cpu:0", "cpu:0"', "a: 0"), ".model_parallel.devices", "cpu:0 is listed more than once"),
     (LAYERS % ('"cpu:0", "cpu:1"', "a: 2"), ".model_parallel.layers.a: 2", "there are 2 devices"),
     (f"{TWO}, {STAGES}", "trainer.model_parallel", "layers of each stage"),
     (f"{TWO}, distribution: {{train: mirrored:2}}", "trainer.model_parallel", "each replica of mirrored"),
@@ -136,7 +136,7 @@ REFUSED = [
     (f"model: cifar_resnet9, {STAGES}", "trainer.pipeline_parallel", "by the statistics of a batch"),
     (f"gradient_accumulation: 2, {STAGES}", "trainer.gradient_accumulation: 2", "are its microbatches"),
     ("pipeline_parallel: {stages: 2, microbatches: 129}", ".microbatches: 129", "128 examples"),
-    ("pipeline_parallel: {stages: [[a], []], microbatches: 2}", ".stages", "with a layer each"),
+    ("pipeline_parallel: {stages: [[a], []], microbatches: 2}", ".stages", "each with a layer"),
     ("pipeline_parallel: {stages: 3, microbatches: 2, devices: ['cpu:0', 'cpu:1']}", ".devices", "2 for 3 stages"),
     # Strategies
     (distribution("strategy: mirrored, cross_device_ops: auto"), f"{_TRAIN}.cross_device_ops: auto", "choice hangs"),
