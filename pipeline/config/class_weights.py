@@ -1,4 +1,4 @@
-"""`trainer.class_weights`: by label or by a class's name, checked against the classes as soon as they are known."""
+"""`trainer.class_weights`: by label or class name, checked against the classes as soon as they are known."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tfx_estimator.pipeline.config.yaml_text import inline
 
 Weights = Union[Sequence[float], Mapping[str, float]]
 
-# Stands for a weight for each label, by which each class counts as much as another.
+# Stands for weights that give every class the same total weight.
 BALANCED = "balanced"
 
 _PATH = "trainer.class_weights"
 _LARGEST = 1_000_000
 _DIGITS = tuple(map(str, range(10)))
-# Data sets of known classes; where TFDS prepared one without the file of its names, these are numbers.
+# Data sets with known classes; without TFDS's file of names, the classes are numbers.
 _CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _KNOWN = {"digits": (_DIGITS,), "mnist": (_DIGITS,), "cifar10": (_CIFAR10, _DIGITS)}
 
 
 def weights_by_label(weights: Weights, label_names: Sequence[str]) -> tuple[float, ...]:
-    """Returns the weight of each label, in whose order the names are; a class that is not named has 1."""
+    """Returns the weight of each label, in the order of the names; 1 for a class that is not named."""
     weights = _nfc_keys(weights)
     if problem := _find_wrong(weights, label_names):
         raise DeclarationError(f"{problem.path}: {problem.what}", expected=problem.expected, todo=problem.todo)
@@ -35,7 +35,7 @@ def weights_by_label(weights: Weights, label_names: Sequence[str]) -> tuple[floa
 
 
 def check_class_weights(declaration: Declaration) -> Iterator[Problem]:
-    """Checks the values, and against the classes where they can be told without the data."""
+    """Checks the weights, also against the classes if those are known without reading the data."""
     weights = declaration.trainer.class_weights
     if weights is None or isinstance(weights, str):
         return
@@ -44,11 +44,11 @@ def check_class_weights(declaration: Declaration) -> Iterator[Problem]:
 
 
 def _find_wrong(weights: Weights, classes: Sequence[str]) -> Optional[Problem]:
-    """The first thing that is wrong, with the classes if they are known."""
+    """Returns the first problem; `classes` is empty if unknown."""
     value, depends = inline(weights), ("data.dataset",)
     numbers = list(weights.values() if isinstance(weights, Mapping) else weights)
     if wrong := [number for number in numbers if not 0 <= number <= _LARGEST]:
-        what, expected = f"{inline(wrong[0])} is no weight", f"numbers from 0 to {_LARGEST:,}"
+        what, expected = f"{inline(wrong[0])} is not a weight", f"numbers from 0 to {_LARGEST:,}"
         return Problem(_PATH, what, expected, "correct it", value=value)
     if classes and isinstance(weights, Mapping):
         if unknown := [name for name in weights if name not in classes]:
@@ -59,7 +59,7 @@ def _find_wrong(weights: Weights, classes: Sequence[str]) -> Optional[Problem]:
         # A class that is not named has 1.
         numbers = [weights.get(name, 1.0) for name in classes]
     if numbers and not any(numbers) and (classes or not isinstance(weights, Mapping)):
-        return Problem(_PATH, "no example would count", "a weight above 0", "raise one", value=value, depends=depends)
+        return Problem(_PATH, "all weights are 0", "a weight above 0", "raise one", value=value, depends=depends)
     if classes and not isinstance(weights, Mapping) and len(weights) != len(classes):
         what = f"{len(weights)} weights for {len(classes)} classes"
         expected = f"one for each label, in this order: {', '.join(classes)}"
@@ -73,7 +73,7 @@ def _nfc_keys(weights: Weights) -> Weights:
 
 
 def _classes(dataset: str, weights: Weights) -> Sequence[str]:
-    """The classes, where the name of the data set, or of its folders, tells them: those that the weights name."""
+    """Returns the classes of a known data set or a folder of images; else nothing."""
     if dataset in _KNOWN:
         return max(_KNOWN[dataset], key=lambda names: sum(name in names for name in weights))
     return sort_classes(each.name for place in known_splits(dataset).values() for each in folders(place))

@@ -92,7 +92,7 @@ def test_the_name_of_an_earlier_release_is_that_of_its_target():
 
 
 _LONE = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 1}, evaluator: true}"
-_HIDDEN = "for all to read"
+_HIDDEN = "would be readable"
 # (target, what is declared otherwise than in WHOLE, the place of the problem, a part of it); as `trains` a declaration
 # that trains in a TFJob.
 REFUSED = [
