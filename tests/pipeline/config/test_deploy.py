@@ -247,7 +247,7 @@ def test_what_the_image_must_have_is_told_for_a_target_only(tmp_path):
     place = f"{tmp_path}/networks.py"
     for target in TARGETS:
         notes = " ".join(load(source, WHOLE[target], target).notes)
-        assert f"beside tfx-estimator: hypothesis ({place}:1), pytest ({place}:1)" in notes
+        assert f"packages that your modules import: hypothesis ({place}:1), pytest ({place}:1)" in notes
     assert not load(source).notes
     (tmp_path / "networks.py").write_text("import nowhere_to_be_found\n\ndef small(num_classes):\n    return 1\n")
     load(source)
@@ -313,7 +313,7 @@ def test_a_networks_own_tokens_are_no_credentials(tmp_path, monkeypatch):
 
 def test_notes_are_told_beside_the_problems():
     two = "trainer.distribution.train=multi_worker_mirrored:2"
-    with pytest.raises(DeclarationError, match=r"  note:     trainer\.distribution: 2 processes in one container"):
+    with pytest.raises(DeclarationError, match=r"  note:     trainer\.distribution: 2 processes share one container"):
         load("digits", (*WHOLE["kubeflow"], two, "deploy.image=null"), "kubeflow")
 
 

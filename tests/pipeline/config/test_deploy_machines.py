@@ -87,7 +87,7 @@ def test_a_cluster_in_one_container_is_told_and_has_a_gpu_for_each_process_or_no
     enough = f"deploy.nodes.Trainer={{{kind}, accelerators: 4}}"
     for more in ((enough,), ("deploy.nodes.Trainer={cpu: 8}",), ("trainer.distribution.train.devices={cpu: 1}",)):
         (note,) = [each for each in load("digits", (*whole, FOUR_WORKERS, *more), target).notes if "processes" in each]
-        assert note.startswith("trainer.distribution: 4 processes in one container, that of the step Trainer")
+        assert note.startswith("trainer.distribution: 4 processes share one container, that of the step Trainer")
     evaluator = ("trainer.distribution.evaluator=true", "trainer.distribution.eval.devices={gpu: 1}")
     assert any(" 5 processes" in each for each in refused(target, *whole, FOUR_WORKERS, enough, *evaluator))
     load("digits", (*whole, FOUR_WORKERS))

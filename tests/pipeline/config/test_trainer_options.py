@@ -168,7 +168,7 @@ def test_weights_that_do_not_fit_the_classes_are_refused_once_these_are_known(wr
         ("label_smoothing: 1", "out of range"),
         ("class_weights: 2", "a whole number is no list and a whole number is no mapping"),
         ("class_weights: [1, x]", "item 2: text is no number"),
-        ("class_weights: [1, -1]", "-1.0 is no weight"),
+        ("class_weights: [1, -1]", "-1.0 is not a weight"),
         (f"class_weights: {json.dumps(dict.fromkeys('0123456789', 0))}", "all weights are 0"),
         ("class_weights: {'33': 2}", "did you mean `3`?"),
         ("warm_start: {checkpoint: nowhere}", "there is no such file or folder"),
