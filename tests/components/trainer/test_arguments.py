@@ -119,7 +119,7 @@ def test_the_weights_are_part_of_the_key_and_their_content_is(checkpoint, tmp_pa
         ({"threads": {"intra_op": object()}}, "Trainer(threads=…): threads.intra_op is an object, builtins.object"),
         ({"gpu": {"memory_limit_mb": 1}}, "\n  gpu.memory_limit_mb: 1\n"),
         ({"onednn": "no idea", "threads": {"intra_op": 0}}, "Trainer(threads=…, onednn=…) has 2 problems"),
-        ({"profile": {}, "trainer_fn": None, "run_fn": "no_such.run_fn"}, "a run_fn does its steps by itself"),
+        ({"profile": {}, "trainer_fn": None, "run_fn": "no_such.run_fn"}, "a run_fn runs its own steps"),
         (
             {"threads": {"inter_op": 2}, "distribution": {"train": {"strategy": "parameter_server", "workers": 2}}},
             "would wait for each other for ever",

@@ -110,10 +110,10 @@ TUNED = "tune: {max_trials: 2, ranges: {trainer.optimizer.learning_rate: {values
     ("code", "lines", "said"),
     [
         ("model: mnist_cnn", RESUMED % "", ""),
-        ("model: mnist_cnn", RESUMED.replace("run", "late") % "", "the checkpoint is of the last step to train"),
-        ("model: mnist_cnn", RESUMED % ", exclude: ['logits/*']", "a training that goes on keeps all of its variables"),
+        ("model: mnist_cnn", RESUMED.replace("run", "late") % "", "checkpoint is already at the last step"),
+        ("model: mnist_cnn", RESUMED % ", exclude: ['logits/*']", "a resumed training keeps all of its variables"),
         ("model: mnist_cnn", RESUMED % "" + TUNED, "trials begin at step 0"),
-        ("module_file: own.py", RESUMED % "", "where a module file keeps its checkpoints is its own affair"),
+        ("module_file: own.py", RESUMED % "", "a module file decides where its checkpoints are"),
         ("module_file: runs.py", "  warm_start: {checkpoint: run}\n", "a run_fn makes its own model"),
     ],
 )

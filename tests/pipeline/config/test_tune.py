@@ -131,7 +131,7 @@ def test_what_is_wrong_without_a_range_is_told_once(problems, good):
     [
         ("  objective: acuracy\n", "did you mean `accuracy`?"),
         ("  strategy: hyperband\n  train_steps: 10\n", "tune.hyperband.max_steps"),
-        ("  strategy: hyperband\n  hyperband: {min_steps: 400}\n", "no trial would go on"),
+        ("  strategy: hyperband\n  hyperband: {min_steps: 400}\n", "no trial would continue"),
     ],
 )
 def test_a_section_that_cannot_be_is_refused(problems, good, lines, said):
