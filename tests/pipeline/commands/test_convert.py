@@ -36,14 +36,14 @@ def test_the_modules_of_a_declaration_elsewhere_are_brought(tmp_path, dataset, b
 
 
 def test_a_layer_that_cannot_be_written_is_told_with_what_it_lacks():
-    with pytest.raises(UserCodeError, match="NotImplementedError: Layer Own") as told, convert._told():
+    with pytest.raises(UserCodeError, match="NotImplementedError: Layer Own") as told, convert._user_errors():
         raise NotImplementedError("\nLayer Own was created by passing non-serializable argument values")
-    assert "write get_config of each layer of your own" in told.value.todo
-    with pytest.raises(UserCodeError) as told, convert._told():
+    assert "write get_config of each of your own layers" in told.value.todo
+    with pytest.raises(UserCodeError) as told, convert._user_errors():
         raise ValueError("another")
     assert "get_config" not in told.value.todo
-    whole = "a whole SavedModel"
-    with pytest.raises(UserCodeError, match=whole) as told, convert._told(whole, "copy it again"):
+    whole = "a complete SavedModel"
+    with pytest.raises(UserCodeError, match=whole) as told, convert._user_errors(whole, "copy it again"):
         raise NotImplementedError("an operation")
     assert told.value.todo == "copy it again"
 
