@@ -31,7 +31,7 @@ def test_the_modules_of_a_declaration_elsewhere_are_brought(tmp_path, dataset, b
     (home / "mydata.py").write_text("import shapes\nclass Builder: ...\n")
     (home / "shapes.py").write_text("")
     (home / "mine.yaml").write_text(DECLARED % dataset)
-    convert._bring(load(home / "mine.yaml").declaration, None, str(output), str(home))
+    convert._copy_modules(load(home / "mine.yaml").declaration, None, str(output), str(home))
     assert sorted(each.name for each in output.iterdir()) == brought
 
 

@@ -97,7 +97,7 @@ def test_in_the_image_all_is_well(monkeypatch):
     monkeypatch.setattr(metadata, "version", functools.partial(look, image))
     finding = machine.check_versions(tested)
     assert finding.state == OK
-    assert finding.what.startswith(f"all {len(image)} have the tested versions, {len(tested) - len(image)} that a pip")
+    assert finding.what.startswith(f"all {len(image)} have the tested versions, {len(tested) - len(image)} optional")
     # Brought by another package.
     del image["ml-metadata"], required["ml-metadata"]
     finding = machine.check_versions(tested)
