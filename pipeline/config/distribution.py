@@ -189,11 +189,7 @@ class Distribution(Section):
         "among the replicas, or a batch per replica, as under plain TensorFlow",
     )
     max_restarts: int = number(
-        3,
-        0,
-        1000,
-        "restarts from the last checkpoint before a dead or stalled task is an error",
-        operational=True,
+        3, 0, 1000, "restarts from the last checkpoint before a dead or stalled task is an error", operational=True
     )
     acknowledge: tuple[Literal["dropout"], ...] = Field(
         (), "warnings of the replica check to suppress: [dropout], which is random", operational=True

@@ -49,11 +49,7 @@ def _wrong_count(case: Case) -> dict[str, int]:
 _PIECEWISE = given(
     lambda case: case.trainer.optimizer.schedule == "piecewise",
     Rule(
-        f"{_PATH}.boundaries",
-        _unsorted,
-        "they are not increasing",
-        "sort them, each step once",
-        depends=(_SCHEDULE,),
+        f"{_PATH}.boundaries", _unsorted, "they are not increasing", "sort them, each step once", depends=(_SCHEDULE,)
     ),
     Rule(
         f"{_PATH}.values",

@@ -66,9 +66,7 @@ TRAINS_ITSELF = (
     _does_itself("keep_best", "a run_fn evaluates and saves by itself", "use Keras's ModelCheckpoint"),
     _does_itself("early_stopping", "a run_fn evaluates and stops by itself", "use Keras's EarlyStopping"),
     _does_itself(
-        "profile",
-        "a run_fn runs its own steps, whose start is unknown",
-        "call tf.profiler.experimental.start and stop",
+        "profile", "a run_fn runs its own steps, whose start is unknown", "call tf.profiler.experimental.start and stop"
     ),
     _does_itself("warm_start", "a run_fn makes its own model and its initial weights", "load the weights"),
 )
