@@ -30,12 +30,8 @@ class DataflowSection(Section):
     project: str = Field(..., "project id")
     region: str = Field(..., "region of the job, such as europe-west4")
     temp_location: str = Field(..., "gs:// folder for temporary files")
-    staging_location: Optional[str] = Field(
-        None, "gs:// folder for packages that workers install; null is `staging` in temp_location"
-    )
-    sdk_container_image: str = Field(
-        ..., "image of the workers, with TFX; this package is installed into it, without network access"
-    )
+    staging_location: Optional[str] = Field(None, "gs:// folder for packages; null is `staging` in temp_location")
+    sdk_container_image: str = Field(..., "image of the workers, with TFX; this package is installed into it offline")
     service_account_email: Optional[str] = Field(None, "service account of the workers")
     machine_type: Optional[str] = Field(None, "machine type of the workers, such as n1-standard-4")
     num_workers: Optional[int] = number(None, 1, None, "initial number of workers")
@@ -67,9 +63,7 @@ class BeamSection(Section):
     runner: Literal["direct", "portable", "dataflow"] = Field("direct", "Beam's runner")
     workers: Optional[int] = number(None, 1, None, "of portable: worker processes on each machine")
     job_endpoint: Optional[str] = Field(None, "of portable: HOST:PORT of the job server")
-    artifact_endpoint: Optional[str] = Field(
-        None, "HOST:PORT of the artifact service; null is the one that the job server names"
-    )
+    artifact_endpoint: Optional[str] = Field(None, "HOST:PORT of the artifact service; null asks the job server")
     environment_type: Optional[Literal["LOOPBACK", "EXTERNAL", "DOCKER", "PROCESS"]] = Field(
         None, "where workers run: in this process, a worker pool, containers, or processes of a command"
     )

@@ -33,9 +33,7 @@ class _Watched(Section):
     """A metric of the evaluations, and whether more or less of it is better."""
 
     metric: str
-    mode: Optional[Literal["max", "min"]] = Field(
-        None, "whether more or less is better; null infers it from the metric's name"
-    )
+    mode: Optional[Literal["max", "min"]] = Field(None, "whether more or less is better; null infers it from the name")
 
     @property
     def better(self) -> Optional[str]:

@@ -30,9 +30,7 @@ class Splits(Section):
 
     train: str = Field("train", "TFDS split expression, for example `train[:90%]`")
     eval: str = Field("test", "TFDS split expression, for example `train[90%:]` or `test`")
-    test: Optional[str] = Field(
-        None, "TFDS split expression, read only by the Evaluator, never by training; null is `eval`"
-    )
+    test: Optional[str] = Field(None, "TFDS split expression, read by the Evaluator only; null is `eval`")
 
     def declared(self) -> dict[str, str]:
         """Returns the given expressions by name, in order."""
@@ -58,14 +56,9 @@ class DataSection(Section):
     download: bool = Field(True, "let TFDS download and prepare data sets that data_dir lacks")
     splits: Splits = inner()
     shards: Optional[int] = number(
-        None,
-        1,
-        1000,
-        "files per split, at most one per example; null is 8, or one per worker with sharding: file if that is more",
+        None, 1, 1000, "files per split, at most one per example; null is 8, or more for sharding: file"
     )
-    image_size: Optional[tuple[_Side, _Side]] = Field(
-        None, "[height, width] to resize to; required if the images differ in size"
-    )
+    image_size: Optional[tuple[_Side, _Side]] = Field(None, "[height, width] to resize to, required if sizes differ")
 
     def shards_for(self, readers: int = 1) -> int:
         """Returns the number of files per split for so many readers, each with its own files."""

@@ -38,7 +38,7 @@ class Declaration(Section):
 
     name: str = Field(
         ...,
-        "the pipeline's name: a to z, then a to z, digits, `-` and, on this machine, `_`, at most 63",
+        "a to z, then a to z, digits, `-` and, on this machine, `_`, at most 63",
         pattern=r"^[a-z][a-z0-9_-]{0,62}\Z",
     )
     data: DataSection

@@ -34,9 +34,7 @@ ALIASES = {
 class Node(Section):
     """Resources and retries of one pipeline step."""
 
-    cpu: Optional[float] = number(
-        None, 0.001, 1024, "CPU limit; null is nodes.default's, or else the service's default"
-    )
+    cpu: Optional[float] = number(None, 0.001, 1024, "CPU limit; null is nodes.default's, else the service's default")
     memory_gb: Optional[float] = number(None, 0.001, 16384, "memory limit, in 10^9 bytes; null likewise")
     accelerator: Optional[str] = Field(
         None, "type: `NVIDIA_TESLA_T4`, for example, on Vertex AI; `nvidia.com/gpu`, for example, on Kubeflow"
@@ -45,9 +43,7 @@ class Node(Section):
     node_selector: Optional[dict[str, str]] = Field(
         None, "labels that a node of the Kubernetes cluster must have; null is nodes.default's"
     )
-    tolerations: Optional[tuple[Toleration, ...]] = Field(
-        None, "node taints that are tolerated; null is nodes.default's"
-    )
+    tolerations: Optional[tuple[Toleration, ...]] = Field(None, "tolerated node taints; null is nodes.default's")
     retries: Optional[int] = number(None, 0, 100, "retries of a failed step")
 
 
@@ -80,12 +76,8 @@ def gpus(accelerator: Optional[str], count: Optional[int]) -> int:
 class DeploySection(Section):
     """Where a compiled pipeline, or its training, runs; `run` reads it if the Trainer trains elsewhere."""
 
-    image: Optional[str] = Field(
-        None, "the container image of every step, pinned: REGISTRY/NAME@sha256:…, with tfx-estimator in it"
-    )
-    pipeline_root: Optional[str] = Field(
-        None, "where artifacts go: gs://bucket/folder; a runtime parameter of the compiled pipeline"
-    )
+    image: Optional[str] = Field(None, "container image of every step, with tfx-estimator: REGISTRY/NAME@sha256:…")
+    pipeline_root: Optional[str] = Field(None, "root of artifacts: gs://bucket/folder; a runtime parameter")
     training_root: Optional[str] = Field(
         None,
         "training folder that the Trainer step of the target kubeflow shares with its pods, in one of volumes; "
@@ -93,9 +85,7 @@ class DeploySection(Section):
     )
     project: Optional[str] = Field(None, "Google Cloud project of Vertex AI")
     region: Optional[str] = Field(None, "region of Vertex AI: europe-west4")
-    service_account: Optional[str] = Field(
-        None, "service account of the steps; null is the project's, or the cluster's, default"
-    )
+    service_account: Optional[str] = Field(None, "service account of the steps; null is the default one")
     nodes: Nodes = Nodes()
     volumes: tuple[Volume, ...] = Field((), "volumes on Kubernetes")
     secrets: tuple[Secret, ...] = Field((), "Secrets on Kubernetes")

@@ -73,9 +73,7 @@ class Strategy(Section):
         "reduction_to_one_device",
         "how `mirrored` all-reduces gradients",
     )
-    num_packs: Optional[int] = number(
-        None, 0, 1000, "gradient packs of `hierarchical_copy` and `nccl`; null is TensorFlow's default"
-    )
+    num_packs: Optional[int] = number(None, 0, 1000, "num_packs of `hierarchical_copy` and `nccl`")
 
     @property
     def traits(self) -> StrategyTraits:
@@ -100,15 +98,11 @@ class Strategy(Section):
 class VariablePartitioner(Section):
     """How variables are sharded over several parameter servers: exactly one of the first three."""
 
-    min_bytes: Optional[int] = number(
-        None, 1, 2**40, "smallest size of a shard; makes as many as it allows (MinSizePartitioner)"
-    )
-    max_bytes: Optional[int] = number(
-        None, 1, 2**40, "largest size of a shard; makes as few as it allows (MaxSizePartitioner)"
-    )
+    min_bytes: Optional[int] = number(None, 1, 2**40, "min_shard_bytes of MinSizePartitioner")
+    max_bytes: Optional[int] = number(None, 1, 2**40, "max_shard_bytes of MaxSizePartitioner")
     fixed_shards: Optional[int] = number(None, 1, 1024, "shards of each variable (FixedShardsPartitioner)")
     max_shards: Optional[int] = number(
-        None, 1, 1024, "most shards of a variable; null is one per server, with max_bytes no limit"
+        None, 1, 1024, "most shards of a variable; null is one per server (max_bytes: any)"
     )
 
 
@@ -118,19 +112,13 @@ class TrainStrategy(Strategy):
     strategy: AnyStrategy = Field(  # type: ignore[assignment]
         ONE_DEVICE, "the tf.distribute strategy"
     )
-    workers: Optional[int] = number(
-        None, 1, 64, "processes that train, including the chief; null is 2, or that of TF_CONFIG"
-    )
-    ps: Optional[int] = number(None, 1, 64, "parameter servers of `parameter_server`; null is 1, or that of TF_CONFIG")
+    workers: Optional[int] = number(None, 1, 64, "processes that train, including the chief; null is 2, or TF_CONFIG's")
+    ps: Optional[int] = number(None, 1, 64, "parameter servers of `parameter_server`; null is 1, or TF_CONFIG's")
     variable_partitioner: Optional[VariablePartitioner] = Field(
         None, "of `parameter_server` on the Keras paths: shards large variables; null shards none"
     )
-    communication: Literal["auto", "ring", "nccl"] = Field(
-        "auto", "how the workers of `multi_worker_mirrored` all-reduce gradients"
-    )
-    bytes_per_pack: int = number(
-        0, 0, 2**31, "bytes of gradients per all-reduce of `multi_worker_mirrored`; 0 is TensorFlow's choice"
-    )
+    communication: Literal["auto", "ring", "nccl"] = Field("auto", "how `multi_worker_mirrored` all-reduces gradients")
+    bytes_per_pack: int = number(0, 0, 2**31, "bytes per all-reduce of `multi_worker_mirrored`; 0: TensorFlow's choice")
     gradient_compression: Literal["none", "fp16", "bf16"] = Field(
         "none", "all-reduces gradients with two bytes per entry instead of four"
     )

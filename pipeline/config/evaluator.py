@@ -82,9 +82,7 @@ class ChangeThreshold(Section):
         None, "-0.01 lets a metric that should be high drop by 0.01; 0.01 lets one that should be low rise by 0.01"
     )
     relative: Optional[float] = Field(None, "the same, as a fraction of the earlier model's value")
-    direction: Optional[Literal["higher_is_better", "lower_is_better"]] = Field(
-        None, "null derives it from the metric's name"
-    )
+    direction: Optional[Literal["higher_is_better", "lower_is_better"]] = Field(None, "null infers it from the name")
 
 
 class Metric(Section):
@@ -98,9 +96,7 @@ class Metric(Section):
         check=lambda classes: "" if classes else "it names no class",
         schema={"minItems": 1},
     )
-    top_k: tuple[Annotated[int, Limits(1, le=100_000)], ...] = Field(
-        (), "values of k: the k highest scores count as predictions"
-    )
+    top_k: tuple[Annotated[int, Limits(1, le=100_000)], ...] = Field((), "predict the k highest scores, for each k")
     aggregate: Optional[Literal["micro", "macro", "weighted_macro"]] = Field(
         None, "average over the classes: micro over their decisions, macro over their values"
     )

@@ -30,9 +30,7 @@ _MOST_PARTS, _LEAST_EXAMPLES = 8, 16
 class Threads(Section):
     """TensorFlow's thread pools, in each task."""
 
-    intra_op: Optional[int] = number(
-        None, 1, 1024, "threads inside one op; null is one per core. For small networks 1 costs less CPU"
-    )
+    intra_op: Optional[int] = number(None, 1, 1024, "threads per op; null is one per core; try 1 for small networks")
     inter_op: Optional[int] = number(None, 1, 1024, "ops that run at the same time; null is one per core")
     spinning: Optional[bool] = Field(
         None, "idle threads spin for a while before they sleep; null is true, except if one CPU trains alone"
@@ -44,9 +42,7 @@ class Gpu(Section):
 
     memory_growth: bool = Field(False, "allocate memory as needed, not all at the start")
     memory_limit_mb: Optional[int] = number(None, 16, 2**24, "memory limit of each GPU, in MiB; null is all")
-    allocator: Optional[Literal["cuda_malloc_async"]] = Field(
-        None, "memory allocator; null is TensorFlow's own (TF_GPU_ALLOCATOR)"
-    )
+    allocator: Optional[Literal["cuda_malloc_async"]] = Field(None, "TF_GPU_ALLOCATOR; null is TensorFlow's own")
     thread_mode: Optional[Literal["global", "gpu_private", "gpu_shared"]] = Field(
         None, "which threads launch kernels; null is global (TF_GPU_THREAD_MODE)"
     )
@@ -60,9 +56,7 @@ class Gpu(Section):
 class Profile(Section):
     """A profile of some steps of each training task, for TensorBoard and as a summary."""
 
-    start_step: int = number(
-        100, 1, MAX_STEPS, "global step after which the profile begins, past the steps that build and warm up"
-    )
+    start_step: int = number(100, 1, MAX_STEPS, "global step after which profiling starts, past the warm-up")
     steps: int = number(20, 1, _MOST_STEPS, "number of steps")
 
 

@@ -39,14 +39,10 @@ class TrainerSection(Section):
     train_epochs: Optional[float] = number(
         None, None, _MAX_EPOCHS, "passes over the training examples, fractions allowed; this or train_steps", gt=0
     )
-    eval_steps: Optional[int] = number(
-        None, 1, MAX_STEPS, "batches per evaluation; null reads every example exactly once"
-    )
+    eval_steps: Optional[int] = number(None, 1, MAX_STEPS, "batches per evaluation; null reads each example once")
     global_batch_size: int = number(128, 1, _MAX_BATCH, "examples per step, over all replicas")
     eval_batch_size: int = number(500, 1, _MAX_BATCH, "examples per evaluation batch, over all replicas")
-    gradient_accumulation: int = number(
-        1, 1, 1000, "microbatches of each replica's batch, computed one after the other to save memory"
-    )
+    gradient_accumulation: int = number(1, 1, 1000, "sequential microbatches of each replica's batch, to save memory")
     # Operational like threads: `auto` changes at most the last bits of sums; with a number, the user asserts that the
     # network has no operations across examples.
     parallel_parts: Union[Literal["auto"], int] = number(
@@ -66,8 +62,7 @@ class TrainerSection(Section):
     )
     warm_start: Optional[WarmStart] = Field(None, "initial weights, from another training")
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = Field(
-        "float32",
-        "dtype of the network's computations in training; variables, loss, evaluation and serving stay float32",
+        "float32", "dtype of the network in training; variables, loss, evaluation and serving stay float32"
     )
     xla: bool = Field(False, "compile the built-in training step with XLA")
     # Operational like threads: it changes at most the last bits of sums.
@@ -81,9 +76,7 @@ class TrainerSection(Section):
         512, 0, 1_000_000, "training files of up to this total size are kept in memory, and shuffled as a whole"
     )
     augment: tuple[Operation, ...] = Field(
-        (),
-        "augmentation of training images, in this order: [random_flip, {random_crop: {padding: 4}}]",
-        expand=expand_operations,
+        (), "augmentation of images, in order: [random_flip, {random_crop: {padding: 4}}]", expand=expand_operations
     )
     save_checkpoints_steps: Optional[int] = number(
         None, 1, MAX_STEPS, "steps between checkpoints; null is a tenth of all, between 100 and 1,000"
@@ -102,33 +95,19 @@ class TrainerSection(Section):
         **IN_STEPS,
     )
     log_every_steps: Optional[int] = number(
-        None,
-        1,
-        MAX_STEPS,
-        "steps between two points of TensorBoard's curves; null is a fiftieth of all, at most 100",
-        operational=True,
+        None, 1, MAX_STEPS, "steps between points in TensorBoard; null is a fiftieth, at most 100", operational=True
     )
-    steps_per_execution: int = number(
-        20, 1, 10_000, "most steps per call of TensorFlow, on the Keras paths", operational=True
-    )
+    steps_per_execution: int = number(20, 1, 10_000, "most steps per TensorFlow call on Keras paths", operational=True)
     intra_op_threads: Optional[int] = number(None, 1, 1024, "former name of threads.intra_op", operational=True)
     # Operational: like another processor, other threads and kernels change at most the last bits of sums.
     threads: Threads = inner("TensorFlow's thread pools, in each task", operational=True)
     gpu: Gpu = inner("how each task uses its GPUs", operational=True)
     onednn: Optional[bool] = Field(
-        None,
-        "oneDNN's kernels on CPU (TF_ENABLE_ONEDNN_OPTS); null is TensorFlow's choice for the processor",
-        operational=True,
+        None, "oneDNN's kernels on CPU (TF_ENABLE_ONEDNN_OPTS); null is TensorFlow's choice", operational=True
     )
-    deterministic: bool = Field(
-        False, "two runs give bitwise equal results; nondeterministic ops fail, and reading is slower"
-    )
-    profile: Optional[Profile] = Field(
-        None, "steps to profile, for TensorBoard and as a summary; null is none", operational=True
-    )
-    start_timeout: float = number(
-        300.0, None, _MAX_SECONDS, "seconds until the first sign of progress", operational=True, gt=0
-    )
+    deterministic: bool = Field(False, "runs give bitwise equal results; nondeterministic ops fail, reading is slower")
+    profile: Optional[Profile] = Field(None, "steps to profile, for TensorBoard and a summary", operational=True)
+    start_timeout: float = number(300.0, None, _MAX_SECONDS, "seconds until the first progress", operational=True, gt=0)
     stall_timeout: float = number(
         600.0,
         None,

@@ -90,7 +90,7 @@ class Hyperband(Section):
 
     max_steps: Optional[int] = number(None, 2, MAX_STEPS, "steps of the longest trials; null is the Trainer's")
     min_steps: Optional[int] = number(
-        None, 1, MAX_STEPS, "approximate steps of the shortest trials; null is max_steps / factor^2"
+        None, 1, MAX_STEPS, "steps of the shortest trials, about; null is max_steps / factor^2"
     )
     factor: int = number(3, 2, 100, "one in `factor` trials continues, with `factor` times the steps")
 
@@ -145,9 +145,7 @@ class TuneSection(Section):
     parallel_trials: int = number(1, 1, 64, "concurrent trials, on this machine")
     train_steps: Optional[int] = number(None, 1, MAX_STEPS, "steps of a trial; null is the Trainer's")
     hyperband: Hyperband = inner("options of the strategy hyperband")
-    max_consecutive_failures: int = number(
-        3, 1, 10_000, "consecutive failed trials after which tuning fails", operational=True
-    )
+    max_consecutive_failures: int = number(3, 1, 10_000, "consecutive failed trials that end tuning", operational=True)
     # keras-tuner takes 0 for no seed.
     seed: int = number(1, 1, 2**31 - 1, "seed of the values that are tried")
 

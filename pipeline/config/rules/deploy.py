@@ -142,7 +142,7 @@ DEPLOY = (
     Rule(
         "{path}.accelerator",
         _machines(_of_another_platform),
-        "this is no accelerator of the target {platform}",
+        "the target {platform} has no such accelerator",
         "correct it",
         "as {example}",
     ),
@@ -154,7 +154,7 @@ DEPLOY = (
         Rule("deploy.volumes", _read_only, "{platform.title} lets steps write in each", "remove read_only", "false"),
         Rule("deploy.{key}", _of_others, "it is for the target {other} only", "remove it, or compile for that", "null"),
         Rule(
-            "deploy.pipeline_root", _root, "{why}", "name a folder that every step can write", "{allowed}", ("{other}",)
+            "deploy.pipeline_root", _root, "{why}", "name a folder that all steps can write", "{allowed}", ("{other}",)
         ),
         Rule("{path}", _places, "{why}", "{instead}; --set {path}=gs://…", "{allowed}"),
         Rule(

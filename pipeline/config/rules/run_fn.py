@@ -65,9 +65,7 @@ def _does_itself(key: str, why: str, instead: str) -> Rule:
 TRAINS_ITSELF = (
     _does_itself("keep_best", "a run_fn evaluates and saves by itself", "use Keras's ModelCheckpoint"),
     _does_itself("early_stopping", "a run_fn evaluates and stops by itself", "use Keras's EarlyStopping"),
-    _does_itself(
-        "profile", "a run_fn runs its own steps, whose start is unknown", "call tf.profiler.experimental.start and stop"
-    ),
+    _does_itself("profile", "a run_fn runs its own steps", "call tf.profiler.experimental.start and stop"),
     _does_itself("warm_start", "a run_fn makes its own model and its initial weights", "load the weights"),
 )
 

@@ -25,11 +25,7 @@ def _float16(case: Case) -> bool:
 
 PRECISION = given(
     lambda case: case.trainer.precision != "float32",
-    own_code(
-        _PRECISION,
-        "builds its network itself, in its own precision",
-        "call tf.keras.mixed_precision.set_global_policy in your code",
-    ),
+    own_code(_PRECISION, "builds its network in its own precision", "set tf.keras.mixed_precision in your code"),
     conflict(
         _PRECISION,
         _SYNC,
@@ -192,11 +188,7 @@ def _of_devices(path: str) -> tuple[Rule, ...]:
     section = path.rpartition(".")[2]
     return given(
         lambda case: getattr(case.trainer, section) is not None,
-        own_code(
-            path,
-            "builds its network itself: its layers cannot be placed from outside",
-            "write `with tf.device(…)` around the layers in your code",
-        ),
+        own_code(path, "builds its network itself, and places its layers", "use `with tf.device(…)` in your code"),
         Rule(
             path,
             _distributed,

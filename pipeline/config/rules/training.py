@@ -94,12 +94,7 @@ NETWORK = (
         depends=("trainer.model",),
     ),
     Rule(
-        "trainer.params.{name}",
-        _unknown_params,
-        "{trainer.model} takes no `{shown}`",
-        "{todo}",
-        "its arguments: {known}",
-        CODE,
+        "trainer.params.{name}", _unknown_params, "{trainer.model} takes no `{shown}`", "{todo}", "one of {known}", CODE
     ),
 )
 

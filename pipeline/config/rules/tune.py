@@ -131,12 +131,7 @@ TUNE = given(
         ("trainer.module_file",),
     ),
     Rule(
-        f"{RANGES}.{{name}}",
-        _length_twice,
-        "{own} sets the length of a trial",
-        "remove one of them",
-        "one of the two",
-        ("{own}",),
+        f"{RANGES}.{{name}}", _length_twice, "{own} fixes the steps", "remove one of them", "one of the two", ("{own}",)
     ),
     Rule(
         "tune.strategy",
