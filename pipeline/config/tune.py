@@ -15,8 +15,6 @@ from tfx_estimator.pipeline.config.yaml_text import inline
 RANGES = "tune.ranges"
 RANDOM, BAYESIAN, HYPERBAND = "random", "bayesian", "hyperband"
 _TRIALS = 10
-# keras-tuner's defaults of BayesianOptimization.
-_LEAST_AT_RANDOM, _AT_RANDOM = 3, 3
 
 
 class Range(Section):
@@ -160,8 +158,3 @@ class TuneSection(Section):
         count = self.trials
         number = f"{count} {'trial' if count == 1 else 'trials'}" if count else "trials"
         return f"the best of {number} by {self.objective.metric}"
-
-    @property
-    def initial_points(self) -> int:
-        """keras-tuner's num_initial_points: the random trials before bayesian optimization."""
-        return max(_LEAST_AT_RANDOM, _AT_RANDOM * len(self.ranges))
