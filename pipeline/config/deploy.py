@@ -105,7 +105,7 @@ class DeploySection(Section):
         training job uses no accelerator; nodes.Trainer then applies to the pods.
         """
         node = self.nodes.of(node_id)
-        if node_id == "Trainer" and self.trains_elsewhere:
+        if node_id == "Trainer" and self.training_job:
             waits = {"retries": node.retries, "accelerator": None, "accelerators": None}
             return self.nodes.default.copy(update=waits)
         if node_id != "Trainer" or self.vertex is None:
@@ -114,26 +114,21 @@ class DeploySection(Section):
         return own.copy(update={"retries": node.retries})
 
     @property
-    def elsewhere(self) -> str:
+    def training_job(self) -> str:
         """The section of the job that the Trainer step starts to train in; empty if it trains by itself."""
         return next((key for key in POD_TARGETS if getattr(self, key).train), "")
 
     @property
-    def trains_elsewhere(self) -> bool:
-        """True if the Trainer step starts a job that trains."""
-        return bool(self.elsewhere)
-
-    @property
     def launcher(self) -> Any:
         """The module whose `check` and `train` start the training job; None if the step trains by itself."""
-        return BY_NAME[self.elsewhere].part("launcher") if self.elsewhere else None
+        return BY_NAME[self.training_job].part("launcher") if self.training_job else None
 
     def machines(self, target: str, distribution: Distribution) -> dict[str, tuple[str, str, int]]:
         """Returns the machine of each role: its name, the path where it is declared, and its number of GPUs.
 
         Empty if all processes share the machine of the Trainer step.
         """
-        if key := target if target in POD_TARGETS else self.elsewhere if BY_NAME[target].trains_in_pods else "":
+        if key := target if target in POD_TARGETS else self.training_job if BY_NAME[target].trains_in_pods else "":
             job = getattr(self, key)
             path = f"deploy.{key}.replicas."
             return {

@@ -67,7 +67,7 @@ def note_travel(case: Case) -> Iterator[str]:
 
 def _travelling(case: Case) -> dict[str, str]:
     """Returns the code to pack, by dotted path."""
-    code, trains = named_code(case.declaration), case.deploy.trains_elsewhere
+    code, trains = named_code(case.declaration), case.deploy.training_job
     return {path: each for path, each in code.items() if case.target or (trains and path.startswith("trainer."))}
 
 
@@ -97,7 +97,7 @@ def is_credential(name: str, value: str, deploy: DeploySection, names: re.Patter
 def check_credentials(case: Case) -> Iterator[Problem]:
     """Finds credentials in values that a compiled file or a training job would contain."""
     deploy = case.deploy
-    if not case.target and not deploy.trains_elsewhere:
+    if not case.target and not deploy.training_job:
         return
     found = {}
     for place, value in texts(case.trainer.params, ("trainer", "params")):
