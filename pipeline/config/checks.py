@@ -12,7 +12,7 @@ from tfx_estimator.pipeline.config.class_weights import check_class_weights
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
 from tfx_estimator.pipeline.config.data import EXAMPLES, find_overlap, reject_split, split_names, suggest_splits
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.evaluator import MEAN, Metric, names_nothing, parse_held, parse_slice
+from tfx_estimator.pipeline.config.evaluator import MEAN, Metric, parse_held, parse_slice
 from tfx_estimator.pipeline.config.gpu_checks import check_gpus
 from tfx_estimator.pipeline.config.image_folder import known_splits
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
@@ -138,11 +138,6 @@ def _evaluator(declaration: Declaration) -> Iterator[Problem]:
 def _slices(path: str, items: Sequence[Any], known: Sequence[str], held: bool = False) -> Iterator[Problem]:
     depends = ("transform.preprocessing_fn", "transform.module_file")
     for index, item in enumerate(items):
-        where, written = f"{path}.{index}", inline(item)
-        if names_nothing(item, held):
-            expected = "a feature, a list of features, or {feature: value}"
-            yield Problem(where, "it names no feature", expected, "correct or remove it", value=written)
-            continue
         (meant,) = parse_held([item]) if held else [parse_slice(item)]
         for name in meant.names if known else ():
             if name not in known:
@@ -150,7 +145,7 @@ def _slices(path: str, items: Sequence[Any], known: Sequence[str], held: bool = 
                 todo = f"did you mean `{near}`?" if near else f"choose one of: {', '.join(known)}"
                 todo += "; or return it from your own transform.preprocessing_fn"
                 what = f"the examples have no feature `{name}` to slice by"
-                yield Problem(where, what, "", todo, value=written, depends=depends)
+                yield Problem(f"{path}.{index}", what, "", todo, value=inline(item), depends=depends)
 
 
 def _thresholds(path: str, metric: Metric) -> Iterator[Problem]:

@@ -57,13 +57,6 @@ def parse_held(items: Sequence[Any]) -> list[Slice]:
     return [Slice() if item == OVERALL else parse_slice(item) for item in items] or [Slice()]
 
 
-def names_nothing(item: Any, held: bool = False) -> bool:
-    """Returns whether an item names no feature; `held`: it is a slice of thresholds."""
-    names = parse_slice(item).names
-    is_named = names and all(isinstance(name, str) and name.strip() for name in names)
-    return not (held and item == OVERALL) and not is_named
-
-
 def _is_list(value: Any) -> bool:
     return isinstance(value, (list, tuple))
 

@@ -136,9 +136,3 @@ def test_a_wrong_metric_is_told(problems, good, item):
     (problem,) = problems(f"{good}evaluator:\n  metrics:\n    - {item}\n")
     for part in WRONG_METRICS[item]:
         assert part in " ".join(problem.split())
-
-
-@pytest.mark.parametrize("slices", ["[[]]", "[{}]", "[{cross: [1], a: 2}]"])
-def test_a_slice_of_nothing_is_told(problems, good, slices):
-    (problem,) = problems(f"{good}evaluator: {{slices: {slices}}}\n")
-    assert "it names no feature" in problem
