@@ -17,7 +17,6 @@ Weights = Union[Sequence[float], Mapping[str, float]]
 BALANCED = "balanced"
 
 _PATH = "trainer.class_weights"
-_LARGEST = 1_000_000
 _DIGITS = tuple(map(str, range(10)))
 # Data sets with known classes; without TFDS's file of names, the classes are numbers.
 _CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -45,22 +44,14 @@ def check_class_weights(declaration: Declaration) -> Iterator[Problem]:
 
 def _find_wrong(weights: Weights, classes: Sequence[str]) -> Optional[Problem]:
     """Returns the first problem; `classes` is empty if unknown."""
-    value, depends = inline(weights), ("data.dataset",)
-    numbers = list(weights.values() if isinstance(weights, Mapping) else weights)
-    if wrong := [number for number in numbers if not 0 <= number <= _LARGEST]:
-        what, expected = f"{inline(wrong[0])} is not a weight", f"numbers from 0 to {_LARGEST:,}"
-        return Problem(_PATH, what, expected, "correct it", value=value)
+    depends = ("data.dataset",)
     if classes and isinstance(weights, Mapping):
         if unknown := [name for name in weights if name not in classes]:
             near = nearest(unknown[0], classes)
             todo = f"did you mean `{near}`?" if near else "remove it, or name another class"
             what = f"the data has no class `{unknown[0]}`"
             return Problem(_PATH, what, "some of " + ", ".join(classes), todo, depends=depends)
-        # A class that is not named has 1.
-        numbers = [weights.get(name, 1.0) for name in classes]
-    if numbers and not any(numbers) and (classes or not isinstance(weights, Mapping)):
-        return Problem(_PATH, "all weights are 0", "a weight above 0", "raise one", value=value, depends=depends)
-    if classes and not isinstance(weights, Mapping) and len(weights) != len(classes):
+    elif classes and len(weights) != len(classes):
         what = f"{len(weights)} weights for {len(classes)} classes"
         expected = f"one for each label, in this order: {', '.join(classes)}"
         todo = "add or remove some; or name classes: {" + f"{inline(classes[0])}: 2.0" + "}"

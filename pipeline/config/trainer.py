@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, Literal, Optional, Union
+from typing import Annotated, Any, Literal, Optional, Union
 
 from tfx_estimator.pipeline.config.augment import Operation, expand_operations
 from tfx_estimator.pipeline.config.best import BY_METRIC, EarlyStopping, KeepBest
@@ -13,12 +13,13 @@ from tfx_estimator.pipeline.config.known import expand
 from tfx_estimator.pipeline.config.optimizer import Optimizer
 from tfx_estimator.pipeline.config.parallel import IN_STEPS, ModelParallel, PipelineParallel, SyncEvery
 from tfx_estimator.pipeline.config.runtime import Gpu, Profile, Threads, has_gpu, keep_cpus_busy
-from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, inner, number
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Limits, Section, inner, number
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 _MAX_EPOCHS = 1_000_000
 _MAX_BATCH = 1_000_000
 _MAX_SECONDS = 30 * 24 * 3600
+_Weight = Annotated[float, Limits(0)]
 
 
 class TrainerSection(Section):
@@ -55,7 +56,7 @@ class TrainerSection(Section):
     )
     optimizer: Optimizer = inner("optimizer of the built-in model_fn")
     label_smoothing: float = number(0.0, 0, None, "label smoothing of the built-in training loss", lt=1)
-    class_weights: Optional[Union[Literal["balanced"], tuple[float, ...], dict[str, float]]] = Field(
+    class_weights: Optional[Union[Literal["balanced"], tuple[_Weight, ...], dict[str, _Weight]]] = Field(
         None,
         "factors of the examples' training losses: one per label; or {class: factor}, others 1; "
         "or `balanced`, which gives every class the same total weight",
