@@ -102,22 +102,19 @@ def _merge(
 ) -> None:
     """Merges values in place: mappings key by key, anything else as a whole; `empty` keys override nothing."""
 
-    def expand_at(held: dict[str, Any], key: str, place: Path) -> None:
-        """Expands a short form that a mapping overrides; a short form on top replaces the whole value."""
-        known = find_field(place)
-        if key in held and known and known.expand and is_section(known.kind) and not isinstance(held[key], dict):
-            held[key] = known.expand(held[key])
-            _set_lines(held[key], lines, place)
-
     def merge(held: dict[str, Any], other: dict[str, Any], path: Path) -> None:
         for key, value in other.items():
-            place = (*path, key)
-            if value is None or isinstance(value, dict):
-                expand_at(held, key, place)
+            place, field = (*path, key), find_field((*path, key))
+            section = field if field is not None and is_section(field.kind) else None
+            # Expand a short form that a mapping overrides; a short form on top replaces the whole value.
+            is_below = key in held and (value is None or isinstance(value, dict))
+            if is_below and section and section.expand and not isinstance(held[key], dict):
+                held[key] = section.expand(held[key])
+                _set_lines(held[key], lines, place)
             is_mapping = isinstance(held.get(key), dict)
             if is_mapping and isinstance(value, dict):
                 merge(held[key], value, place)
-            elif is_mapping and value is None and (place in empty or not _may_be_null(place)):
+            elif is_mapping and value is None and (place in empty or (section and not section.allow_none)):
                 # A section whose keys are all commented out. An explicit `null` disables an optional section.
                 theirs.pop(place, None)
             else:
@@ -127,11 +124,6 @@ def _merge(
 
     merge(held, other, ())
     lines.update(theirs)
-
-
-def _may_be_null(path: Path) -> bool:
-    field = find_field(path)
-    return field is None or field.allow_none or not is_section(field.kind)
 
 
 def _read_part(source: str, whole: str) -> tuple[Part, Document]:
