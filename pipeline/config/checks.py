@@ -124,7 +124,6 @@ def _places(declaration: Declaration) -> Iterator[Problem]:
 
 
 def _evaluator(declaration: Declaration) -> Iterator[Problem]:
-    """Checks the section."""
     section, transform = declaration.evaluator, declaration.transform
     # The features that the user's preprocessing_fn returns are unknown here; the dry run and the Evaluator check them.
     known = [_LABEL] if transform.target == type(transform)().target else []

@@ -64,7 +64,6 @@ def _nfc_keys(weights: Weights) -> Weights:
 
 
 def _classes(dataset: str, weights: Weights) -> Sequence[str]:
-    """Returns the classes of a known data set or a folder of images; else nothing."""
     if dataset in _KNOWN:
         return max(_KNOWN[dataset], key=lambda names: sum(name in names for name in weights))
     return sort_classes(each.name for place in known_splits(dataset).values() for each in folders(place))

@@ -116,7 +116,6 @@ def _unknown_value(dotted: str, value: str, expected: str, where: str, choices: 
 
 
 def _retype(value: Any, kind: Any) -> str:
-    """Returns what to do about a value of the wrong type."""
     if get_origin(kind) is tuple:
         return "write a list: [first, second]" if isinstance(value, list) else f"write a list: [{inline(value)}]"
     if kinds.is_section(kind):
@@ -141,7 +140,6 @@ def _retype(value: Any, kind: Any) -> str:
 
 
 def _to_name(text: str) -> str:
-    """Returns the nearest valid name."""
     return re.sub(r"^[^a-z]+", "", re.sub(r"[^a-z0-9]+", "-", text.lower())).strip("-")[:63]
 
 

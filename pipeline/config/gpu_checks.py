@@ -86,7 +86,6 @@ def _machines(case: Case) -> Iterator[_Machine]:
 
 
 def _by_role(distribution: Distribution) -> dict[str, dict[str, int]]:
-    """Returns the GPUs that each role of a cluster of machines needs."""
     train, evaluation = {_TRAIN: _least(distribution.train.devices)}, {_EVAL: _least(distribution.eval.devices)}
     # Without an evaluator, the chief's machine also evaluates.
     chief = train if distribution.evaluator else {**train, **evaluation}

@@ -70,7 +70,6 @@ def _describe(option: str) -> str:
 
 
 def _option(name: str, least: Optional[float] = None, most: Optional[float] = None, **more: Any) -> Any:
-    """Returns the field of an option that only some optimizers or schedules take."""
     return number(None, least, most, _describe(name), **more)
 
 

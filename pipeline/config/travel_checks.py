@@ -66,7 +66,6 @@ def note_travel(case: Case) -> Iterator[str]:
 
 
 def _travelling(case: Case) -> dict[str, str]:
-    """Returns the code to pack, by dotted path."""
     code, trains = named_code(case.declaration), case.deploy.training_job
     return {path: each for path, each in code.items() if case.target or (trains and path.startswith("trainer."))}
 

@@ -45,7 +45,7 @@ def check_tune(case: Case) -> list[Problem]:
     """Checks the section, and the declaration with the values of each range."""
     if case.tune is None:
         return []
-    trial = _of_a_trial(case)
+    trial = _shortest_trial(case)
     found, known = [*broken(TUNE, case), *_too_short(case, trial)], _known(trial)
     for name, each in case.tune.ranges.items():
         if problem := _name(case, name):
@@ -96,8 +96,7 @@ def _reads_hyperparameters(module_file: str) -> bool:
         return True  # reported as a problem of the file
 
 
-def _of_a_trial(case: Case) -> Case:
-    """Returns the case of the shortest trial, without its values."""
+def _shortest_trial(case: Case) -> Case:
     steps = case.tune.hyperband.shortest(longest) if (longest := longest_trial(case)) else case.tune.train_steps
     return case.of({"tune": None, "trainer": case.trainer.in_trial(steps)})
 

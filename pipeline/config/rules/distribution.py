@@ -69,7 +69,6 @@ def _of(which: str, batch: str) -> tuple[tuple[Rule, ...], Rule]:
 
 
 def _other_options(section: Strategy) -> Iterator[dict[str, str]]:
-    """Yields declared options of other strategies."""
     for key in OPTIONS:
         field = section.__fields__.get(key)
         # Defaults are fine: `show` writes every value.

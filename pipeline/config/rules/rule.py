@@ -248,8 +248,6 @@ def _each(found: Any) -> Iterator[Mapping[str, Any]]:
 
 
 class _Names(dict[str, Any]):
-    """The names that a rule's text may use."""
-
     def __init__(self, case: Case, found: Mapping[str, Any]) -> None:
         super().__init__(found)
         self._case = case

@@ -10,8 +10,6 @@ _PATH, _MODULE_FILE = "trainer.distribution", ("trainer.module_file",)
 
 
 def _refused(path: str, when: When, why: str, todo: str = "remove it") -> Rule:
-    """Returns the rule of a key that a trainer_fn takes, but a run_fn does not."""
-
     def find(case: Case) -> Any:
         found = when(case)
         more = found if isinstance(found, dict) else {}

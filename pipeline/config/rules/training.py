@@ -100,7 +100,6 @@ NETWORK = (
 
 
 def _warm_start(case: Case) -> Any:
-    """Returns the problem of the declared initial weights, or None."""
     section = case.trainer.warm_start
     named = [key for key in ("checkpoint", "model") if getattr(section, key) is not None]
     if len(named) != 1:
@@ -175,7 +174,6 @@ def metric_rule(path: str, watched: Callable[[Case], Any]) -> Rule:
 
 
 def _deciding(key: str) -> tuple[Rule, ...]:
-    """Returns the rules of keep_best or early_stopping."""
     path = f"trainer.{key}"
     return given(
         lambda case: getattr(case.trainer, key) is not None,
