@@ -27,7 +27,7 @@ _IN_AN_ARGUMENT = (
     (r"--set \S+\.(\w+)=null", r'"\1"'),
     (r"remove the line", "leave it out"),
     (r"write its keys below it, indented; or as \{key: value\}", "give a dict"),
-    (r"put it in quotes, as YAML reads it as something else", "give a str"),
+    (r"put it in quotes: YAML reads it as another type", "give a str"),
     (r"write it without quotes, in digits", "give a number"),
     (r"\btrue\b", "True"),
     (r"\bfalse\b", "False"),

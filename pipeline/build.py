@@ -199,7 +199,7 @@ def _baseline(candidate: Channel, target: str) -> tuple[Union[Resolver, Baseline
 def _training_root(declaration: Declaration, target: str) -> Optional[str]:
     """Elsewhere a step and the pods that train for it meet in a volume, and not where the artifacts lie."""
     deploy = declaration.deploy
-    if not target or deploy is None or not deploy.trains_elsewhere or not deploy.training_root:
+    if not target or deploy is None or not deploy.training_job or not deploy.training_root:
         return None
     return os.path.join(deploy.training_root, declaration.name)
 

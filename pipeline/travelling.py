@@ -31,7 +31,7 @@ def travelling_declaration(declaration: Declaration, target: str) -> dict[str, A
     told = {key: values[key] for key in ("name", "trainer")}
     if (file := told["trainer"]["module_file"]) is not None:
         told["trainer"]["module_file"] = os.path.basename(file)
-    if declaration.deploy is not None and declaration.deploy.trains_elsewhere:
+    if declaration.deploy is not None and declaration.deploy.training_job:
         # Of it the step makes the pods that train.
         nodes = {name: values["deploy"]["nodes"][name] for name in ("default", "Trainer")}
         told["deploy"] = {**values["deploy"], "nodes": nodes}

@@ -28,7 +28,7 @@ from tfx_estimator.pipeline.config.distribution import Distribution
 from tfx_estimator.pipeline.config.put_values import SECTION
 from tfx_estimator.pipeline.config.rules.rule import Case, broken
 from tfx_estimator.pipeline.config.rules.tune import TUNE_SECTION
-from tfx_estimator.pipeline.config.tune import TuneSection, long_ranges
+from tfx_estimator.pipeline.config.tune import TuneSection, expand_ranges
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 _ARGUMENT = Argument(
@@ -167,7 +167,7 @@ def read_tune(given: Union[Mapping[str, Any], TuneSection]) -> TuneSection:
     """Parses and checks a Tuner's `tune`, a dict or a section; the error lists all problems."""
 
     def longer(values: dict[str, Any]) -> dict[str, Any]:
-        return {**values, "ranges": long_ranges(values["ranges"])} if "ranges" in values else values
+        return {**values, "ranges": expand_ranges(values["ranges"])} if "ranges" in values else values
 
     section = read_section(given, TuneSection, ("tune",), _ARGUMENT, longer)
     if problems := list(broken(TUNE_SECTION, Case(Declaration.construct(tune=section)))):

@@ -24,9 +24,9 @@ from tfx_estimator.components.tuner.training import Trials, steps_of
 from tfx_estimator.components.tuner.trials import FAILED, Proposals, Result, Trial, best_of
 from tfx_estimator.pipeline.base.errors import DeclarationError, TrainingError
 from tfx_estimator.pipeline.base.log import STAYS, get_logger
-from tfx_estimator.pipeline.config.put_values import TRIALS_FILE, short_names, show_value, tell_values
+from tfx_estimator.pipeline.config.put_values import TRIALS_FILE, short_names, show_value, show_values
 from tfx_estimator.pipeline.config.tune import HYPERBAND, RANDOM, TuneSection
-from tfx_estimator.pipeline.config.tune_checks import refuse_others_cluster
+from tfx_estimator.pipeline.config.tune_checks import external_cluster_error
 
 # Execution properties: JSON of the options that affect the trials, and of the others, which the driver blanks.
 TUNE_KEY, TUNE_OPERATION_KEY = "tfx_estimator_tune", "tfx_estimator_tune_operation"
@@ -43,7 +43,7 @@ class Executor(base_executor.BaseExecutor):
         """Tunes; the properties are those of the Trainer, and of `to_properties`."""
         self._log_startup(input_dict, output_dict, exec_properties)
         if resolve(os.environ) is not None:
-            raise refuse_others_cluster()
+            raise external_cluster_error()
         home = exec_properties.get(HOME_KEY)
         exec_properties = {key: value for key, value in exec_properties.items() if key != HOME_KEY}
         node = self._context.pipeline_node if self._context else None
@@ -130,7 +130,7 @@ def _log(section: TuneSection, trial: Trial, result: Optional[Result], results: 
     head = f"trial {trial.number}{of}: "
     if result is None:
         more = f", from the checkpoint of trial {trial.parent}" if trial.parent else ""
-        logger.info(f"{head}{tell_values(trial.values)}{more}")
+        logger.info(f"{head}{show_values(trial.values)}{more}")
         return
     results.append(result)
     if result.status == FAILED:
@@ -140,7 +140,7 @@ def _log(section: TuneSection, trial: Trial, result: Optional[Result], results: 
     assert best is not None
     metric = section.objective.metric
     against = "the best so far" if best is result else f"the best so far is {best.score:.4f}, of trial {best.number}"
-    logger.info(f"{head}{metric} {result.score:.4f}, {against}; {tell_values(trial.values)}", extra=STAYS)
+    logger.info(f"{head}{metric} {result.score:.4f}, {against}; {show_values(trial.values)}", extra=STAYS)
 
 
 def _write(uri: str, section: TuneSection, found: list[Result], best: Result, folder: str) -> None:

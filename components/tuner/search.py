@@ -14,7 +14,7 @@ from tfx_estimator.components.trainer.supervisor.stopping import Signals
 from tfx_estimator.components.tuner.trials import FAILED, Proposals, Result, Trial
 from tfx_estimator.pipeline.base import log
 from tfx_estimator.pipeline.base.errors import StoppedError, TrainingError
-from tfx_estimator.pipeline.config.put_values import tell_values
+from tfx_estimator.pipeline.config.put_values import show_values
 from tfx_estimator.pipeline.config.tune import RANDOM, TuneSection
 
 _POLL_SECONDS = 0.2
@@ -142,7 +142,7 @@ class Search:
         how = "all trials" if len(failed) == len(self._results) else f"{len(failed)} trials, one after another,"
         first = failed[0]
         return TrainingError(
-            f"{how} failed; the reason of trial {first.number} ({tell_values(first.values)}):\n{first.reason}",
+            f"{how} failed; the reason of trial {first.number} ({show_values(first.values)}):\n{first.reason}",
             expected="values that can be trained with",
             todo="see the reason, and choose other ranges; the next run repeats failed trials",
         )

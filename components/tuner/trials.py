@@ -193,9 +193,7 @@ def _make_oracle(section: TuneSection, steps: Optional[int]) -> oracle_module.Or
         oracle.max_trials = section.max_trials
         return oracle
     if section.strategy == BAYESIAN:
-        return keras_tuner.oracles.BayesianOptimizationOracle(
-            max_trials=section.trials, num_initial_points=section.at_random, **common
-        )
+        return keras_tuner.oracles.BayesianOptimizationOracle(max_trials=section.trials, **common)
     return keras_tuner.oracles.RandomSearchOracle(max_trials=section.trials, **common)
 
 

@@ -14,7 +14,7 @@ from tfx_estimator.data.sources.files import damaged, fingerprint_files, reading
 from tfx_estimator.data.sources.source import ImageSource, SourceInfo
 from tfx_estimator.data.sources.splits import ExampleRange
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.image_folder import in_form
+from tfx_estimator.pipeline.config.image_folder import nfc
 
 # Examples read at once.
 _BATCH = 256
@@ -116,7 +116,7 @@ def read_names(path: Any) -> list[str]:
     """Returns the classes in a file, one per line, without a byte order mark."""
     with reading(path):
         lines = path.read_text().removeprefix("\ufeff").split("\n")
-    names = [in_form(line.strip()) for line in lines if line.strip()]
+    names = [nfc(line.strip()) for line in lines if line.strip()]
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise damaged(path, f"it names {repeated!r} more than once", "each class once", "correct the file")

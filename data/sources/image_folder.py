@@ -14,13 +14,13 @@ from tfx_estimator.pipeline.config.image_folder import (
     OTHER_IMAGES,
     TRAIN,
     children,
-    counts,
     folders,
-    in_form,
-    in_order,
     is_file,
     is_image,
-    is_of_tools,
+    is_tool_file,
+    is_visible,
+    nfc,
+    sort_classes,
     split_folders,
 )
 
@@ -41,7 +41,7 @@ class ImageFolderSource(ImageFilesSource):
         labels = {name: label for label, name in enumerate(names)}
         splits = {
             split: [
-                ImageFile(path, f"{split}/{name}/{path.name}", labels[in_form(name)])
+                ImageFile(path, f"{split}/{name}/{path.name}", labels[nfc(name)])
                 for name, paths in found.items()
                 for path in paths
             ]
@@ -67,9 +67,9 @@ class ImageFolderSource(ImageFilesSource):
         """Returns the images of a class."""
         found = []
         for path in children(folder):
-            if is_of_tools(path.name):
+            if is_tool_file(path.name):
                 continue
-            if not counts(path.name):
+            if not is_visible(path.name):
                 self._left_out.append(path)
             elif is_image(path):
                 found.append(path)
@@ -92,8 +92,8 @@ class ImageFolderSource(ImageFilesSource):
 
 def label_names(found: Mapping[str, Sequence[str]], where: Any) -> list[str]:
     """Returns the classes of a data set in the order of their labels, from the classes in each split."""
-    names = in_order(name for each in found.values() for name in each)
-    found = {split: in_order(each) for split, each in found.items()}
+    names = sort_classes(name for each in found.values() for name in each)
+    found = {split: sort_classes(each) for split, each in found.items()}
     for split, each in found.items():
         if TRAIN in found and (unknown := sorted(set(each) - set(found[TRAIN]))):
             raise DataError(
@@ -118,8 +118,8 @@ def require_several(names: Sequence[str], where: Any) -> list[str]:
 def _others(places: Sequence[Any], used: Collection[Any]) -> list[Any]:
     """Returns the files next to the folders of splits and classes; raises an error for an image, which has no class."""
     paths = sorted({path for place in places for path in children(place)}.difference(used))
-    paths = [path for path in paths if not is_of_tools(path.name)]
-    strays = [path for path in paths if counts(path.name) and (_is_other_image(path) or is_image(path))]
+    paths = [path for path in paths if not is_tool_file(path.name)]
+    strays = [path for path in paths if is_visible(path.name) and (_is_other_image(path) or is_image(path))]
     if strays:
         others = f", and {len(strays) - 1:,} more like it" if strays[1:] else ""
         raise DataError(

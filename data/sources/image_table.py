@@ -13,7 +13,7 @@ from tfx_estimator.data.sources.image_folder import label_names, require_several
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.image_folder import TRAIN, in_form
+from tfx_estimator.pipeline.config.image_folder import TRAIN, nfc
 
 _PATHS = ("image", "path", "file", "filename")
 _LABELS = ("label", "class")
@@ -37,7 +37,7 @@ class ImageTableSource(ImageFilesSource):
             )
         columns = _read(table)
         paths = _column(columns, _PATHS, table)
-        labels = list(map(in_form, _column(columns, _LABELS, table)))
+        labels = list(map(nfc, _column(columns, _LABELS, table)))
         splits = _column(columns, _SPLITS, table, TRAIN)
         _refuse_repeated(paths, table)
         numbers = [_NUMBER.match(label) for label in labels]

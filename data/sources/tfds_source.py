@@ -17,7 +17,7 @@ from tfx_estimator.data.sources.tfds_lookup import FoundBuilder, is_prepared, op
 from tfx_estimator.data.sources.tfds_lookup import prepared_damage as _damaged
 from tfx_estimator.pipeline.base.errors import DataError, DataNotFoundError
 from tfx_estimator.pipeline.config.data import DataSection
-from tfx_estimator.pipeline.config.image_folder import in_form
+from tfx_estimator.pipeline.config.image_folder import nfc
 
 # Limit of the decoded pixels of a batch: large images have small batches.
 _BATCH_BYTES = 16 << 20
@@ -232,7 +232,7 @@ def _describe(builder: Any, section: DataSection) -> SourceInfo:
         name=name,
         version=str(builder.version),
         image_shape=(height, width, channels),
-        label_names=tuple(map(in_form, label.names)),
+        label_names=tuple(map(nfc, label.names)),
         licence=licence or "",
         citation=builder.info.citation or "",
         description=builder.info.description or "",

@@ -1,4 +1,4 @@
-"""`tfx-estimator adapt`: what TFX has compiled, for Kubeflow Pipelines 2."""
+"""`tfx-estimator adapt`: makes a pipeline that TFX compiled run on Kubeflow Pipelines 2."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tfx_estimator.pipeline.platforms.registry import BY_NAME, KUBEFLOW
 
-HELP = "have a pipeline of your own, which TFX compiled, run on Kubeflow Pipelines 2"
+HELP = "make your own pipeline, which TFX compiled, run on Kubeflow Pipelines 2"
 EPILOG = """\
-It takes what TFX's KubeflowV2DagRunner wrote, of any pipeline, and has its steps start by tfx-estimator's entry, which
-the image needs: pip install tfx-estimator. In Python, tfx_estimator.KubeflowV2Runner does both.
+It takes the output of TFX's KubeflowV2DagRunner, for any pipeline, and starts its steps by tfx-estimator's entry point,
+which the image needs: pip install tfx-estimator. In Python, tfx_estimator.KubeflowV2Runner does both.
 
   tfx-estimator adapt pipeline.json --output pipeline.yaml
 """
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help="the file to write, YAML or, if it is called so, JSON (default: NAME-kubeflow.yaml)",
+        help="the file to write: JSON if its name ends with .json, else YAML (default: NAME-kubeflow.yaml)",
     )
     parser.add_argument("--force", action="store_true", help="replace the file to write if it exists")
     parser.epilog = EPILOG
@@ -39,6 +39,6 @@ def run(args: argparse.Namespace) -> int:
     whole, *others = read_documents(args.file)
     spec, notes = BY_NAME[KUBEFLOW].part("adapt").adapt(whole)
     write_file(output, text_of([spec, *others], output), force=args.force)
-    for line in (f"wrote {output}", *(f"    {note}" for note in notes or ["nothing was to be adapted"])):
+    for line in (f"wrote {output}", *(f"    {note}" for note in notes or ["nothing had to be adapted"])):
         say(one_line(line))
     return 0

@@ -1,4 +1,4 @@
-"""`tfx-estimator bench strategies`: which distribution strategy pays, on one's own declaration and machine."""
+"""`tfx-estimator bench strategies`: measures which distribution strategy pays for a declaration on this machine."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="train on CPU cores or on GPUs; counts are numbers of these (default: %(default)s)",
     )
     for option, default, text in (
-        ("--steps", 200, "steps that are measured"),
-        ("--warmup", 20, "steps before those, once every worker takes part"),
+        ("--steps", 200, "measured steps"),
+        ("--warmup", 20, "steps before the measured ones, once every worker takes part"),
         ("--rounds", 3, "how often each strategy is measured, in turns"),
     ):
         strategies.add_argument(option, type=int, metavar="N", default=default, help=f"{text} (default: %(default)s)")
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input-share",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="measure each strategy once more on a batch that stays in memory: what the input costs",
+        help="also measure each strategy on a batch that stays in memory, to tell the cost of the input",
     )
     add_workdir(strategies, "where the inputs are kept")
     strategies.add_argument(
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Loads the declaration, checks what was asked for, and measures."""
+    """Loads the declaration, checks the options, and measures."""
     from tfx_estimator.pipeline.config.paths import check_output, check_workdir
     from tfx_estimator.pipeline.experiments.bench.strategies import FILES, Plan, choose, parse_contenders
 

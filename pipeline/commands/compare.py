@@ -9,9 +9,9 @@ from typing import Optional
 from tfx_estimator.pipeline.base.errors import DeclarationError, NotEqualError
 from tfx_estimator.pipeline.commands.shared import add_declaration, add_workdir
 
-HELP = "train declarations on the same examples, or take finished runs, and put them side by side"
+HELP = "train declarations on the same examples, or take finished runs, and compare them side by side"
 _EPILOG = """\
-The first is what the others are compared with.
+The others are compared with the first one.
 
   tfx-estimator compare a.yaml b.yaml                                   trains both
   tfx-estimator compare mnist --vary trainer.path=estimator,keras       one declaration under several values
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="DIR",
-        help="where compare.json and compare.html go (default: a new folder beside the first one's runs)",
+        help="where compare.json and compare.html go (default: a new folder next to the first one's runs)",
     )
     parser.add_argument(
         "--require-equal",
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Finds what is to be compared, and compares it."""
+    """Finds the candidates, and compares them."""
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config.paths import check_output, check_workdir
     from tfx_estimator.pipeline.experiments.compare.candidates import FILES, find_candidates
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     _check_points(args.require_equal)
     if args.repeat < 1:
         raise DeclarationError(
-            f"--repeat {args.repeat}: this is no number of trainings", expected="1 or more", todo="name 3, for example"
+            f"--repeat {args.repeat}: this is out of range", expected="1 or more", todo="choose 3, for example"
         )
     candidates = find_candidates(args.source, args.overrides, args.vary, args.repeat)
     check_workdir(args.workdir)
@@ -94,16 +94,16 @@ def _check_points(points: Optional[float]) -> None:
         raise DeclarationError(
             f"--require-equal {points:g}: this is out of range",
             expected="points of accuracy from 0 to 100: 0.5, for example",
-            todo="name how far the accuracies may lie apart",
+            todo="choose how far apart the accuracies may be",
         )
 
 
 def require_equal(spread: float, points: Optional[float]) -> None:
-    """Refuses accuracies whose highest and lowest lie further apart than so many points of 100; None is any number."""
+    """Raises NotEqualError if accuracies are further apart than a number of percentage points; None is no limit."""
     # The tolerance is for rounding: accuracies are quotients.
     if points is not None and spread > points + 1e-9:
         raise NotEqualError(
-            f"the accuracies lie {spread:.2f} points apart",
-            expected=f"at most {points:g}, as of --require-equal",
+            f"the accuracies are {spread:.2f} points apart",
+            expected=f"at most {points:g}, by --require-equal",
             todo="see compare.html: which classes and examples differ",
         )

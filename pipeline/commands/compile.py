@@ -1,4 +1,4 @@
-"""`tfx-estimator compile`: the declared pipeline as a file for a service that runs pipelines."""
+"""`tfx-estimator compile`: compiles the declared pipeline for a service that runs pipelines."""
 
 from __future__ import annotations
 
@@ -38,11 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compiles, and writes the user's own modules beside the file.
-
-    Raises:
-        DeclarationError: The file to write is the declaration itself.
-    """
+    """Compiles the pipeline, and writes the user's modules next to the file."""
     from tfx_estimator.pipeline.commands.shared import check_file, say
     from tfx_estimator.pipeline.config import load
 
@@ -68,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 def _compile(loaded: Loaded, target: str, file: Path) -> list[str]:
     from tfx_estimator.pipeline.run.terminal import quiet
 
-    with quiet(os.devnull):  # what TensorFlow and others say when they are loaded
+    with quiet(os.devnull):  # hides what TensorFlow and others print on import
         from tfx_estimator.pipeline.runners.compiling import compile_declaration, deliver
 
         compiled = compile_declaration(loaded, target)

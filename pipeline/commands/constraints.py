@@ -1,4 +1,4 @@
-"""`tfx-estimator constraints`: the versions that were tested together, for pip's `-c`. Standard library only."""
+"""`tfx-estimator constraints`: prints the versions that were tested together, for pip's `-c`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 HELP = "print the versions that were tested together, as constraints for pip"
 EPILOG = """\
-pip and uv find versions that fit TFX in minutes, once they are told where to look. With a wheel of this package:
+With constraints, pip and uv find versions that fit TFX in minutes. With a wheel of this package:
 
   pip install "tfx_estimator-VERSION-py3-none-any.whl[tfx1-21-locked]"     exactly the tested versions
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints a pin a line."""
+    """Prints the pins, one per line."""
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.doctor.machine import pins
 

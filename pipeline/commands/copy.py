@@ -1,4 +1,4 @@
-"""`tfx-estimator copy`: a preset, or a script for TFX's own command line, as the start of one's own."""
+"""`tfx-estimator copy`: copies a preset, or a script for TFX's own command line, as a starting point."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tfx_estimator.pipeline.platforms.registry import BY_NAME
 
-# Each script reads the declaration's name from it.
+# The scripts read the declaration's path from it.
 _VARIABLE = "TFX_ESTIMATOR_DECLARATION"
 _LOCAL = "local_runner"
 _SCRIPT = '''"""Compiles a declaration for {title}, by TFX's own command line.
@@ -32,7 +32,7 @@ _SERVICES = {f"{each.engine}_runner": each for each in BY_NAME.values() if each.
 _FIRST = next(iter(_SERVICES.values()))
 HELP = "copy a preset, or a script for TFX's own command line, into a file of your own"
 EPILOG = f"""\
-`tfx-estimator copy {_LOCAL} {_LOCAL}.py` writes the script that TFX's own command line asks for; likewise
+`tfx-estimator copy {_LOCAL} {_LOCAL}.py` writes the script that TFX's own command line needs; likewise
 {" and ".join(_SERVICES)}:
 
   tfx pipeline create --engine local --pipeline_path {_LOCAL}.py
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _script(name: str) -> tuple[str, str] | None:
-    """Returns a script's text, and the command that runs or compiles it; None where there is none of this name."""
+    """Returns a script's text, and the command that runs or compiles it; None if there is none of this name."""
     if name == _LOCAL:
         return (Path(__file__).parents[1] / "runners" / f"{_LOCAL}.py").read_text(encoding="utf-8"), "python"
     if (service := _SERVICES.get(name)) is None:
@@ -78,14 +78,7 @@ def _script(name: str) -> tuple[str, str] | None:
 
 
 def check_preset(name: str) -> None:
-    """Refuses a name that is no preset's.
-
-    Args:
-        name: What the user wrote.
-
-    Raises:
-        DeclarationError: There is no such preset.
-    """
+    """Raises DeclarationError if there is no preset of this name."""
     from tfx_estimator.pipeline import presets
     from tfx_estimator.pipeline.base.errors import DeclarationError
     from tfx_estimator.pipeline.config.problems import nearest

@@ -1,4 +1,4 @@
-"""`tfx-estimator doctor`: what this machine can do. Standard library only."""
+"""`tfx-estimator doctor`: checks what this machine can do. Imports only the standard library."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tfx_estimator.pipeline.commands.shared import add_workdir
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.doctor.machine import Finding
 
-HELP = "say what this machine can do, and what to do about what it cannot"
+HELP = "check whether this machine can run pipelines, and say how to fix what is missing"
 _EPILOG = """\
-The exit code is 0 if a run can be done here, else 1. A warning does not change it, and says what else will not work.
+The exit code is 0 if a pipeline can run here, else 1. Warnings, of features that will not work, do not change it.
 """
 
 
@@ -26,11 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="leave out the training of some steps in two processes")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_workdir(parser, "where results will go")
-    parser.add_argument("--data-dir", metavar="DIR", help="where data sets are kept (default: as TFDS has it)")
+    parser.add_argument("--data-dir", metavar="DIR", help="where data sets are kept (default: TFDS's)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Examines, and prints a line for each finding."""
+    """Examines the machine, and prints each finding."""
     from tfx_estimator.pipeline.base.text import one_line
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.doctor.machine import FAILED
@@ -46,12 +46,12 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         say(json.dumps({"ok": not failed, "findings": [asdict(each) for each in found]}, indent=2))
     else:
-        say(f"a run cannot be done here: {', '.join(failed)}" if failed else "a run can be done here")
+        say(f"pipelines cannot run here: {', '.join(failed)}" if failed else "pipelines can run here")
     return int(bool(failed))
 
 
 def examine(workdir: str, data_dir: Optional[str] = None, quick: bool = False) -> Iterator[Finding]:
-    """Examines this machine; the data sets are TFDS's own where no folder is named."""
+    """Examines this machine; without `data_dir`, TFDS's default folder."""
     from tfx_estimator.pipeline.doctor import machine, training
 
     checks: dict[str, Callable[[], Union[Finding, list[Finding]]]] = {
@@ -73,8 +73,8 @@ def examine(workdir: str, data_dir: Optional[str] = None, quick: bool = False) -
     for name, check in checks.items():
         try:
             found = check()
-        except Exception as error:  # whatever is broken here must not end the examination
-            todo = "see what is said above; if it is no fault of this machine, report it"
+        except Exception as error:  # no error must end the examination
+            todo = "see the findings above; if this machine is not the cause, report it"
             what = f"cannot be examined: {type(error).__name__}: {error}"
             found = machine.Finding(name, machine.FAILED, what, todo)
         yield from found if isinstance(found, list) else [found]

@@ -1,4 +1,4 @@
-"""`tfx-estimator estimate`: what a declaration's training costs, without training."""
+"""`tfx-estimator estimate`: estimates the cost of a declaration's training, without training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Loaded
     from tfx_estimator.pipeline.experiments.estimate import Estimate
 
-HELP = "tell what training costs, without training: parameters, FLOPs, memory, bytes over the wire"
+HELP = "estimate the cost of training, without training: parameters, FLOPs, memory, bytes over the wire"
 _EPILOG = """\
 One step is built with the declared batch, and not run; no data are read, and no cluster is started.
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Builds the step in a process of its own, and prints what it costs."""
+    """Builds the step in a subprocess, and prints its cost."""
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.experiments.estimate import check_estimable, lines

@@ -1,4 +1,4 @@
-"""`tfx-estimator execute`: a compiled pipeline, on this machine, as a service would."""
+"""`tfx-estimator execute`: executes a compiled pipeline on this machine, as the service would."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tfx_estimator.pipeline.platforms.registry import TARGETS
 
 HELP = "execute a compiled pipeline on this machine, as the service would: a rehearsal"
 EPILOG = f"""\
-It takes what `compile` wrote for the targets {" and ".join(TARGETS)}. Each step is the command of its
-container, in a process of its own, in this Python; images, machines and accounts are not tried.
+It takes what `compile` wrote for the targets {" and ".join(TARGETS)}. Each step runs the command of its
+container in a subprocess, with this Python; images, machines and accounts are not tested.
 
   tfx-estimator compile mine.yaml --target {TARGETS[0]} --output mine.json
   tfx-estimator execute mine.json --root rehearsal
@@ -33,10 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="value of a runtime parameter; places of the pipeline's own are in DIR by default; may be given several "
-        "times",
+        help="value of a runtime parameter; those of paths are in DIR by default; may be given several times",
     )
-    parser.add_argument("--no-cache", action="store_true", help="execute what was done before, too")
+    parser.add_argument("--no-cache", action="store_true", help="execute all steps, also those that are cached")
     parser.add_argument(
         "--require-blessing", action="store_true", help="end with exit code 7 if the model is not blessed"
     )
@@ -72,7 +71,7 @@ def _parse(text: str) -> tuple[str, str]:
     name, is_one, value = text.partition("=")
     if not name or not is_one:
         raise DeclarationError(
-            f"--parameter {text!r} is no NAME=VALUE",
+            f"--parameter {text!r} is not NAME=VALUE",
             expected="for example push_destination=/srv/models",
             todo="correct it",
         )

@@ -1,4 +1,4 @@
-"""`tfx-estimator predict`: the class of images, by a model that was trained."""
+"""`tfx-estimator predict`: predicts the classes of images by a trained model."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 HELP = "predict the classes of images, or of tf.Examples, by a pushed model, a run, or a SavedModel"
 EPILOG = """\
-  tfx-estimator predict runs/mnist/serving photo.png              the newest version that was pushed
+  tfx-estimator predict runs/mnist/serving photo.png              the newest pushed version
   tfx-estimator predict runs/mnist photos --output classes.csv    the model of the last run
   find . -name '*.jpg' | tfx-estimator predict runs/mnist -
 """
 _BATCH_SIZE = 128
-_TOLD_SECONDS = 0.5
+_UPDATE_SECONDS = 0.5
 _SHOWN = 8
 
 
@@ -69,19 +69,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pixels",
         metavar="LOW,HIGH",
-        help="for a model that takes images as floats: what the pixels 0 and 255 become, such as 0,1",
+        help="for a model that takes images as floats: the values of the pixels 0 and 255, such as 0,1",
     )
     parser.add_argument(
         "--beam",
         metavar="DECLARATION",
-        help="predict on the engine of the section `beam` of a preset or a YAML file (default: in this process); needs "
-        "--output",
+        help="predict on the Beam runner of a preset or a YAML file, from its section `beam` (default: in this "
+        "process); needs --output",
     )
     parser.epilog = EPILOG
 
 
 def run(args: argparse.Namespace) -> int:
-    """Predicts, and writes what the model says."""
+    """Predicts, and writes the predictions."""
     from tfx_estimator.pipeline.base.installed import uncollected
     from tfx_estimator.pipeline.commands.shared import check_file
     from tfx_estimator.pipeline.predict.output import writer_for
@@ -90,18 +90,18 @@ def run(args: argparse.Namespace) -> int:
     for name in ("top", "batch_size"):
         if (value := getattr(args, name)) is not None and value < 1:
             option = f"--{name.replace('_', '-')}"
-            raise DeclarationError(f"{option} {value}: this is no number", expected="1 or more", todo="correct it")
+            raise DeclarationError(f"{option} {value}: this is out of range", expected="1 or more", todo="correct it")
     pixels = _read_pixels(args.pixels)
     kind = writer_for(args.output)
     if args.output is not None:
         check_file(args.output, force=True)
     section = _read_section(args.beam, args.output)
-    # On one terminal, a line that moves would run through what is written.
-    moves = args.output is not None or not os.isatty(1)
+    # A status line would mix with predictions on the same terminal.
+    shows_status = args.output is not None or not os.isatty(1)
     # Hides what TensorFlow prints.
     with _opened(args.output) as file, quiet(os.devnull, 2) as terminal:
         console = make_console(terminal)
-        with console.status("starting TensorFlow") if moves else contextlib.nullcontext() as status:
+        with console.status("starting TensorFlow") if shows_status else contextlib.nullcontext() as status:
             with uncollected():
                 from tfx_estimator.pipeline.predict import model as models
                 from tfx_estimator.pipeline.predict import session
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
             models.check_pixels(chosen, pixels)
             inputs = Inputs(args.inputs, _lines())
             if status is not None:
-                status.update("loading the model" if section is None else "predicting on Beam's engine")
+                status.update("loading the model" if section is None else "predicting on the Beam runner")
             if section is None:
                 results = session.predict(models.Model(chosen, pixels), inputs, args.batch_size)
             else:
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
             progress = session.write(
                 session.with_probabilities(results, len(chosen.labels), console.print),
                 lambda classes: kind(file, chosen.labels or [str(label) for label in range(classes)], args.top),
-                _Teller(console, status),
+                _ProgressPrinter(console, status),
             )
         file.flush()
         for line in _summary(found, inputs.left_out, progress):
@@ -135,24 +135,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lines() -> Iterator[str]:
-    """Yields the lines of standard input, which need be no text, once they are asked for: it may be closed."""
+    """Yields the lines of standard input, which may be closed, or not be valid text."""
     if sys.stdin is not None:
         yield from map(os.fsdecode, sys.stdin.buffer)
 
 
-class _Teller:
-    """Tells a person of what cannot be read, and how far it is."""
+class _ProgressPrinter:
+    """Prints unreadable inputs, and updates the status line."""
 
     def __init__(self, console: Console, status: Optional[Status]) -> None:
         self._console, self._status = console, status
-        self._told = 0.0
+        self._updated = 0.0
 
     def __call__(self, progress: Progress, unread: Optional[Unread]) -> None:
         if unread is not None:
             self._console.print(one_line(unread.what))
-        if self._status is not None and time.monotonic() > self._told + _TOLD_SECONDS:
+        if self._status is not None and time.monotonic() > self._updated + _UPDATE_SECONDS:
             self._status.update(str(progress))
-            self._told = time.monotonic()
+            self._updated = time.monotonic()
 
 
 def _summary(found: FoundModel, left_out: Sequence[str], progress: Progress) -> Iterator[str]:
@@ -166,7 +166,7 @@ def _summary(found: FoundModel, left_out: Sequence[str], progress: Progress) -> 
 
 @contextlib.contextmanager
 def _opened(output: Optional[str]) -> Iterator[IO[bytes]]:
-    """Opens a file that is there whole or not at all; or standard output, as it is now."""
+    """Opens a file that replaces the output when complete; or a copy of standard output."""
     if output is None:
         with os.fdopen(os.dup(1), "wb") as file:
             yield file
@@ -183,17 +183,17 @@ def _read_section(declaration: Optional[str], output: Optional[str]) -> Optional
     if output is None:
         raise DeclarationError(
             "--beam needs --output",
-            expected="a file: beside it, workers leave what they have predicted until all is done",
+            expected="a file: workers keep their predictions next to it until all are done",
             todo="add --output FILE",
         )
     return load(declaration).declaration.beam
 
 
 def _parts(output: str, section: BeamSection) -> str:
-    """A folder that workers see, too."""
+    """Returns a temporary folder that workers can reach."""
     name = f".{os.path.basename(output)}.{os.urandom(4).hex()}"
-    beside = os.path.dirname(os.path.abspath(os.path.expanduser(output)))
-    return os.path.join(section.dataflow.temp_location if section.dataflow else beside, name)
+    folder = os.path.dirname(os.path.abspath(os.path.expanduser(output)))
+    return os.path.join(section.dataflow.temp_location if section.dataflow else folder, name)
 
 
 def _read_pixels(text: Optional[str]) -> Optional[tuple[float, float]]:
@@ -203,6 +203,6 @@ def _read_pixels(text: Optional[str]) -> Optional[tuple[float, float]]:
         low, high = map(float, text.split(","))
     except ValueError:
         raise DeclarationError(
-            f"--pixels {one_line(text)}: these are no two numbers", expected="LOW,HIGH, such as 0,1", todo="correct it"
+            f"--pixels {one_line(text)}: these are not two numbers", expected="LOW,HIGH, such as 0,1", todo="correct it"
         ) from None
     return low, high

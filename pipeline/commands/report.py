@@ -1,4 +1,4 @@
-"""`tfx-estimator report`: the report of an earlier run, or one page of several runs side by side."""
+"""`tfx-estimator report`: makes the report of an earlier run, or one page of several runs side by side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="FILE",
-        help=f"the page to write; one that is there is replaced (default: {_FILE} in the run's log folder, of several "
+        help=f"the page to write; replaces an existing one (default: {_FILE} in the run's log folder, for several "
         "runs in the current folder)",
     )
     parser.epilog = EPILOG
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
                 write_report(runs[0], output)
         except (OSError, TfxEstimatorError):
             raise
-        except Exception as error:  # of files that somebody has edited
+        except Exception as error:  # from files that were edited
             raise TfxEstimatorError(
                 f"the report could not be made: {type(error).__name__}: {error}",
                 expected="the files of a run as it left them",

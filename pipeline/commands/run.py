@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--require-blessing", action="store_true", help="end with exit code 7 if the model is not blessed"
     )
     parser.add_argument(
-        "--no-dry-run", action="store_true", help="do not try your code on made-up examples before any data is read"
+        "--no-dry-run", action="store_true", help="do not try your code on made-up examples before data is read"
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON, and all other output to stderr")
     parser.add_argument("-q", "--quiet", action="store_true", help="print only warnings and errors")
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="leave report.html beside the logs; it predicts the evaluation examples once more",
+        help="write report.html next to the logs; this predicts the evaluation examples once more",
     )
 
 
@@ -56,7 +56,7 @@ def _run(args: argparse.Namespace, summary: Summary, terminal_fd: int) -> int:
 
     place = resolve(os.environ)
     if place is not None:
-        # The tasks of a cluster meet in files of the work folder, which an object store does not allow.
+        # The tasks of a cluster synchronize through files in the work folder, which an object store does not allow.
         reject_address(args.workdir, "--workdir")
     # Before anything starts: is this the declared cluster, and can its tasks share the batch?
     distribution = resolve_distribution(loaded.declaration.trainer.distribution, place)

@@ -1,4 +1,4 @@
-"""`tfx-estimator runs`: the runs of a work folder; and `runs rm`, which removes some."""
+"""`tfx-estimator runs`: lists the runs of a work folder; `runs rm` removes runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EPILOG = """\
   tfx-estimator runs rm runs/mnist/logs/TIME1 runs/mnist/logs/TIME2
   tfx-estimator runs rm --unneeded                     all in ./runs that may be removed
 
-A run whose model is pushed, or is the latest blessed one, is not removed. What other runs use of a removed run stays.
+A run whose model is pushed, or is the latest blessed one, is not removed. Artifacts that other runs use stay.
 """
 _UNNEEDED = "tfx-estimator runs rm --unneeded [WORKDIR]"
 _REMOVE, _WORKDIR = "rm", "runs"
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Lists, or removes."""
+    """Lists runs, or removes them."""
     if args.words[:1] == [_REMOVE]:
         return _remove(args.words[1:], args.unneeded)
     from tfx_estimator.pipeline.base.errors import DeclarationError
@@ -55,9 +55,9 @@ def run(args: argparse.Namespace) -> int:
         raise DeclarationError("--unneeded: there is nothing to remove", expected="`rm` before it", todo=_UNNEEDED)
     if len(args.words) > 1:
         raise DeclarationError(
-            f"runs {' '.join(args.words)}: this names several folders",
+            f"runs {' '.join(args.words)}: these are several folders",
             expected="one work folder; or `rm`, and runs",
-            todo="list one after the other",
+            todo="list them one by one",
         )
     workdir = os.path.expanduser(args.words[0] if args.words else _WORKDIR)
     reject_address(workdir, "WORKDIR")
@@ -68,12 +68,12 @@ def run(args: argparse.Namespace) -> int:
     from tfx_estimator.pipeline.base.text import one_line
     from tfx_estimator.pipeline.experiments.estimate import size
 
-    says = {True: "yes", False: "no", None: "—"}
+    words = {True: "yes", False: "no", None: "—"}
     rows = [("run", "started", "stack", "state", "accuracy", "blessed", "pushed", "size")]
     for each in found:
         started = (each.started or "—").replace("T", " ")[:16]
         accuracy = "—" if each.accuracy is None else f"{each.accuracy:.4f}"
-        marks = says[each.blessed], says[each.pushed]
+        marks = words[each.blessed], words[each.pushed]
         facts = (started, each.stack or "—", each.state or "—", accuracy, *marks, size(each.bytes))
         rows.append((one_line(each.run), *facts))
     widths = [max(map(len, column)) for column in zip(*rows)]
@@ -107,12 +107,12 @@ def _remove(named: list[str], workdir: Optional[str]) -> int:
 
     groups = [list(group) for _, group in itertools.groupby(logs, os.path.dirname)]
     if workdir:
-        groups = [several for group in groups if (several := find_unneeded(group))]
+        groups = [unneeded for group in groups if (unneeded := find_unneeded(group))]
         for each in itertools.chain(*groups):
             say(one_line(each))
-    for several in groups:
-        freed = remove(several)
-        say(f"removed {len(several)} of {os.path.dirname(os.path.dirname(several[0]))}: {size(freed)}")
+    for group in groups:
+        freed = remove(group)
+        say(f"removed {len(group)} of {os.path.dirname(os.path.dirname(group[0]))}: {size(freed)}")
     if not groups:
         say("no run may be removed")
     return 0

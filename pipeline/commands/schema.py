@@ -1,4 +1,4 @@
-"""`tfx-estimator schema`: the declaration's JSON Schema, for editors."""
+"""`tfx-estimator schema`: prints the declaration's JSON Schema, for editors."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ and, as the first line of a declaration:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the verb's arguments."""
-    parser.add_argument("file", metavar="FILE", nargs="?", help="the file to write; left out, it goes to the terminal")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="the file to write (default: standard output)")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.epilog = EPILOG
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints or writes the schema, as of JSON Schema's draft 7."""
+    """Prints or writes the schema."""
     from tfx_estimator.pipeline.base.text import one_line
     from tfx_estimator.pipeline.commands.shared import say, write_file
     from tfx_estimator.pipeline.config import Declaration

@@ -1,4 +1,4 @@
-"""What several verbs share: arguments, what they print, and the files that they write. Standard library only."""
+"""Arguments, printing and writing files, for several verbs. Imports only the standard library."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ def add_declaration(
     source: str = "a preset's name, or a YAML file; - is standard input",
     overridden: str = "one value",
 ) -> None:
-    """Adds SOURCE, `nargs` of them as argparse has it, and --set; the rest is for their help.
+    """Adds SOURCE and --set.
 
     Args:
-        several: Is each SOURCE a declaration of its own; else of several the later ones override.
+        nargs: argparse's, of SOURCE.
+        several: Each SOURCE is a declaration of its own; else later ones override earlier ones.
+        source: Help of SOURCE.
+        overridden: What --set overrides, for its help.
     """
     how = "; A+B is one declaration, where B overrides A" if several else "; later ones override earlier ones"
     action = "store" if several else _Joined
@@ -46,15 +49,15 @@ def add_declaration(
     )
 
 
-def add_target(parser: argparse.ArgumentParser, what: str = "the service", **told: Any) -> None:
-    """Adds --target; `told` is argparse's."""
-    parser.add_argument("--target", choices=ALL_TARGETS, type=_to_target, help=what, **told)
+def add_target(parser: argparse.ArgumentParser, what: str = "the service", **options: Any) -> None:
+    """Adds --target, with further options of argparse."""
+    parser.add_argument("--target", choices=ALL_TARGETS, type=_to_target, help=what, **options)
 
 
 def _to_target(word: str) -> str:
     if word.lower() in OTHERS:
         raise DeclarationError(
-            f"nothing is compiled for {word}",
+            f"there is no target {word}",
             expected=f"one of {', '.join(ALL_TARGETS)}",
             todo=f"{OTHERS[word.lower()]}; see docs/other-platforms.md",
         )
@@ -62,30 +65,30 @@ def _to_target(word: str) -> str:
 
 
 class _Joined(argparse.Action):
-    """Makes one source of several."""
+    """Joins several sources into one; None without any."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
-        """Sets it, None where there are none."""
+        """Stores the joined source."""
         from tfx_estimator.pipeline.config.draft import join_sources
 
         setattr(namespace, self.dest, join_sources(values) if values else None)
 
 
 def add_workdir(parser: argparse.ArgumentParser, what: str) -> None:
-    """Adds --workdir; `what` is done there."""
+    """Adds --workdir, with `what` as its help."""
     parser.add_argument(
         "--workdir", metavar="DIR", type=os.path.expanduser, default="runs", help=f"{what} (default: %(default)s)"
     )
 
 
 def say(text: str, *, to_stderr: bool = False) -> None:
-    """Prints lines, without what a terminal would obey; foreign text that is to be one of them needs `one_line`."""
+    """Prints lines without terminal escapes; foreign text within a line needs `one_line`."""
     print(printable(text), file=sys.stderr if to_stderr else sys.stdout, flush=True)
 
 
 @contextlib.contextmanager
 def summarised(summary: Summary, prints: bool) -> Iterator[None]:
-    """Completes the summary when the context ends, however it does, and prints it as JSON if it is to."""
+    """Completes the summary at the end of the context, also after an error, and prints it as JSON with `prints`."""
     try:
         yield
         if not summary.seconds:  # a task that trained with its chief
@@ -93,7 +96,7 @@ def summarised(summary: Summary, prints: bool) -> Iterator[None]:
     except BaseException as error:
         summary.end(error)
         if prints:
-            # An output that cannot be written must not hide how the command ended.
+            # A failure to print must not hide the error.
             with contextlib.suppress(OSError):
                 _print_summary(summary)
         raise
@@ -107,14 +110,14 @@ def _print_summary(summary: Summary) -> None:
 
 
 def write_file(name: str, text: str, *, force: bool) -> None:
-    """Writes a file as UTF-8, whole or not at all, in the place of another one only by force."""
+    """Writes a file as UTF-8, atomically; replaces another one only by force."""
     file = check_file(name, force=force)
     with writing(name):
         write_whole(file, text, named=True)
 
 
 def check_file(name: str, *, force: bool) -> Path:
-    """Checks that a file can be named so, by force in place of a regular file; of a link, what it leads to."""
+    """Returns the path of a file that may be written; a regular file, or a link to one, is replaced only by force."""
     from tfx_estimator.pipeline.config.paths import reject_address
 
     reject_address(name, "FILE")
@@ -125,10 +128,10 @@ def check_file(name: str, *, force: bool) -> Path:
         todo = f"create it: mkdir -p {parent}"
         raise DeclarationError(f"there is no folder {parent}", expected="a folder that exists", todo=todo)
     if os.path.lexists(real := os.path.realpath(file)) and not os.path.isfile(real):
-        todo = "name another: no device, pipe or socket is replaced"
-        raise DeclarationError(f"{name} is there, and is no regular file", expected="a file's name", todo=todo)
-    # A link to nowhere is somebody's too.
+        todo = "choose another name: no device, pipe or socket is replaced"
+        raise DeclarationError(f"{name} exists, and is not a regular file", expected="a file's name", todo=todo)
+    # A dangling link exists too.
     if os.path.lexists(file) and not force:
         todo = "choose another name, or replace it with --force"
-        raise DeclarationError(f"{name} exists", expected="a file's name that is free", todo=todo)
+        raise DeclarationError(f"{name} exists", expected="the name of a new file", todo=todo)
     return file

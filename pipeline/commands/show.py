@@ -1,4 +1,4 @@
-"""`tfx-estimator show`: the resolved declaration, with where each value came from."""
+"""`tfx-estimator show`: prints the resolved declaration, and where each value came from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from tfx_estimator.pipeline.base.text import one_line
 from tfx_estimator.pipeline.commands.shared import add_declaration
 
-HELP = "print the resolved declaration, with where each value came from"
+HELP = "print the resolved declaration, and where each value came from"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,12 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fingerprint",
         action="store_true",
-        help="instead, print the modules whose change makes Transform or the Trainer run again",
+        help="instead, print the modules whose change reruns Transform or the Trainer",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the declaration; the YAML is itself a declaration that loads."""
+    """Prints the declaration as YAML, which can be loaded again, or as JSON."""
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.config import load
     from tfx_estimator.pipeline.config.yaml_text import render
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _fingerprints(loaded: Any) -> dict[str, Any]:
-    """Hash and modules, with their files, of each component whose cache key covers source code."""
+    """Returns hash and modules, with their files, of each component whose cache key covers source code."""
     from tfx_estimator.components.trainer.source import declared_code
     from tfx_estimator.pipeline.user_source.fingerprint import fingerprint_source, follow_imports
 

@@ -1,4 +1,4 @@
-"""`tfx-estimator submit`: compiles the declared pipeline, and has a service run it."""
+"""`tfx-estimator submit`: compiles the declared pipeline, and starts it on a service."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 HELP = f"compile the declared pipeline, and start it on {TITLES}"
 EPILOG = f"""\
-It shows what will run where, asks, submits, and leaves the address in FOLDER/submission.json. Submitted once more, the
-same job is found, and not started twice. --dry-run needs no account and no network, unless data.data_dir is an address.
+It shows what will run where, asks, submits, and writes the address to FOLDER/submission.json. Submitting again finds
+the same job, and does not start it twice. --dry-run needs no account or network, unless data.data_dir is an address.
 
   tfx-estimator submit mine.yaml --target {ALL_TARGETS[0]} --dry-run
   tfx-estimator submit mine.yaml --target {ALL_TARGETS[0]} --follow
@@ -32,11 +32,11 @@ same job is found, and not started twice. --dry-run needs no account and no netw
   tfx-estimator submit --cancel submitted/mine
 """
 _DIGITS = 10
-# Options that say where it is submitted to.
+# Options for the place of submission.
 _PLACES = ("endpoint", "experiment", "context", "namespace")
-# The service's word for a step -> ours; and the steps whose outputs the table of results tells of.
+# The service's state of a step -> ours; and the steps whose outputs the table of results shows.
 _STATES = {"SUCCEEDED": "ran", "SKIPPED": "cached"}
-_TOLD = frozenset({"TfdsExampleGen", "Tuner", "Trainer", "Evaluator", "Pusher"})
+_SHOWN = frozenset({"TfdsExampleGen", "Tuner", "Trainer", "Evaluator", "Pusher"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show the plan, and submit nothing")
     parser.add_argument("--follow", action="store_true", help="show the job's steps, and end with its result")
     parser.add_argument("--again", action="store_true", help="start the job again even if the same one has succeeded")
-    parser.add_argument("--attach", metavar="JOB", help="follow a job that was submitted: its FOLDER")
-    parser.add_argument("--cancel", metavar="JOB", help="end a job that was submitted: its FOLDER")
+    parser.add_argument("--attach", metavar="JOB", help="follow a submitted job: its FOLDER")
+    parser.add_argument("--cancel", metavar="JOB", help="cancel a submitted job: its FOLDER")
     parser.add_argument(
         "--folder", metavar="FOLDER", help="for the compiled file, the address and logs (default: submitted/NAME)"
     )
@@ -56,15 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runs",
         metavar="DIR",
         default="runs",
-        help="folder of runs on this machine, whose pace gives the estimate of the hours (default: %(default)s)",
+        help="folder of runs on this machine, whose speed gives the estimate of the hours (default: %(default)s)",
     )
     parser.add_argument(
-        "--modules-there", action="store_true", help="your own modules are where the steps look for them already"
+        "--modules-there", action="store_true", help="your own modules are already where the steps import them"
     )
     parser.add_argument(
-        "--endpoint", metavar="URL", help="of the service (default: by way of the Kubernetes API server)"
+        "--endpoint", metavar="URL", help="the service's URL (default: through the Kubernetes API server)"
     )
-    parser.add_argument("--context", help="of the kubeconfig (default: its current one)")
+    parser.add_argument("--context", help="context of the kubeconfig (default: its current one)")
     parser.add_argument(
         "--namespace",
         help="of the service, or of its pods; with --endpoint that of the experiment (default: the usual one)",
@@ -72,27 +72,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--experiment",
         metavar="NAME",
-        help="the run's experiment, made if there is none; a service for several users needs it, and --namespace",
+        help="the run's experiment, made if missing; a multi-user service needs it, and --namespace",
     )
     parser.epilog = EPILOG
 
 
 def run(args: argparse.Namespace) -> int:
-    """Submits; or follows, or cancels, what was submitted."""
+    """Submits a pipeline; or follows or cancels a submitted job."""
     from tfx_estimator.pipeline.base.errors import DeclarationError
 
     submitted = args.attach or args.cancel
-    if submitted and (beside := _beside(args)):
+    if submitted and (unused := _unused_options(args)):
         raise DeclarationError(
-            f"--attach and --cancel take a job that was submitted already, and have no use for {beside}",
-            expected="one of them, without SOURCE and other options; --attach --follow and --yes may be said",
+            f"--attach and --cancel take a submitted job, and do not use {unused}",
+            expected="one of them, without SOURCE and other options; --attach --follow and --yes are allowed",
             todo=f"to follow it: {_command('--attach', submitted)}; to end it: {_command('--cancel', submitted)}",
         )
     if submitted:
         return _attach(args.attach) if args.attach else _cancel(args.cancel)
     if not args.source or not args.target:
         raise DeclarationError(
-            "what is to be submitted, and where to, is not said",
+            "SOURCE or --target is missing",
             expected=f"SOURCE and --target {' | '.join(ALL_TARGETS)}",
             todo="see tfx-estimator submit --help",
         )
@@ -105,22 +105,22 @@ def run(args: argparse.Namespace) -> int:
             )
     if not (args.yes or args.dry_run or sys.stdin.isatty()):
         raise DeclarationError(
-            "submit asks before anything is started, and nobody is there to answer: stdin is no terminal",
+            "submit asks before it starts anything, and stdin is not a terminal",
             expected="a terminal, or --yes",
-            todo="add --yes, or --dry-run to see the plan alone",
+            todo="add --yes, or --dry-run to see only the plan",
         )
     return _submit(args)
 
 
-def _beside(args: argparse.Namespace) -> str:
-    """Returns what is said beside --attach or --cancel without a use; empty if nothing is."""
+def _unused_options(args: argparse.Namespace) -> str:
+    """Returns the given options that --attach or --cancel do not use."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     useful = {"yes", "attach", "follow"} if args.attach else {"yes", "cancel"}
     words = {"source": "SOURCE", "overrides": "--set"}
-    unsaid = vars(parser.parse_args([]))
-    said = [name for name in unsaid if name not in useful and getattr(args, name) != unsaid[name]]
-    return ", ".join(words.get(name, f"--{name.replace('_', '-')}") for name in said)
+    defaults = vars(parser.parse_args([]))
+    unused = [name for name in defaults if name not in useful and getattr(args, name) != defaults[name]]
+    return ", ".join(words.get(name, f"--{name.replace('_', '-')}") for name in unused)
 
 
 def _submit(args: argparse.Namespace) -> int:
@@ -135,7 +135,7 @@ def _submit(args: argparse.Namespace) -> int:
 
     loaded = load(args.source, [*args.overrides, *_as_overrides(args)], args.target)
     platform = BY_NAME[args.target]
-    with quiet(os.devnull):  # what TensorFlow and others say when they are loaded
+    with quiet(os.devnull):  # hides what TensorFlow and others print on import
         from tfx_estimator.pipeline.runners.compiling import compile_declaration
 
         compiled = compile_declaration(loaded, args.target)
@@ -153,7 +153,7 @@ def _submit(args: argparse.Namespace) -> int:
         say("nothing was submitted")
         return 0
     folder = _write(args.folder or os.path.join("submitted", declaration.name), compiled, platform.file)
-    # Not every compiled file contains the service account, so the digest covers it separately.
+    # Not every compiled file contains the service account, so it is added to the digest.
     contents = f"{compiled.text}{deploy.service_account or ''}"
     digest = hashlib.sha256(contents.encode()).hexdigest()[:_DIGITS]
     about = (compiled.text, declaration.name, digest, deploy.service_account)
@@ -171,15 +171,15 @@ def _submit(args: argparse.Namespace) -> int:
             note = with_job(note, service, started.job)
             former = leave_note(folder, note)
         except (SignalledError, TfxEstimatorError) as error:
-            _tell_unnoted(declaration.name, started, isinstance(error, SignalledError))
+            _report_unrecorded(declaration.name, started, isinstance(error, SignalledError))
             raise
         if started.is_new:
             say(f"submitted {one_line(started.job)}")
         else:
-            say(f"the same was submitted before, and is not started again: {one_line(started.job)}: {started.state}")
+            say(f"the same job exists, and is not started again: {one_line(started.job)}: {started.state}")
         say(f"    address: {one_line(note.address)}")
         if former:
-            say(f"    if {one_line(former[0])}, of before, still goes on, end it: {_command('--cancel', former[1])}")
+            say(f"    if the former job {one_line(former[0])} still runs: {_command('--cancel', former[1])}")
         if not args.follow:
             say(f"    follow it: {_command('--attach', folder)}")
             say(f"    cancel it: {_command('--cancel', folder)}")
@@ -187,22 +187,22 @@ def _submit(args: argparse.Namespace) -> int:
         return _follow(service, note, folder)
 
 
-def _tell_unnoted(name: str, started: Optional[Started], is_stopped: bool) -> None:
-    """Says of a job without a note that it may be there: the service has it by its name, which is of its contents."""
+def _report_unrecorded(name: str, started: Optional[Started], is_stopped: bool) -> None:
+    """Says that a job without submission.json may exist; the service finds it by its name, a digest of its contents."""
     from tfx_estimator.pipeline.commands.shared import say
 
-    again = "the same command, with nothing changed, finds it, and does not start it twice"
+    again = "the same command, unchanged, finds it, and does not start it twice"
     if started is not None:
-        say(f"{one_line(started.job)} was started, and is not noted: {again}", to_stderr=True)
+        say(f"{one_line(started.job)} was started, but not recorded: {again}", to_stderr=True)
     elif is_stopped:
         say(f"{name} may have been started: {again}", to_stderr=True)
 
 
 def _as_overrides(args: argparse.Namespace) -> list[str]:
-    """Returns what options say that the compiled file has to say as well."""
+    """Returns the options that are also keys of the declaration, as overrides."""
     keys = BY_NAME[args.target].options
-    told = {key: getattr(args, option) for option, key in keys.items() if key}
-    return [f"{key}={json.dumps(value)}" for key, value in told.items() if value]
+    values = {key: getattr(args, option) for option, key in keys.items() if key}
+    return [f"{key}={json.dumps(value)}" for key, value in values.items() if value]
 
 
 def _agrees(question: str) -> bool:
@@ -229,7 +229,7 @@ def _plan(loaded: Loaded, compiled: Compiled, note: Note, runs: str) -> list[str
 
 
 def _write(folder: str, compiled: Compiled, file: str) -> str:
-    """Writes what was compiled; returns the folder."""
+    """Writes the compiled pipeline; returns the folder."""
     from tfx_estimator.pipeline.base.files import write_whole, writing
     from tfx_estimator.pipeline.config.paths import reject_address
 
@@ -260,13 +260,13 @@ def _cancel(named: str) -> int:
             say(f"{one_line(note.job)} has ended already: {one_line(look.state)}")
             return 0
         patiently(lambda: service.cancel(note.job), _show, START_SECONDS)
-    say(f"asked for the end of {one_line(note.job)}")
+    say(f"requested the cancellation of {one_line(note.job)}")
     say(f"    {GOES_ON}")
     return 0
 
 
 def _find_submitted(named: str) -> tuple[Service, Note]:
-    """Returns the service of a job that was submitted, and its note."""
+    """Returns the service of a submitted job, and its note."""
     from tfx_estimator.pipeline.platforms.follow import START_SECONDS, patiently
     from tfx_estimator.pipeline.platforms.note import find_note
 
@@ -278,18 +278,18 @@ def _find_submitted(named: str) -> tuple[Service, Note]:
 
 
 def _follow(service: Service, note: Note, named: str) -> int:
-    """Follows a job, which was named by the folder of its note, or as `find_note` takes it."""
+    """Follows a job, named by its folder, or as `find_note` takes it."""
     from tfx_estimator.pipeline.base.ending.signals import SignalledError
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError
     from tfx_estimator.pipeline.commands.shared import say
     from tfx_estimator.pipeline.platforms.follow import follow
 
-    # A job that the user named has no note with its address; the service knows that.
+    # A job that the user named has no recorded address; the service knows it.
     address = note.address or service.address(note.job)
     try:
         look = follow(service, note.job, _show)
     except SignalledError:
-        say(f"the job {one_line(note.job)} goes on", to_stderr=True)
+        say(f"the job {one_line(note.job)} continues", to_stderr=True)
         say(f"    follow it: {_command('--attach', named)}", to_stderr=True)
         say(f"    cancel it: {_command('--cancel', named)}", to_stderr=True)
         raise
@@ -300,7 +300,7 @@ def _follow(service: Service, note: Note, named: str) -> int:
     if look.outputs:
         try:
             _show_results(look, note.job, address)
-        except Exception as error:  # the job has succeeded, whatever goes wrong here
+        except Exception as error:  # must not hide that the job has succeeded
             _show(f"its results cannot be shown: {error or type(error).__name__}", True)
     elif BY_NAME[note.target].hides_results:
         say(f"    accuracy, blessing and what was pushed: see the artifacts of its steps: {one_line(address)}")
@@ -308,7 +308,7 @@ def _follow(service: Service, note: Note, named: str) -> int:
 
 
 def _show_results(look: Look, job: str, address: str) -> None:
-    """Prints what a job came to; nothing where it has no outputs of a step of ours."""
+    """Prints the results of a job that has outputs of this project's steps."""
     import tempfile
 
     from tfx_estimator.pipeline.report.artifacts import told_outputs
@@ -318,7 +318,7 @@ def _show_results(look: Look, job: str, address: str) -> None:
     from tfx_estimator.pipeline.run.terminal import make_console, quiet
     from tfx_estimator.pipeline.runners.listener import NodeRun
 
-    if not _TOLD & look.outputs.keys():
+    if not _SHOWN & look.outputs.keys():
         return
     results = Summary(job, job)
     results.components = [
@@ -326,12 +326,12 @@ def _show_results(look: Look, job: str, address: str) -> None:
         for task, state in look.tasks.items()
         if task in look.outputs
     ]
-    # Hides what TensorFlow prints when it is loaded.
+    # Hides what TensorFlow prints on import.
     with tempfile.TemporaryDirectory() as folder, quiet(os.path.join(folder, "log")) as terminal:
-        wrong = add_readable_outputs(results, told_outputs(look.outputs))
-        results.warnings += [Warned("", line) for line in wrong]
+        unreadable = add_readable_outputs(results, told_outputs(look.outputs))
+        results.warnings += [Warned("", line) for line in unreadable]
         results.seconds = look.seconds
-        # A reader that has gone is no reason to fail.
+        # A closed pipe is not a failure.
         with contextlib.suppress(BrokenPipeError):
             print_table(make_console(terminal), results, address, asynchronous=False)
 

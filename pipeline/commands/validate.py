@@ -1,4 +1,4 @@
-"""`tfx-estimator validate`: checks declarations, and shows everything that is wrong at once."""
+"""`tfx-estimator validate`: checks declarations, and shows all problems at once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         except TfxEstimatorError as error:
             if source != args.source[0] and _is_partial(source):
                 error.todo = (
-                    f"to lay it over the first: tfx-estimator validate {join_sources([args.source[0], source])}"
+                    f"to merge it over the first: tfx-estimator validate {join_sources([args.source[0], source])}"
                 )
             # An error that cannot be printed still decides the exit code.
             with contextlib.suppress(OSError, TfxEstimatorError):
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_partial(source: str) -> bool:
-    """Tells a file that lacks what every declaration needs: it may be meant to be laid over another."""
+    """Returns whether a file lacks required keys, so that it may be meant to override parts of another."""
     from tfx_estimator.pipeline.base.errors import TfxEstimatorError
     from tfx_estimator.pipeline.config import Declaration
     from tfx_estimator.pipeline.config.draft import read_source
@@ -76,7 +76,7 @@ def _is_partial(source: str) -> bool:
 def check(
     source: str, overrides: Sequence[str], target: str, deep: bool, tell: Callable[[str], None] = lambda _: None
 ) -> tuple[Loaded, Optional[Tried]]:
-    """Checks a declaration, and tries its code if it is to; raises what is wrong. `tell` is told what takes time."""
+    """Loads a declaration, and with `deep` tries its code; raises on problems. Passes progress messages to `tell`."""
     from tfx_estimator.pipeline.config import load
 
     loaded = load(source, overrides, target)

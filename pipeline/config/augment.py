@@ -1,4 +1,4 @@
-"""The `trainer.augment` list: how training examples are varied, operation after operation."""
+"""The `trainer.augment` list: augmentation of training examples, in order."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any, Literal, Optional
 from tfx_estimator.pipeline.config.section import Field, Section, number
 
 _MAX_SIDE = 4096
-_FILL = "what comes in at the edges: zero, or the image's own mirror"
+_FILL = "how edges are filled: with zero, or with the image's reflection"
 
 
 class RandomFlip(Section):
-    """Mirrors every other image."""
+    """Mirrors an image with probability 1/2."""
 
     mode: Literal["horizontal", "vertical", "both"] = Field(
-        "horizontal", "horizontal swaps left and right; both draws one and the other"
+        "horizontal", "horizontal swaps left and right; both draws each direction independently"
     )
 
 
 class RandomCrop(Section):
-    """Pads the image, and cuts one of its own size out of it."""
+    """Pads the image, and crops it to its original size."""
 
     padding: int = number(4, 1, _MAX_SIDE, "pixels at each edge")
     fill: Literal["zero", "reflect"] = Field("zero", _FILL)
@@ -29,47 +29,47 @@ class RandomCrop(Section):
 class RandomTranslation(Section):
     """Moves the image by whole pixels."""
 
-    height_factor: float = number(0.1, 0, 1, "part of the height, up or down at most")
-    width_factor: float = number(0.1, 0, 1, "part of the width, left or right at most")
+    height_factor: float = number(0.1, 0, 1, "largest shift up or down, as a fraction of the height")
+    width_factor: float = number(0.1, 0, 1, "largest shift left or right, as a fraction of the width")
     fill: Literal["zero", "reflect"] = Field("zero", _FILL)
 
 
 class RandomRotation(Section):
-    """Turns the image about its centre, with bilinear interpolation."""
+    """Rotates the image about its centre, with bilinear interpolation."""
 
-    degrees: float = number(15.0, None, 180, "either way at most", gt=0)
+    degrees: float = number(15.0, None, 180, "largest angle, in both directions", gt=0)
     fill: Literal["zero", "reflect"] = Field("zero", _FILL)
 
 
 class RandomZoom(Section):
     """Enlarges or shrinks the image about its centre, with bilinear interpolation."""
 
-    factor: float = number(0.1, None, None, "0.1 is from 0.9 to 1.1 times as large", gt=0, lt=1)
+    factor: float = number(0.1, None, None, "0.1 scales by 0.9 to 1.1", gt=0, lt=1)
     fill: Literal["zero", "reflect"] = Field("zero", _FILL)
 
 
 class RandomBrightness(Section):
     """Adds a number to the whole image."""
 
-    factor: float = number(0.2, None, 1000, "of either sign at most, in the units of the transformed image", gt=0)
+    factor: float = number(0.2, None, 1000, "largest absolute value, in the units of the transformed image", gt=0)
 
 
 class RandomContrast(Section):
     """Multiplies each channel's distance from its mean over the image."""
 
-    factor: float = number(0.2, None, 1, "0.2 is by 0.8 to 1.2", gt=0)
+    factor: float = number(0.2, None, 1, "0.2 multiplies by 0.8 to 1.2", gt=0)
 
 
 class RandomSaturation(Section):
     """Multiplies the distance of a pixel's red, green and blue from its grey."""
 
-    factor: float = number(0.2, None, 1, "0.2 is by 0.8 to 1.2", gt=0)
+    factor: float = number(0.2, None, 1, "0.2 multiplies by 0.8 to 1.2", gt=0)
 
 
 class Cutout(Section):
     """Sets a square to zero."""
 
-    size: int = number(8, 1, _MAX_SIDE, "pixels a side; its centre is any pixel, so that part of it may lie outside")
+    size: int = number(8, 1, _MAX_SIDE, "side in pixels; its centre is any pixel, so part of it may lie outside")
 
 
 class GaussianNoise(Section):
@@ -79,7 +79,7 @@ class GaussianNoise(Section):
 
 
 class Operation(Section):
-    """One item of the list: exactly one of these, its name alone or with its options."""
+    """One item of the list: exactly one operation, by name or with options."""
 
     random_flip: Optional[RandomFlip] = None
     random_crop: Optional[RandomCrop] = None
@@ -97,19 +97,19 @@ class Operation(Section):
 
     @property
     def declared(self) -> Mapping[str, Section]:
-        """Name and options of what was declared: one operation, where the declaration is right."""
+        """The declared operations by name: one, if the declaration is valid."""
         return dict(self.sections())
 
 
 Operation.SHORT_FORM = {"type": "string", "enum": list(Operation.__fields__)}
 
 
-def long_operations(value: Any) -> Any:
-    """Writes short forms as mappings: `random_flip` is `{random_flip: {}}`."""
-    return [_long(item) for item in value] if isinstance(value, (list, tuple)) else value
+def expand_operations(value: Any) -> Any:
+    """Expands short forms: `random_flip` becomes `{random_flip: {}}`."""
+    return [_expand(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _long(item: Any) -> Any:
+def _expand(item: Any) -> Any:
     if isinstance(item, str):
         return {item: {}}
     if isinstance(item, dict):

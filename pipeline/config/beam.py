@@ -7,7 +7,7 @@ from typing import Literal, Optional
 
 from tfx_estimator.pipeline.config.section import Field, Section, number
 
-# Field -> the flag of Beam's that it is.
+# Key -> Beam's flag.
 PORTABLE = {
     "job_endpoint": "--job_endpoint",
     "artifact_endpoint": "--artifact_endpoint",
@@ -25,29 +25,25 @@ _RUNNERS = {
 
 
 class DataflowSection(Section):
-    """A job on Dataflow. Names are those of Beam's own options."""
+    """A Dataflow job. Keys have the names of Beam's options."""
 
-    project: str = Field(..., "id of the project")
-    region: str = Field(..., "where it runs: europe-west4, for example")
+    project: str = Field(..., "project id")
+    region: str = Field(..., "region of the job, such as europe-west4")
     temp_location: str = Field(..., "gs:// folder for temporary files")
-    staging_location: Optional[str] = Field(
-        None, "gs:// folder for what workers install; null is `staging` in temp_location"
-    )
-    sdk_container_image: str = Field(
-        ..., "image of the workers, with TFX: this package is installed into it, without a network"
-    )
-    service_account_email: Optional[str] = Field(None, "account of the workers")
-    machine_type: Optional[str] = Field(None, "of the workers: n1-standard-4, for example")
-    num_workers: Optional[int] = number(None, 1, None, "workers at the start")
-    max_num_workers: Optional[int] = number(None, 1, None, "workers at most")
+    staging_location: Optional[str] = Field(None, "gs:// folder for packages; null is `staging` in temp_location")
+    sdk_container_image: str = Field(..., "image of the workers, with TFX; this package is installed into it offline")
+    service_account_email: Optional[str] = Field(None, "service account of the workers")
+    machine_type: Optional[str] = Field(None, "machine type of the workers, such as n1-standard-4")
+    num_workers: Optional[int] = number(None, 1, None, "initial number of workers")
+    max_num_workers: Optional[int] = number(None, 1, None, "maximum number of workers")
     autoscaling_algorithm: Optional[Literal["NONE", "THROUGHPUT_BASED"]] = Field(
-        None, "whether their number follows the work"
+        None, "whether the number of workers adapts to the throughput"
     )
-    disk_size_gb: Optional[int] = number(None, 10, None, "disk of a worker")
+    disk_size_gb: Optional[int] = number(None, 10, None, "disk size of a worker")
     network: Optional[str] = Field(None, "network of the workers")
-    subnetwork: Optional[str] = Field(None, "their subnetwork: regions/REGION/subnetworks/NAME")
+    subnetwork: Optional[str] = Field(None, "subnetwork of the workers: regions/REGION/subnetworks/NAME")
     use_public_ips: Optional[bool] = Field(None, "whether workers have public addresses")
-    dataflow_kms_key: Optional[str] = Field(None, "key that encrypts what lies on disks")
+    dataflow_kms_key: Optional[str] = Field(None, "key that encrypts data on disks")
     labels: dict[str, str] = Field({}, "labels of the job")
 
     def flags(self) -> list[str]:
@@ -62,16 +58,14 @@ class DataflowSection(Section):
 
 
 class BeamSection(Section):
-    """Which engine runs the Beam part of each component."""
+    """The runner of each component's Beam pipeline."""
 
-    runner: Literal["direct", "portable", "dataflow"] = Field("direct", "Beam's engine")
-    workers: Optional[int] = number(None, 1, None, "worker processes on each machine, of portable")
-    job_endpoint: Optional[str] = Field(None, "HOST:PORT of the job server, of portable")
-    artifact_endpoint: Optional[str] = Field(
-        None, "HOST:PORT where files for the workers go; null is what the job server says"
-    )
+    runner: Literal["direct", "portable", "dataflow"] = Field("direct", "Beam's runner")
+    workers: Optional[int] = number(None, 1, None, "of portable: worker processes on each machine")
+    job_endpoint: Optional[str] = Field(None, "of portable: HOST:PORT of the job server")
+    artifact_endpoint: Optional[str] = Field(None, "HOST:PORT of the artifact service; null asks the job server")
     environment_type: Optional[Literal["LOOPBACK", "EXTERNAL", "DOCKER", "PROCESS"]] = Field(
-        None, "what workers run in: this process, a worker pool, containers, or processes of a command"
+        None, "where workers run: in this process, a worker pool, containers, or processes of a command"
     )
     environment_config: Optional[str] = Field(None, "HOST:PORT of the worker pool, the image, or JSON with the command")
     dataflow: Optional[DataflowSection] = None
@@ -84,7 +78,7 @@ class BeamSection(Section):
         if self.runner == "dataflow":
             return args + (self.dataflow.flags() if self.dataflow else [])
         if self.runner != "portable" or self.environment_type is not None:
-            # Without any flag of this kind TFX packs itself into an archive for remote workers, once per component.
+            # Without a flag of this kind, TFX packs itself into an archive for remote workers, once per component.
             image = self.environment_config if self.environment_type == "DOCKER" else "none"
             args.append(f"--sdk_container_image={image}")
         return args

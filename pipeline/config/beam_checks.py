@@ -1,4 +1,4 @@
-"""Checks of the `beam` section: what an engine needs, what it does not take, and what it cannot reach."""
+"""Checks of the `beam` section: options that a runner needs or does not take, and addresses that it cannot reach."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfx_estimator.pipeline.config.travel_checks import flag_of, is_credential, 
 
 _OPTIONS = "beam.options"
 _LOCAL_HOST = re.compile(r"\b(localhost|127\.0\.0\.1)\b|\[::1\]")
-# Environment -> what `environment_config` is there.
+# environment_type -> its environment_config.
 _CONFIGS = {
     "EXTERNAL": "HOST:PORT of the worker pool",
     "DOCKER": "an image that holds this package: Beam's own has no TFX",
@@ -28,7 +28,7 @@ def check_beam(case: Case) -> Iterator[Problem]:
     for option, shown in zip(beam.options, shown_options(beam.options)):
         is_runner = option.partition("=")[0] == "--runner"
         if not option.startswith("--") or is_runner:
-            what = "the runner is named by beam.runner" if is_runner else "this is no flag"
+            what = "beam.runner sets the runner" if is_runner else "this is not a flag"
             yield Problem(_OPTIONS, what, "flags of Beam, `--name=value`", "correct or remove it", value=shown)
     for name, runner in {"dataflow": "dataflow", **dict.fromkeys(PORTABLE, "portable")}.items():
         value = getattr(beam, name)
@@ -46,49 +46,49 @@ def check_beam(case: Case) -> Iterator[Problem]:
 
 
 def _portable(beam: BeamSection, target: str) -> Iterator[Problem]:
-    """Checks that the workers have TFX: without being told, Beam runs them in its own image, which has none."""
-    said = {option.partition("=")[0] for option in beam.options}
+    """Checks that the workers have TFX: by default, Beam runs them in its own image, which has none."""
+    flags = {option.partition("=")[0] for option in beam.options}
     kind, path = beam.environment_type, "beam.environment_type"
-    if kind is None and PORTABLE["environment_type"] not in said:
-        # A job server elsewhere would look for the step's own process in vain.
+    if kind is None and PORTABLE["environment_type"] not in flags:
+        # A job server on another machine cannot reach a LOOPBACK worker.
         expected = "EXTERNAL, DOCKER or PROCESS" + ("" if target else "; or LOOPBACK, this process does the work")
         what = "Beam would run its workers in its own image, which has no TFX"
         yield Problem(path, what, expected, f"set {path}", depends=("beam.runner", _OPTIONS))
-    if kind in _CONFIGS and beam.environment_config is None and PORTABLE["environment_config"] not in said:
+    if kind in _CONFIGS and beam.environment_config is None and PORTABLE["environment_config"] not in flags:
         yield Problem("beam.environment_config", f"{kind} needs it", _CONFIGS[kind], "add it", depends=(path,))
 
 
 def _dataflow(case: Case) -> Iterator[Problem]:
-    """Checks that Dataflow is told where, and that its workers see the data."""
+    """Checks that beam.dataflow is there, and that the workers see the data."""
     data = case.data
     if case.beam.dataflow is None:
         expected = "beam.dataflow with project, region, temp_location and sdk_container_image"
-        what, todo = "Dataflow needs to know where", f"add {expected}"
+        what, todo = "Dataflow needs its own section", f"add {expected}"
         yield Problem("beam.runner", what, expected, todo, value="dataflow", depends=("beam.dataflow",))
     key = "dataset" if is_path(data.dataset) else "data_dir"
     place = getattr(data, key) or ""
-    # Of a path of this machine the target says so itself.
+    # With a target, local paths are refused by the rules of deployment.
     if not place.startswith("gs://") and (not case.target or not place or case.deploy.is_mounted(place)):
-        own = "Dataflow's workers do not see this machine's files"
-        what = "Dataflow wants it in Google's storage" if is_address(place) else own
+        local = "Dataflow's workers do not see this machine's files"
+        what = "Dataflow needs it in Google Cloud Storage" if is_address(place) else local
         yield Problem(f"data.{key}", what, "gs://BUCKET/FOLDER", "copy the data there", value=place or "null")
 
 
 def _deployed(beam: BeamSection, deploy: DeploySection) -> Iterator[Problem]:
-    """Finds what a step of a deployed pipeline would look for in its own container, in vain."""
-    # A worker pool may well be on the machine of those who ask it: Flink's task managers do.
+    """Finds addresses and paths that a step of a deployed pipeline cannot reach from its container."""
+    # environment_config may be local: Flink's task managers use the worker pool of their own machine.
     hosts = {f"beam.{name}": getattr(beam, name) or "" for name in ("job_endpoint", "artifact_endpoint")}
     for path, value in hosts.items():
         if _LOCAL_HOST.search(value):
             yield Problem(path, OF_THIS_MACHINE, "a host that the steps reach", "name the service's", value=value)
     if beam.environment_type == "LOOPBACK":
-        what = "the job server would look for the step's own process on its machine"
+        what = "the job server would look for the step's process on its own machine"
         expected, todo = "EXTERNAL, DOCKER or PROCESS", "name where the job server's machines find workers"
         yield Problem("beam.environment_type", what, expected, todo, value="LOOPBACK")
     for option, shown in zip(beam.options, shown_options(beam.options)):
         name, value = flag_of(option)
         if is_credential(name, value, deploy):
-            continue  # told as such
+            continue  # reported by check_credentials
         if _LOCAL_HOST.search(option) or (value.startswith(("/", "~", ".")) and not deploy.is_provided(value)):
             expected, todo = "a place that the steps reach", "name a host, a bucket, or a place in a volume"
             yield Problem(_OPTIONS, OF_THIS_MACHINE, expected, todo, value=shown)

@@ -1,4 +1,4 @@
-"""The sections `trainer.keep_best` and `trainer.early_stopping`: what the evaluations while training decide."""
+"""The sections `trainer.keep_best` and `trainer.early_stopping`, which act on evaluations during training."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, Optional
 
-from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, number, short_for
+from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, number, shorthand
 
-# Metrics that an evaluation of a network reports if that is not compiled, such as a built-in one.
+# Evaluation metrics of a network that is not compiled, such as a built-in one.
 METRICS = ("accuracy", "average_loss", "loss")
-# What a key of such a section takes in short, with the schema for editors.
-BY_METRIC: Mapping[str, Any] = {"short_form": {"type": "string", "minLength": 1}, "longer": short_for("metric", str)}
+# The short form of such a section: the metric.
+BY_METRIC: Mapping[str, Any] = {"short_form": {"type": "string", "minLength": 1}, "expand": shorthand("metric", str)}
 _LESS = re.compile(
     r"loss|error|entropy|perplexity|divergence|hinge|false_?(positive|negative)|miss_?rate|fall_?out"
     r"|(^|_)(rmse|mse|mae|mape|msle|fpr|fnr)($|_)"
@@ -23,39 +23,37 @@ _MORE = re.compile(
 
 
 def better(metric: str) -> Optional[str]:
-    """Returns `max` or `min`, as a metric's name tells; None where it does not."""
+    """Returns `max` or `min`, inferred from a metric's name; None if unclear."""
     name = metric.lower()
     less, more = bool(_LESS.search(name)), bool(_MORE.search(name))
     return None if less == more or "threshold" in name else "min" if less else "max"
 
 
 class _Watched(Section):
-    """A metric of the evaluations, and which way it is better."""
+    """A metric of the evaluations, and whether more or less of it is better."""
 
     metric: str
-    mode: Optional[Literal["max", "min"]] = Field(
-        None, "whether more or less of it is better; null where its name tells"
-    )
+    mode: Optional[Literal["max", "min"]] = Field(None, "whether more or less is better; null infers it from the name")
 
     @property
     def better(self) -> Optional[str]:
-        """`max` or `min`, of a known metric without being declared; None where nothing tells."""
+        """`max` or `min`, declared or inferred; None if unclear."""
         return self.mode or better(self.metric)
 
 
 class KeepBest(_Watched):
-    """Which of the evaluated checkpoints is exported."""
+    """Exports the best of the evaluated checkpoints."""
 
     metric: str = Field(..., "a metric of your evaluation: accuracy, average_loss and loss of a network", min_length=1)
 
 
 class EarlyStopping(_Watched):
-    """When training is over before its last step, as of Keras's EarlyStopping.
+    """Stops training before its last step, like Keras's EarlyStopping.
 
     Source: https://www.tensorflow.org/api_docs/python/tf/keras/callbacks/EarlyStopping.
     """
 
     metric: str = Field("average_loss", "a metric of your evaluation", min_length=1)
-    patience: int = number(3, 1, 1_000_000, "evaluations without an improvement, after which training ends")
-    min_delta: float = number(0.0, 0, 1e12, "a smaller change is no improvement")
-    min_steps: int = number(0, 0, MAX_STEPS, "evaluations of earlier steps do not count")
+    patience: int = number(3, 1, 1_000_000, "evaluations without improvement after which training stops")
+    min_delta: float = number(0.0, 0, 1e12, "smallest change that counts as an improvement")
+    min_steps: int = number(0, 0, MAX_STEPS, "evaluations of earlier steps are ignored")

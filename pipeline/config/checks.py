@@ -1,4 +1,4 @@
-"""Checks between several values of a declaration, each of which is right by itself."""
+"""Checks across the values of a declaration, each of which is valid alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfx_estimator.pipeline.config.class_weights import check_class_weights
 from tfx_estimator.pipeline.config.code_checks import check_module_file, check_target
 from tfx_estimator.pipeline.config.data import EXAMPLES, find_overlap, reject_split, split_names, suggest_splits
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.evaluator import MEAN, Metric, names_nothing, parse_held, parse_slice
+from tfx_estimator.pipeline.config.evaluator import MEAN, Metric, parse_held, parse_slice
 from tfx_estimator.pipeline.config.gpu_checks import check_gpus
 from tfx_estimator.pipeline.config.image_folder import known_splits
 from tfx_estimator.pipeline.config.paths import is_address, is_path, is_table, is_tfds_name, reject_folder, reject_store
@@ -34,14 +34,14 @@ _SLICES, _LABEL = "evaluator.slices", "label"
 
 
 def check(case: Case) -> list[Problem]:
-    """Runs every check."""
+    """Runs all checks."""
     return [
         *_data(case.declaration),
         *_code(case),
         *check_class_weights(case.declaration),
         *broken((*RULES, *DEPLOY, *registry.own_rules()), case),
         *_evaluator(case.declaration),
-        # With a target, these paths are places of another machine.
+        # With a target, these paths are on other machines.
         *(() if case.target else _places(case.declaration)),
         *check_beam(case),
         *check_gpus(case),
@@ -96,7 +96,7 @@ def _check_folder_or_table(dataset: str) -> Iterator[Problem]:
 
 
 def _code(case: Case) -> Iterator[Problem]:
-    """Checks that the code that is named is there, as text."""
+    """Checks that the named functions and files exist, without importing them."""
     dataset, trainer, transform = case.data.dataset, case.trainer, case.transform
     if ":" in dataset and not is_path(dataset) and not is_tfds_name(dataset):
         yield from check_target("data.dataset", dataset, case.search_paths, "class")
@@ -119,15 +119,13 @@ def _places(declaration: Declaration) -> Iterator[Problem]:
     if destination is None or is_address(destination):
         return
     if reason := reject_folder(destination) if destination else "it is empty":
-        expected = "a folder that is there and can be written, or can be made; null is `serving` in the work folder"
+        expected = "a writable folder, or one that can be made; null is `serving` in the work folder"
         yield Problem("pusher.destination", reason, expected, "name another folder", value=destination)
 
 
 def _evaluator(declaration: Declaration) -> Iterator[Problem]:
-    """Checks the section."""
     section, transform = declaration.evaluator, declaration.transform
-    # The features that the user's preprocessing_fn returns are not known here; the dry run and the Evaluator check
-    # them.
+    # The features that the user's preprocessing_fn returns are unknown here; the dry run and the Evaluator check them.
     known = [_LABEL] if transform.target == type(transform)().target else []
     yield from _slices(_SLICES, section.slices, known)
     for index, metric in enumerate(section.metrics):
@@ -139,32 +137,27 @@ def _evaluator(declaration: Declaration) -> Iterator[Problem]:
 def _slices(path: str, items: Sequence[Any], known: Sequence[str], held: bool = False) -> Iterator[Problem]:
     depends = ("transform.preprocessing_fn", "transform.module_file")
     for index, item in enumerate(items):
-        where, written = f"{path}.{index}", inline(item)
-        if names_nothing(item, held):
-            expected = "a feature, a list of features, or {feature: value}"
-            yield Problem(where, "it names no feature", expected, "correct or remove it", value=written)
-            continue
         (meant,) = parse_held([item]) if held else [parse_slice(item)]
         for name in meant.names if known else ():
             if name not in known:
                 near = nearest(name, known)
                 todo = f"did you mean `{near}`?" if near else f"choose one of: {', '.join(known)}"
-                todo += "; or add it to what a transform.preprocessing_fn of your own returns"
+                todo += "; or return it from your own transform.preprocessing_fn"
                 what = f"the examples have no feature `{name}` to slice by"
-                yield Problem(where, what, "", todo, value=written, depends=depends)
+                yield Problem(f"{path}.{index}", what, "", todo, value=inline(item), depends=depends)
 
 
 def _thresholds(path: str, metric: Metric) -> Iterator[Problem]:
     threshold, change = metric.threshold, metric.change_threshold
     if threshold is None and change is None and metric.slices:
-        what = "these are the slices that thresholds hold for, and there is none"
+        what = "these slices are for thresholds, and there is none"
         todo = f"add threshold: {{lower: VALUE}}, or name them in {_SLICES}"
         yield Problem(f"{path}.slices", what, "", todo)
     elif metric.name == MEAN and (threshold or change):
         key = "threshold" if threshold else "change_threshold"
-        what = f"TFMA stores {MEAN} as of no model, and beside a baseline would look for the candidate's in vain"
+        what = f"TFMA stores {MEAN} without a model's name, so with a baseline it would not find the candidate's"
         yield Problem(f"{path}.{key}", what, "a threshold of another metric", "remove it")
     elif change is not None and metric.direction is None:
-        what = f"its name does not tell whether {metric.name} is better high or low"
+        what = f"it is not clear from its name whether {metric.name} is better high or low"
         todo = "add direction: higher_is_better, or lower_is_better"
         yield Problem(f"{path}.change_threshold", what, "", todo)

@@ -1,4 +1,4 @@
-"""`trainer.class_weights`: by label or by a class's name, checked against the classes as soon as they are known."""
+"""`trainer.class_weights`: by label or class name, checked against the classes as soon as they are known."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ from typing import Optional, Union
 
 from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config.declaration import Declaration
-from tfx_estimator.pipeline.config.image_folder import folders, in_form, in_order, known_splits
+from tfx_estimator.pipeline.config.image_folder import folders, known_splits, nfc, sort_classes
 from tfx_estimator.pipeline.config.problems import Problem, nearest
 from tfx_estimator.pipeline.config.yaml_text import inline
 
 Weights = Union[Sequence[float], Mapping[str, float]]
 
-# Stands for a weight for each label, by which each class counts as much as another.
+# Stands for weights that give every class the same total weight.
 BALANCED = "balanced"
 
 _PATH = "trainer.class_weights"
-_LARGEST = 1_000_000
 _DIGITS = tuple(map(str, range(10)))
-# Data sets of known classes; where TFDS prepared one without the file of its names, these are numbers.
+# Data sets with known classes; without TFDS's file of names, the classes are numbers.
 _CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _KNOWN = {"digits": (_DIGITS,), "mnist": (_DIGITS,), "cifar10": (_CIFAR10, _DIGITS)}
 
 
 def weights_by_label(weights: Weights, label_names: Sequence[str]) -> tuple[float, ...]:
-    """Returns the weight of each label, in whose order the names are; a class that is not named has 1."""
-    weights = _in_form(weights)
+    """Returns the weight of each label, in the order of the names; 1 for a class that is not named."""
+    weights = _nfc_keys(weights)
     if problem := _find_wrong(weights, label_names):
         raise DeclarationError(f"{problem.path}: {problem.what}", expected=problem.expected, todo=problem.todo)
     if isinstance(weights, Mapping):
@@ -35,32 +34,24 @@ def weights_by_label(weights: Weights, label_names: Sequence[str]) -> tuple[floa
 
 
 def check_class_weights(declaration: Declaration) -> Iterator[Problem]:
-    """Checks the values, and against the classes where they can be told without the data."""
+    """Checks the weights, also against the classes if those are known without reading the data."""
     weights = declaration.trainer.class_weights
     if weights is None or isinstance(weights, str):
         return
-    if problem := _find_wrong(_in_form(weights), _classes(declaration.data.dataset, weights)):
+    if problem := _find_wrong(_nfc_keys(weights), _classes(declaration.data.dataset, weights)):
         yield problem
 
 
 def _find_wrong(weights: Weights, classes: Sequence[str]) -> Optional[Problem]:
-    """The first thing that is wrong, with the classes if they are known."""
-    value, depends = inline(weights), ("data.dataset",)
-    numbers = list(weights.values() if isinstance(weights, Mapping) else weights)
-    if wrong := [number for number in numbers if not 0 <= number <= _LARGEST]:
-        what, expected = f"{inline(wrong[0])} is no weight", f"numbers from 0 to {_LARGEST:,}"
-        return Problem(_PATH, what, expected, "correct it", value=value)
+    """Returns the first problem; `classes` is empty if unknown."""
+    depends = ("data.dataset",)
     if classes and isinstance(weights, Mapping):
         if unknown := [name for name in weights if name not in classes]:
             near = nearest(unknown[0], classes)
             todo = f"did you mean `{near}`?" if near else "remove it, or name another class"
             what = f"the data has no class `{unknown[0]}`"
             return Problem(_PATH, what, "some of " + ", ".join(classes), todo, depends=depends)
-        # A class that is not named has 1.
-        numbers = [weights.get(name, 1.0) for name in classes]
-    if numbers and not any(numbers) and (classes or not isinstance(weights, Mapping)):
-        return Problem(_PATH, "no example would count", "a weight above 0", "raise one", value=value, depends=depends)
-    if classes and not isinstance(weights, Mapping) and len(weights) != len(classes):
+    elif classes and len(weights) != len(classes):
         what = f"{len(weights)} weights for {len(classes)} classes"
         expected = f"one for each label, in this order: {', '.join(classes)}"
         todo = "add or remove some; or name classes: {" + f"{inline(classes[0])}: 2.0" + "}"
@@ -68,12 +59,11 @@ def _find_wrong(weights: Weights, classes: Sequence[str]) -> Optional[Problem]:
     return None
 
 
-def _in_form(weights: Weights) -> Weights:
-    return {in_form(name): weight for name, weight in weights.items()} if isinstance(weights, Mapping) else weights
+def _nfc_keys(weights: Weights) -> Weights:
+    return {nfc(name): weight for name, weight in weights.items()} if isinstance(weights, Mapping) else weights
 
 
 def _classes(dataset: str, weights: Weights) -> Sequence[str]:
-    """The classes, where the name of the data set, or of its folders, tells them: those that the weights name."""
     if dataset in _KNOWN:
         return max(_KNOWN[dataset], key=lambda names: sum(name in names for name in weights))
-    return in_order(each.name for place in known_splits(dataset).values() for each in folders(place))
+    return sort_classes(each.name for place in known_splits(dataset).values() for each in folders(place))

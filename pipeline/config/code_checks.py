@@ -1,4 +1,4 @@
-"""Checks of the user's code that the declaration names: read as text, never imported."""
+"""Checks of the user's code that the declaration names; reads it as text, never imports it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_target(path: str, target: str, search_paths: Sequence[str], what: str 
             form = f"one of {', '.join(sorted(built_in))}; or {form}"
         near = nearest(target, built_in)
         todo = f"did you mean `{near}`?" if near else _form_hint(target)
-        return [Problem(path, "this is not of the right form", form, todo, value=target)]
+        return [Problem(path, "this is not of the form MODULE:NAME", form, todo, value=target)]
     module_name, _, name = target.partition(":")
     module = find_module(module_name, search_paths)
     if module is None:
@@ -43,7 +43,7 @@ def check_target(path: str, target: str, search_paths: Sequence[str], what: str 
 
 
 def check_module_file(path: str, file: str, wanted: Sequence[str]) -> list[Problem]:
-    """Checks a TFX module file, which must define one of the functions that are wanted."""
+    """Checks a TFX module file, which must define one of the `wanted` functions."""
     expected = f"a Python file that defines {' or '.join(wanted)}"
     if not os.path.exists(file):
         there = [name for name in names_in(os.path.dirname(file)) if name.endswith(".py")]
@@ -62,7 +62,7 @@ def check_module_file(path: str, file: str, wanted: Sequence[str]) -> list[Probl
 
 
 def _read(file: Path) -> tuple[Names | None, str]:
-    """The names that a file defines; or None, and why it cannot be read."""
+    """Returns the names that a file defines; or None, and why it cannot be read."""
     try:
         return defined_names(ast.parse(file.read_bytes())), ""
     except (SyntaxError, ValueError) as error:
@@ -80,7 +80,7 @@ def _no_such_name(path: str, target: str, name: str, names: Names, file: Path) -
 
 
 def _form_hint(target: str) -> str:
-    """Guesses what was meant: `nets.small.net`, or `nets/small.py:net`."""
+    """Suggests the right form for `nets.small.net`, or `nets/small.py:net`."""
     guess = re.sub(r"\.py(?=:|$)", "", target.strip()).lstrip("./").replace("/", ".")
     guess = guess if ":" in guess else ":".join(guess.rsplit(".", 1))
     return f"did you mean `{guess}`?" if _TARGET.match(guess) else "write the module, a colon, and the name in it"

@@ -23,19 +23,17 @@ _PART = re.compile(rf"(?P<name>[\w-]+)(?:\[(?:(?P<low>{_BOUND})?:(?P<high>{_BOUN
 
 
 class Splits(Section):
-    """Which part of the data set trains, which evaluates meanwhile, and which at the end, as TFDS split expressions.
+    """The splits for training, evaluation while training, and the Evaluator, as TFDS split expressions.
 
     See https://www.tensorflow.org/datasets/splits.
     """
 
     train: str = Field("train", "TFDS split expression, for example `train[:90%]`")
     eval: str = Field("test", "TFDS split expression, for example `train[90%:]` or `test`")
-    test: Optional[str] = Field(
-        None, "TFDS split expression: what the Evaluator reads, once, and training never; null is `eval`"
-    )
+    test: Optional[str] = Field(None, "TFDS split expression, read by the Evaluator only; null is `eval`")
 
     def declared(self) -> dict[str, str]:
-        """Returns the expressions by name, of those that are given, in order."""
+        """Returns the given expressions by name, in order."""
         return {name: expression for name, expression in self.dict().items() if expression is not None}
 
     @property
@@ -53,29 +51,24 @@ class DataSection(Section):
         "folder: a prepared TFDS data set, IDX files, CIFAR binary batches, or images by class; or a CSV or Parquet "
         "file of paths and labels",
     )
-    version: Optional[str] = Field(None, "TFDS version; null is the newest that is there")
-    data_dir: Optional[str] = Field(None, "TFDS data_dir; null is TFDS's own default")
-    download: bool = Field(True, "may TFDS fetch and prepare what data_dir does not hold")
+    version: Optional[str] = Field(None, "TFDS version; null is the newest")
+    data_dir: Optional[str] = Field(None, "TFDS data_dir; null is TFDS's default")
+    download: bool = Field(True, "let TFDS download and prepare data sets that data_dir lacks")
     splits: Splits = inner()
     shards: Optional[int] = number(
-        None,
-        1,
-        1000,
-        "files per split, at most one for each example; null is 8, or one for each worker that reads files",
+        None, 1, 1000, "files per split, at most one per example; null is 8, or more for sharding: file"
     )
-    image_size: Optional[tuple[_Side, _Side]] = Field(
-        None, "[height, width] to resize to; required where the images differ in size"
-    )
+    image_size: Optional[tuple[_Side, _Side]] = Field(None, "[height, width] to resize to, required if sizes differ")
 
     def shards_for(self, readers: int = 1) -> int:
-        """Returns the number of files per split, where each reader takes files of its own."""
+        """Returns the number of files per split for so many readers, each with its own files."""
         return self.shards or max(_SHARDS, readers)
 
 
 class TransformSection(Section):
     """Which preprocessing_fn Transform runs."""
 
-    preprocessing_fn: Optional[str] = Field(None, "`standardize`, which null is too; or `package.module:function`")
+    preprocessing_fn: Optional[str] = Field(None, "`standardize` or `package.module:function`; null is `standardize`")
     module_file: Optional[str] = Field(None, "a TFX module file that defines `preprocessing_fn`, unchanged")
 
     @property
@@ -85,11 +78,11 @@ class TransformSection(Section):
 
 
 def reject_split(expression: str) -> str:
-    """Says why TFDS would not take an expression such as `train[:90%]+test`, as far as its text tells; or nothing."""
+    """Returns why TFDS would refuse an expression such as `train[:90%]+test`, as far as the text tells; else empty."""
     for text in map(str.strip, expression.split("+")):
         part = _read(text)
         if part is None:
-            return f"{text!r} is no split expression" if text else "a part of the expression is empty"
+            return f"{text!r} is not a split expression" if text else "a part of the expression is empty"
         if part.is_mixed:
             return f"{text}: one end is in percent, and the other is not"
         if part.unit == "%" and not 0 <= part.low <= part.high <= 100:
@@ -105,7 +98,7 @@ def split_names(expression: str) -> list[str]:
 
 
 def suggest_splits(names: Sequence[str], test: bool = False) -> str:
-    """Returns what to write for a data set with these splits; `test`: with a third one for the Evaluator."""
+    """Returns a `splits` section for a data set with these splits; `test`: with one for the Evaluator."""
     train = "train" if "train" in names else names[0]
     known = [name for name in ("test", "validation", "valid", "val", "eval", "dev") if name in names]
     others = [name for name in dict.fromkeys([*known, *names]) if name != train]
@@ -120,10 +113,10 @@ def suggest_splits(names: Sequence[str], test: bool = False) -> str:
 
 
 def find_overlap(one: str, other: str) -> str:
-    """Says what two split expressions both hold, such as `a part of train[70%:]`, by their text; or nothing.
+    """Returns the overlap of two split expressions, such as `a part of train[70%:]`, as their text tells; else empty.
 
-    Ranges in percent are compared with each other, and so are those in numbers from the start; a whole split holds all
-    of its parts. The rest shows when the data set is opened.
+    Compares ranges in percent with each other, those in examples from the start with each other, and whole splits with
+    everything. Other overlaps are found when the data set is opened.
     """
     parts = ([_read(part.strip()) for part in each.split("+")] for each in (one, other))
     return next((shared for first, second in itertools.product(*parts) if (shared := _shared(first, second))), "")
@@ -131,14 +124,14 @@ def find_overlap(one: str, other: str) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """One part of an expression; its unit is None where its bounds cannot be compared with others."""
+    """One part of an expression; its unit is None if its bounds are not comparable."""
 
     text: str
     name: str
     unit: Optional[str]
     low: float
     high: float
-    # TFDS reads both ends as percent, without a word.
+    # TFDS silently reads both ends as percent.
     is_mixed: bool = False
 
     def is_all_of(self, name: str) -> bool:
@@ -151,7 +144,7 @@ def _read(text: str) -> Optional[_Part]:
     if found is None:
         return None
     low, high = found["low"] or "0", found["high"] or ""
-    # A start of 0 may have the one unit or the other.
+    # A start of 0 fits either unit.
     unit = "%" if "%" in (high or low) else ""
     mixed = high != "" and low.strip("0%_.") != "" and low.endswith("%") != high.endswith("%")
     if "shard" in text or mixed or ("-" in low + high and not unit):

@@ -18,35 +18,33 @@ from tfx_estimator.pipeline.config.yaml_text import render
 
 
 class PusherSection(Section):
-    """Where a blessed model is pushed, into a new versioned folder."""
+    """Where a blessed model is pushed: into a new versioned folder."""
 
     destination: Optional[str] = Field(None, "a folder; null is `serving` in the work folder")
 
 
 class ServingSection(Section):
-    """How a trained model is served."""
+    """How the trained model is served."""
 
-    encoded: bool = Field(True, "PNG and JPEG files, in a signature of this name")
-    warm_up: bool = Field(True, "requests are pushed with it that TensorFlow Serving answers before clients ask")
+    encoded: bool = Field(True, "add a signature of this name that takes PNG and JPEG files")
+    warm_up: bool = Field(True, "push warm-up requests with the model, which TensorFlow Serving runs before it serves")
 
 
 class Declaration(Section):
     """What to ingest, what to train, how to distribute it and where to run it."""
 
-    # `draft` takes these out: they hold anchors.
+    # For YAML anchors; `draft` removes them.
     SCHEMA = {"patternProperties": {"^x-": {}}}
 
     name: str = Field(
         ...,
-        "the pipeline's name: a to z, then a to z, digits, `-` and, on this machine, `_`, at most 63",
+        "a to z, then a to z, digits, `-` and, on this machine, `_`, at most 63",
         pattern=r"^[a-z][a-z0-9_-]{0,62}\Z",
     )
     data: DataSection
     transform: TransformSection = inner()
     trainer: TrainerSection
-    tune: Optional[TuneSection] = Field(
-        None, "trials of declared values, of which the best train the model; null is none"
-    )
+    tune: Optional[TuneSection] = Field(None, "hyperparameter trials, whose best values train the model; null is none")
     evaluator: EvaluatorSection = inner()
     serving: ServingSection = inner()
     pusher: PusherSection = inner()
@@ -56,23 +54,23 @@ class Declaration(Section):
 
     @property
     def shards(self) -> int:
-        """The files per split, enough for those who share them."""
+        """Files per split: at least one per worker that reads files of its own."""
         distribution = self.trainer.distribution
         return self.data.shards_for(distribution.train.worker_count if distribution.sharding == "file" else 1)
 
     def derived(self) -> dict[str, str]:
-        """Returns what follows from the values that are left open, by dotted path."""
+        """Returns the values derived for the keys that are not declared, by dotted path."""
         trainer, optimizer, train = self.trainer, self.trainer.optimizer, self.trainer.distribution.train
         known = trainer.train_steps is not None
         checkpoints = str(trainer.checkpoint_steps) if known else "a tenth of the steps, between 100 and 1,000"
         reports = str(trainer.report_steps) if known else "a fiftieth of the steps, at most 100"
         balance = "all examples / (classes * examples of the class), once they are counted"
         rates = "values" if optimizer.schedule == "piecewise" else "learning_rate"
-        # Without declared devices the machine decides how many replicas there are.
+        # Without declared devices, the machine determines the number of replicas.
         more = ", and more where there are several GPUs" if train.distributes and not train.devices.indices else ""
-        # Dotted path; whether it is left open; what follows.
+        # Dotted path; whether it is derived; the derived value.
         table = (
-            ("data.version", self.data.version is None, "the newest there is"),
+            ("data.version", self.data.version is None, "the newest"),
             ("data.shards", self.data.shards is None, f"{self.shards}, at most one for each example"),
             ("transform.preprocessing_fn", self.transform == TransformSection(), "standardize"),
             ("trainer.train_steps", not known, "from train_epochs, once the examples are counted"),
@@ -81,14 +79,14 @@ class Declaration(Section):
             (
                 f"trainer.optimizer.{rates}",
                 optimizer.scaling != "none",
-                f"at most {optimizer.word_scaled(train.replicas)}{more}",
+                f"at most {optimizer.describe_scaled(train.replicas)}{more}",
             ),
             ("trainer.eval_steps", trainer.eval_steps is None, "every example once"),
             ("trainer.class_weights", trainer.class_weights == "balanced", balance),
             ("evaluator.prediction_key", self.evaluator.prediction_key is None, "the served output that fits"),
             ("pusher.destination", self.pusher.destination is None, "`serving` in the work folder"),
         )
-        found = {path: said for path, is_open, said in table if is_open}
+        found = {path: value for path, is_derived, value in table if is_derived}
         if self.tune is not None:
             found |= dict.fromkeys(self.tune.ranges, "the best of the trials of `tune`")
             if self.tune.max_trials is None:
@@ -96,7 +94,7 @@ class Declaration(Section):
         return found
 
     def to_json(self) -> str:
-        """Returns canonical JSON: equal declarations give equal text, which `from_json` reads back exactly."""
+        """Returns canonical JSON, equal for equal declarations, which `from_json` reads back exactly."""
         return json.dumps(self.dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @classmethod
@@ -105,7 +103,7 @@ class Declaration(Section):
         try:
             return cls.parse_obj(json.loads(text))
         except (ValueError, RecursionError) as error:
-            what, expected = f"the stored declaration cannot be read: {error}", "the JSON that this version wrote"
+            what, expected = f"the stored declaration cannot be read: {error}", "JSON that this version wrote"
             raise DeclarationError(what, expected=expected, todo="run again, in a new --workdir") from error
 
     def to_yaml(self) -> str:

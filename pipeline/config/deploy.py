@@ -1,4 +1,4 @@
-"""The `deploy` section: what a compiled pipeline needs to know of the place where it runs."""
+"""The `deploy` section: where a compiled pipeline runs, and with which resources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfx_estimator.pipeline.platforms.registry import BY_NAME, POD_TARGETS, VERT
 from tfx_estimator.pipeline.platforms.training_jobs.section import TfJob, TrainingJob, TrainJob
 from tfx_estimator.pipeline.platforms.vertex.section import VertexJob
 
-# Keys of a pod's template -> ours. Under nodes and replicas they are right, or near to a right one.
+# Keys of a pod template -> ours. Under nodes and replicas they are valid, or the suggestion finds them.
 ALIASES = {
     f"deploy.{place}{key}": f"deploy.nodes.{node}.{ours}"
     for place, node in (
@@ -32,25 +32,23 @@ ALIASES = {
 
 
 class Node(Section):
-    """What one step of the pipeline may use, and what becomes of it when it fails."""
+    """Resources and retries of one pipeline step."""
 
-    cpu: Optional[float] = number(None, 0.001, 1024, "most CPUs; null is nodes.default's, or else the service's own")
-    memory_gb: Optional[float] = number(None, 0.001, 16384, "most memory, in 10^9 bytes; null likewise")
+    cpu: Optional[float] = number(None, 0.001, 1024, "CPU limit; null is nodes.default's, else the service's default")
+    memory_gb: Optional[float] = number(None, 0.001, 16384, "memory limit, in 10^9 bytes; null likewise")
     accelerator: Optional[str] = Field(
-        None, "`NVIDIA_TESLA_T4` and the like on Vertex AI, `nvidia.com/gpu` and the like on Kubeflow"
+        None, "type: `NVIDIA_TESLA_T4`, for example, on Vertex AI; `nvidia.com/gpu`, for example, on Kubeflow"
     )
-    accelerators: Optional[int] = number(None, 1, 64, "how many of them; null is 1")
+    accelerators: Optional[int] = number(None, 1, 64, "number of accelerators; null is 1")
     node_selector: Optional[dict[str, str]] = Field(
         None, "labels that a node of the Kubernetes cluster must have; null is nodes.default's"
     )
-    tolerations: Optional[tuple[Toleration, ...]] = Field(
-        None, "taints of the cluster's nodes that are borne; null likewise"
-    )
-    retries: Optional[int] = number(None, 0, 100, "further tries of a step that failed")
+    tolerations: Optional[tuple[Toleration, ...]] = Field(None, "tolerated node taints; null is nodes.default's")
+    retries: Optional[int] = number(None, 0, 100, "retries of a failed step")
 
 
 class Nodes(Section):
-    """The steps of the pipeline; what one leaves open is that of `default`."""
+    """The steps of the pipeline; `default` applies to keys that a step does not set."""
 
     default: Node = Node()
     TfdsExampleGen: Optional[Node] = None
@@ -64,55 +62,50 @@ class Nodes(Section):
     Pusher: Optional[Node] = None
 
     def of(self, node_id: str) -> Node:
-        """Returns what holds for a step."""
+        """Returns a step's resources, with the defaults filled in."""
         own = getattr(self, node_id, None) or Node()
         declared = {name: value for name in own.__fields__ if (value := getattr(own, name)) is not None}
         return self.default.copy(update=declared)
 
 
 def gpus(accelerator: Optional[str], count: Optional[int]) -> int:
-    """Returns how many GPUs there are of a kind of accelerator; a TPU is none."""
+    """Returns the number of GPUs; a TPU is none."""
     return (count or 1) if accelerator and "TPU" not in accelerator.upper() else 0
 
 
 class DeploySection(Section):
-    """The place where a compiled pipeline runs, or its training; `run` reads it if the Trainer trains elsewhere."""
+    """Where a compiled pipeline, or its training, runs; `run` reads it if the Trainer trains elsewhere."""
 
-    image: Optional[str] = Field(
-        None, "the container of every step, pinned: REGISTRY/NAME@sha256:…, with tfx-estimator in it"
-    )
-    pipeline_root: Optional[str] = Field(
-        None, "where artifacts go: gs://bucket/folder; a runtime parameter of the compiled pipeline"
-    )
+    image: Optional[str] = Field(None, "container image of every step, with tfx-estimator: REGISTRY/NAME@sha256:…")
+    pipeline_root: Optional[str] = Field(None, "root of artifacts: gs://bucket/folder; a runtime parameter")
     training_root: Optional[str] = Field(
         None,
-        "where the step Trainer of the target kubeflow and the pods that it starts train: a folder in one of volumes; "
-        "without trainjob.train and tfjob.train trainings lie in PIPELINE_ROOT/NAME/training",
+        "training folder that the Trainer step of the target kubeflow shares with its pods, in one of volumes; "
+        "without trainjob.train and tfjob.train it is PIPELINE_ROOT/NAME/training",
     )
     project: Optional[str] = Field(None, "Google Cloud project of Vertex AI")
     region: Optional[str] = Field(None, "region of Vertex AI: europe-west4")
-    service_account: Optional[str] = Field(
-        None, "account that the steps run as; null is the project's, or the cluster's, default"
-    )
+    service_account: Optional[str] = Field(None, "service account of the steps; null is the default one")
     nodes: Nodes = Nodes()
-    volumes: tuple[Volume, ...] = Field((), "of Kubeflow")
-    secrets: tuple[Secret, ...] = Field((), "of Kubeflow")
+    volumes: tuple[Volume, ...] = Field((), "volumes on Kubernetes")
+    secrets: tuple[Secret, ...] = Field((), "Secrets on Kubernetes")
     env: dict[str, str] = Field({}, "environment variables of every step; no secrets: they are in the compiled file")
     labels: dict[str, str] = Field({}, "labels of the job, or of the pods")
-    security_context: SecurityContext = Field(SecurityContext(), "of every pod of the targets trainjob and tfjob")
+    security_context: SecurityContext = Field(SecurityContext(), "for every pod of the targets trainjob and tfjob")
     vertex: Optional[VertexJob] = Field(
         None, "trains as a custom job of Vertex AI, on machines of its own; null trains in the step's container"
     )
-    trainjob: TrainJob = Field(TrainJob(), "of the target trainjob, and of a training in a TrainJob or a JobSet")
-    tfjob: TfJob = Field(TfJob(), "of the target tfjob, and of a training in a TFJob")
+    trainjob: TrainJob = Field(TrainJob(), "for the target trainjob, and for training in a TrainJob or a JobSet")
+    tfjob: TfJob = Field(TfJob(), "for the target tfjob, and for training in a TFJob")
 
     def step(self, node_id: str) -> Node:
-        """Returns what holds for a step: one that only waits for its custom job has no machine of nodes.default's.
+        """Returns a step's resources.
 
-        One that only waits for its training job has no accelerator, and leaves what nodes.Trainer says to the pods.
+        A Trainer step that only waits for its custom job uses none of nodes.default's. One that only waits for its
+        training job uses no accelerator; nodes.Trainer then applies to the pods.
         """
         node = self.nodes.of(node_id)
-        if node_id == "Trainer" and self.trains_elsewhere:
+        if node_id == "Trainer" and self.training_job:
             waits = {"retries": node.retries, "accelerator": None, "accelerators": None}
             return self.nodes.default.copy(update=waits)
         if node_id != "Trainer" or self.vertex is None:
@@ -121,26 +114,21 @@ class DeploySection(Section):
         return own.copy(update={"retries": node.retries})
 
     @property
-    def elsewhere(self) -> str:
-        """The section of the training job in which the Trainer, where it is executed, trains; empty for itself."""
+    def training_job(self) -> str:
+        """The section of the job that the Trainer step starts to train in; empty if it trains by itself."""
         return next((key for key in POD_TARGETS if getattr(self, key).train), "")
 
     @property
-    def trains_elsewhere(self) -> bool:
-        """Does the Trainer, where it is executed, have others train."""
-        return bool(self.elsewhere)
-
-    @property
     def launcher(self) -> Any:
-        """Who trains elsewhere than where the Trainer is executed: `check` and `train`; None if nobody does."""
-        return BY_NAME[self.elsewhere].part("launcher") if self.elsewhere else None
+        """The module whose `check` and `train` start the training job; None if the step trains by itself."""
+        return BY_NAME[self.training_job].part("launcher") if self.training_job else None
 
     def machines(self, target: str, distribution: Distribution) -> dict[str, tuple[str, str, int]]:
-        """Returns what each process has for itself, by its role: a name, where it is declared, and how many GPUs.
+        """Returns the machine of each role: its name, the path where it is declared, and its number of GPUs.
 
-        Nothing where all share what the step Trainer has.
+        Empty if all processes share the machine of the Trainer step.
         """
-        if key := target if target in POD_TARGETS else self.elsewhere if BY_NAME[target].trains_in_pods else "":
+        if key := target if target in POD_TARGETS else self.training_job if BY_NAME[target].trains_in_pods else "":
             job = getattr(self, key)
             path = f"deploy.{key}.replicas."
             return {
@@ -156,16 +144,16 @@ class DeploySection(Section):
         return found
 
     def idle_steps(self, target: str) -> Iterator[tuple[str, str]]:
-        """Yields steps that have no use for resources there, and why."""
+        """Yields steps whose resources have no effect on the target, and why."""
         if target == VERTEX and self.vertex is not None:
-            yield "Trainer", "the step only waits for the custom job; deploy.vertex names what trains"
+            yield "Trainer", "the step only waits for the custom job; set the resources in deploy.vertex"
         for name in Nodes.__fields__:
             if target in POD_TARGETS and name not in ("default", "Trainer"):
                 chief = f"deploy.{target}.replicas.{getattr(self, target).role('chief')}"
                 yield name, f"the chief runs every step, with the resources of {chief}"
 
     def accelerated(self, target: str) -> Iterator[tuple[str, Any, Optional[str], str]]:
-        """Yields what may have accelerators: its path, it, their kind, and the platform that calls them so."""
+        """Yields what may have accelerators: its path, its section, their type, and the platform whose type it is."""
         for name, node in self.nodes.sections():
             yield f"deploy.nodes.{name}", node, self.nodes.of(name).accelerator, target
         for key in POD_TARGETS:
@@ -176,25 +164,25 @@ class DeploySection(Section):
                 yield f"deploy.vertex.{name}", machine, machine.accelerator or job.machine.accelerator, VERTEX
 
     def pod_accelerator(self, process: str, job: TrainingJob) -> tuple[Optional[str], Optional[int]]:
-        """Returns the accelerator of a process's pods, and how many each has; None is none, and one."""
+        """Returns the accelerator of a role's pods, None for none, and the number per pod, None for one."""
         own, trainer = job.replica(process), self.nodes.of("Trainer")
         if own.accelerator is None and process in ("chief", "worker"):
             return trainer.accelerator, trainer.accelerators
         return own.accelerator, own.accelerators
 
     def pod_placement(self, process: str, job: TrainingJob) -> dict[str, Any]:
-        """Returns what a process's pods say of their nodes, in Kubernetes' words."""
+        """Returns the nodeSelector and tolerations of a role's pods."""
         own, trainer = job.replica(process), self.nodes.of("Trainer")
         selector = trainer.node_selector if own.node_selector is None else own.node_selector
         return placement(selector, trainer.tolerations if own.tolerations is None else own.tolerations)
 
     def is_mounted(self, path: str, writable: bool = False) -> bool:
-        """Tells whether an absolute path lies in a declared volume, one in which steps may write if that is asked."""
+        """Returns whether an absolute path is in a declared volume, with `writable` in one that is not read-only."""
         volumes = [volume for volume in self.volumes if not (writable and volume.read_only)]
         return any(_is_below(path, volume.path) for volume in volumes)
 
     def is_provided(self, path: str) -> bool:
-        """Tells whether a path lies in a declared volume, or in a Secret."""
+        """Returns whether a path is in a declared volume or Secret."""
         return self.is_mounted(path) or any(_is_below(path, secret.path) for secret in self.secrets)
 
 

@@ -1,4 +1,4 @@
-"""Values on their way to a declaration: from a preset or a file, with the overrides, mended for further checks."""
+"""A declaration being loaded: values of presets and files, merged with overrides, and their problems."""
 
 from __future__ import annotations
 
@@ -31,30 +31,28 @@ from tfx_estimator.pipeline.config.yaml_text import Document, Path, inline, read
 DEFAULT = "default"
 _SUFFIXES = (".yaml", ".yml")
 _FORM = "`key.path=value`, the value as YAML: trainer.train_steps=500"
-
-
-# Stands between several sources.
+# Joins several sources.
 _AND = "+"
 _STANDARD_INPUT = "-"
-# Top-level keys that begin so are free for anchors.
+# Prefix of top-level keys that only hold anchors.
 FREE = "x-"
 
 
 @dataclass(frozen=True)
 class Part:
-    """A preset or a file of which a declaration is made, alone or among others."""
+    """One preset or file of a declaration."""
 
     file: str
-    # What its relative paths are relative to.
+    # Base of its relative paths.
     folder: str
-    # Names it in messages, and in comments.
+    # Its names in messages and in comments.
     label: str
     short_label: str
 
 
 @dataclass(frozen=True)
 class Line:
-    """Where a value stands."""
+    """The position of a value."""
 
     part: Part
     number: int
@@ -62,7 +60,7 @@ class Line:
 
 @dataclass(frozen=True)
 class SourceText:
-    """A declaration's text, of the presets and files that the user named; the later ones override."""
+    """The merged presets and files that the user named; later ones override."""
 
     source: str
     parts: tuple[Part, ...]
@@ -72,24 +70,24 @@ class SourceText:
 
 
 def join_sources(sources: Sequence[str]) -> str:
-    """Returns several sources as one, as they can also be named; `read_source` takes them apart."""
+    """Joins several sources into one name, which `read_source` splits."""
     return _AND.join(sources)
 
 
 def read_source(source: str) -> SourceText:
-    """Reads presets and files; the problems of their documents are not raised yet."""
-    read = [_read_part(each, source) for each in _take_apart(source)]
+    """Reads and merges presets and files; collects their problems without raising them."""
+    read = [_read_part(each, source) for each in _split(source)]
     first, document = read[0]
     values, lines = document.value, {path: Line(first, number) for path, number in document.lines.items()}
     for part, other in read[1:]:
         theirs = {path: Line(part, number) for path, number in other.lines.items()}
-        _lay_over(values, other.value, lines, theirs, other.empty)
+        _merge(values, other.value, lines, theirs, other.empty)
     parts, problems = tuple(part for part, _ in read), [problem for _, each in read for problem in each.problems]
     return SourceText(source, parts, values, lines, problems)
 
 
-def _take_apart(source: str) -> list[str]:
-    """The sources of one that names several; a file may have the sign between them in its name."""
+def _split(source: str) -> list[str]:
+    """Splits joined sources; a file's name may contain `+` itself."""
     found, rest = [], source.split(_AND)
     while rest:
         names = ((count, _AND.join(rest[:count])) for count in range(len(rest), 0, -1))
@@ -99,41 +97,33 @@ def _take_apart(source: str) -> list[str]:
     return found
 
 
-def _lay_over(
+def _merge(
     held: dict[str, Any], other: dict[str, Any], lines: dict[Path, Line], theirs: dict[Path, Line], empty: set[Path]
 ) -> None:
-    """Puts values over others, in place: mappings key by key, all else, lists too, as a whole; `empty` says nothing."""
+    """Merges values in place: mappings key by key, anything else as a whole; `empty` keys override nothing."""
 
-    def lengthen_at(held: dict[str, Any], key: str, place: Path) -> None:
-        """Writes out a short form below a mapping; one above stands for the whole value, as in an override."""
-        known = find_field(place)
-        if key in held and known and known.longer and is_section(known.kind) and not isinstance(held[key], dict):
-            held[key] = known.longer(held[key])
-            _set_lines(held[key], lines, place)
-
-    def put_over(held: dict[str, Any], other: dict[str, Any], path: Path) -> None:
+    def merge(held: dict[str, Any], other: dict[str, Any], path: Path) -> None:
         for key, value in other.items():
-            place = (*path, key)
-            if value is None or isinstance(value, dict):
-                lengthen_at(held, key, place)
+            place, field = (*path, key), find_field((*path, key))
+            section = field if field is not None and is_section(field.kind) else None
+            # Expand a short form that a mapping overrides; a short form on top replaces the whole value.
+            is_below = key in held and (value is None or isinstance(value, dict))
+            if is_below and section and section.expand and not isinstance(held[key], dict):
+                held[key] = section.expand(held[key])
+                _set_lines(held[key], lines, place)
             is_mapping = isinstance(held.get(key), dict)
             if is_mapping and isinstance(value, dict):
-                put_over(held[key], value, place)
-            elif is_mapping and value is None and (place in empty or not _may_be_null(place)):
-                # As where all its keys are commented out. `null` switches off what can be.
+                merge(held[key], value, place)
+            elif is_mapping and value is None and (place in empty or (section and not section.allow_none)):
+                # A section whose keys are all commented out. An explicit `null` disables an optional section.
                 theirs.pop(place, None)
             else:
                 held[key] = value
                 for gone in [each for each in lines if each[: len(place)] == place]:
                     del lines[gone]
 
-    put_over(held, other, ())
+    merge(held, other, ())
     lines.update(theirs)
-
-
-def _may_be_null(path: Path) -> bool:
-    field = find_field(path)
-    return field is None or field.allow_none or not is_section(field.kind)
 
 
 def _read_part(source: str, whole: str) -> tuple[Part, Document]:
@@ -141,7 +131,7 @@ def _read_part(source: str, whole: str) -> tuple[Part, Document]:
     shown = "standard input" if is_input else one_line(source)
     file = source if is_input else str(presets.path(source)) if is_preset else _absolute(source)
     label = f"preset {source}" if is_preset else shown
-    # What comes along reads no environment.
+    # Presets do not read the environment.
     text = _read_input() if is_input else _read_text(source, file)
     document = read_yaml(text, label, None if is_preset else os.environ)
     if not isinstance(document.value, dict):
@@ -155,14 +145,14 @@ def _read_part(source: str, whole: str) -> tuple[Part, Document]:
     for key in [key for key in document.value if key.startswith(FREE)]:
         del document.value[key]
     folder = os.getcwd() if is_preset or is_input else os.path.dirname(file)
-    # Several files may have the same name.
+    # Several files may share a name.
     short_label = label if is_preset or is_input or whole != source else one_line(os.path.basename(file))
     return Part(file, folder, label, short_label), document
 
 
 @functools.cache
 def _read_input() -> str:
-    """Standard input, which can be read once, where a declaration may be loaded several times."""
+    """Returns standard input, cached: it can be read only once, but a declaration may be loaded several times."""
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -193,7 +183,7 @@ def _absolute(source: str) -> str:
 
 def _missing_hint(source: str, file: str) -> str:
     folder = os.path.dirname(file)
-    # Compares without the suffix, which all names have in common.
+    # Compare without the suffix that all names share.
     files = {os.path.splitext(name)[0]: name for name in names_in(folder) if name.endswith(_SUFFIXES)}
     if near := nearest(source, presets.names()):
         return f"did you mean the preset `{near}`?"
@@ -204,24 +194,24 @@ def _missing_hint(source: str, file: str) -> str:
 
 @dataclass
 class Draft:
-    """Values on their way to a declaration, with the overrides put in, and what is wrong with them."""
+    """The values of a declaration with overrides applied, and their problems."""
 
     text: SourceText
     values: dict[str, Any] = field(init=False)
     problems: list[Problem] = field(init=False)
-    # What was overridden, by what.
+    # Overridden path -> override.
     overridden: dict[Path, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.values = self.text.values
         self.problems = list(self.text.problems)
-        # Later files override, modules too.
+        # Later files override, also for modules.
         folders = [part.folder for part in reversed(self.text.parts)]
         self.search_paths = tuple(dict.fromkeys((*folders, os.getcwd())))
-        _lengthen(self.values, self.text.lines)
+        _expand_all(self.values, self.text.lines)
 
     def override(self, text: str) -> None:
-        """Puts one value in, `key.path=value` of `--set`; of two for the same key the later wins."""
+        """Applies one `key.path=value` of `--set`; the last one for a key wins."""
         key, equals, written = text.partition("=")
         path = tuple(part.strip() for part in key.split("."))
         where = f"{OVERRIDE}{text}"
@@ -234,34 +224,34 @@ class Draft:
         elif document.problems:
             problem, expected = document.problems[0], "a YAML value"
             todo = f"quote the value for YAML, and the whole for the shell: {OVERRIDE}'{key}=\"...\"'"
-            if document.value is not None:  # of the value, and not of YAML
+            if document.value is not None:  # an invalid value, not invalid YAML
                 expected, todo = problem.expected, problem.todo
             self.problems.append(Problem(".".join(path), problem.what, expected, todo, where))
         else:
             self.values, problems = put(self.values, {".".join(path): document.value})
             self.problems += [dataclasses.replace(problem, where=where) for problem in problems]
             if not problems:
-                _lengthen(self.values, self.text.lines)
+                _expand_all(self.values, self.text.lines)
                 self.overridden[path] = where
 
     def resolve_paths(self) -> set[Path]:
         """Makes paths absolute; returns those that changed."""
         for path, value, what in find_unresolved(self.values):
-            key, expected = ".".join(path), "no name that a shell replaces"
+            key, expected = ".".join(path), "no shell variable"
             todo = "write ${NAME}, or the value itself"
             self.problems.append(Problem(key, what, expected, todo, self.where(path), value))
         bases = {path: line.part.folder for path, line in self.text.lines.items() if not self._override_of(path)}
         return resolve_paths(self.values, bases)
 
     def validate(self, target: str) -> Declaration:
-        """Types and checks the values, and notes every problem; what is wrong has its default in what is returned."""
+        """Parses and checks the values, and collects every problem; invalid values become defaults in the result."""
         wrong: list[str] = [problem.path for problem in self.problems if problem.path]
         try:
             declaration = Declaration.parse_obj(self.values)
         except ValuesError as error:
             for each in error.found:
                 problem = explain(each, self.values, self.where)
-                # A key that YAML could not give a value to is not reported a second time.
+                # A key whose YAML value is invalid is not reported twice.
                 if (problem.path, problem.where) not in {(known.path, known.where) for known in self.problems}:
                     self.problems.append(problem)
                 wrong.append(".".join(each.path))
@@ -275,27 +265,27 @@ class Draft:
         return declaration
 
     def where(self, path: Path) -> str:
-        """Says where a value stands: the line, the override, or the nearest section's line if it is a default."""
+        """Returns the position of a value: its override, its line, or for a default the enclosing section's line."""
         line = self.line(path)
         return self._override_of(path) or self._maker_of(path) or f"{line.part.label}:{line.number}"
 
     def line(self, path: Path) -> Line:
-        """The line of a value, or of the nearest section around it."""
+        """Returns the line of a value, or of the nearest enclosing section."""
         lines = self.text.lines
         while path and path not in lines:
             path = path[:-1]
         return lines.get(path) or Line(self.text.parts[-1], 1)
 
     def origin(self, path: Path) -> str:
-        """Where a value came from."""
+        """Returns where a value came from."""
         if self._override_of(path):
-            # An override has set the section as a whole, so other keys of it are defaults.
+            # The override replaced the whole section, so its other keys are defaults.
             return OVERRIDE.strip() if self.is_written(path) else DEFAULT
         line = self.text.lines.get(path)
         return f"{line.part.short_label}:{line.number}" if line else DEFAULT
 
     def is_written(self, path: Path) -> bool:
-        """Tells whether a value stands in the file, or in an override of it or of its section."""
+        """Returns whether a file or an override gives a value."""
         values: Any = self.values
         for key in path:
             if not isinstance(values, dict) or key not in values:
@@ -308,13 +298,13 @@ class Draft:
         return next(filter(None, found), "")
 
     def _maker_of(self, path: Path) -> str:
-        """The first override inside a section that stands in no line, and is there by overrides alone."""
+        """Returns the first override inside a section that only overrides create; else nothing."""
         if path in self.text.lines or not self.is_written(path):
             return ""
-        return next((made for whole, made in self.overridden.items() if whole[: len(path)] == path), "")
+        return next((override for whole, override in self.overridden.items() if whole[: len(path)] == path), "")
 
     def sorted_problems(self) -> list[Problem]:
-        """The problems, in the order of the files, overrides last."""
+        """Returns the problems in file order, overrides last."""
         labels = [part.label for part in self.text.parts]
 
         def place(problem: Problem) -> tuple[bool, int, int]:
@@ -326,21 +316,21 @@ class Draft:
         return sorted(self.problems, key=place)
 
 
-def _lengthen(values: Any, lines: dict[Path, Line], section: type[Section] = Declaration, path: Path = ()) -> None:
-    """Writes the long forms in the place of the short ones, in place; what they stand for has their lines."""
+def _expand_all(values: Any, lines: dict[Path, Line], section: type[Section] = Declaration, path: Path = ()) -> None:
+    """Expands short forms in place; the new keys get the lines of the short form."""
     for key, value in values.items() if isinstance(values, dict) else ():
         if field := section.__fields__.get(key):
-            if field.longer is not None and (longer := field.longer(value)) != value:
-                values[key] = longer
-                _set_lines(longer, lines, (*path, key))
+            if field.expand is not None and (expanded := field.expand(value)) != value:
+                values[key] = expanded
+                _set_lines(expanded, lines, (*path, key))
             if is_section(field.kind):
-                _lengthen(values[key], lines, field.kind, (*path, key))
+                _expand_all(values[key], lines, field.kind, (*path, key))
 
 
 def _set_lines(value: Any, lines: dict[Path, Line], path: Path) -> None:
-    """What stands in no line of its own stands in that of its section, or of its name's first part."""
+    """Gives keys without a line that of their section, or of the first part of their dotted name."""
     for key, item in value.items() if isinstance(value, dict) else ():
-        # The dotted path of a range stands on the line of nested sections.
+        # A range's dotted path may have been written as nested sections.
         line = lines.get((*path, *key.split(".")), lines.get(path))
         if line is not None:
             lines.setdefault((*path, key), line)
@@ -348,7 +338,7 @@ def _set_lines(value: Any, lines: dict[Path, Line], path: Path) -> None:
 
 
 def _path_of(dotted: str) -> Path:
-    """The keys of a dotted path; a range's name is one key, whatever its dots."""
+    """Splits a dotted path into keys; a range's name is one key despite its dots."""
     if not dotted.startswith(f"{RANGES}."):
         return tuple(dotted.split("."))
     name = dotted.removeprefix(f"{RANGES}.")

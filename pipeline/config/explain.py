@@ -1,4 +1,4 @@
-"""Turns what is wrong with values into problems that say what to do."""
+"""Turns invalid values into problems that say what to do."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tfx_estimator.pipeline.config.travel_checks import shown_options
 from tfx_estimator.pipeline.config.yaml_text import Path, inline
 
 Where = Callable[[Path], str]
-# If a section has fewer keys, the message lists all of them, and does not guess at a similar key of another section.
+# With fewer keys in a section, the message lists them all and suggests no similar key of another section.
 _MANY_KEYS = 6
 
 
 def explain(wrong: Wrong, values: Any, where: Where) -> Problem:
-    """Explains what is wrong with a value; `where` says where a path's value stands."""
+    """Explains an invalid value; `where` returns the position of a path's value."""
     path, kind, what = wrong
     dotted, value = ".".join(path), _get(values, path)
     if kind == "extra":
@@ -33,10 +33,6 @@ def explain(wrong: Wrong, values: Any, where: Where) -> Problem:
     if path[:2] == ("beam", "options") and isinstance(value, str):
         (value,) = shown_options([value])
     written = "" if isinstance(value, dict) else inline(value)
-    if value == "auto" and (measured := known.MEASURED.get(dotted)):
-        vary = f"tfx-estimator bench strategies SOURCE --vary {path[-1]}={measured}"
-        todo = f"measure it with `{vary}`, and write down what pays"
-        return Problem(dotted, "no run chooses it by itself", expected, todo, where(path), written)
     if kind == "choice":
         return _unknown_value(dotted, value, expected, where(path), kinds.choices(field.kind) if field else ())
     todo = "choose another value"
@@ -48,7 +44,7 @@ def explain(wrong: Wrong, values: Any, where: Where) -> Problem:
 
 
 def describe_field(field: Key) -> str:
-    """Says in words which values a key takes, and what it means."""
+    """Describes the values of a key, and its meaning."""
     words = kinds.describe(field.kind) + (", or null" if field.allow_none else "")
     return f"{words} ({field.description})" if field.description else words
 
@@ -89,14 +85,14 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
     expected = "one of " + ", ".join(siblings)
     if reason := known.KEYS.get(dotted) or known.KEYS.get(key):
         return Problem(dotted, f"this key is {reason}", expected, "remove it", where(path), value)
-    # A key of a list's item is only looked for in such items.
+    # Suggest a key of a list's item only from such items.
     in_item = next((index for index, part in enumerate(path[:-1]) if part.isdigit()), 0)
     places: dict[str, str] = {}
     for found in all_keys():
-        # To suggest the key of the same name at the top level would repeat what was written.
+        # The same key at the top level is what was written.
         if found != (key,) and found[:in_item] == path[:in_item]:
             places.setdefault(found[-1], ".".join(found))
-    # A missing `s`, as in `worker`, is nearer than the same word in another section.
+    # A missing `s`, as in `worker`, goes before the same word in another section.
     plural = next((name for name in siblings if name.rstrip("s") == key.rstrip("s")), "")
     near = plural or nearest(key, siblings)
     elsewhere = known.ALIASES.get(dotted) or known.ALIASES.get(key) or ("" if plural else places.get(key, ""))
@@ -107,7 +103,7 @@ def _unknown_key(path: Path, value: str, where: Where) -> Problem:
 
 
 def _unknown_value(dotted: str, value: str, expected: str, where: str, choices: Sequence[str]) -> Problem:
-    # An item of a list has its number at the end.
+    # The path of a list's item ends with its index.
     refused = known.VALUES.get(re.sub(r"\.\d+$", "", dotted), {})
     if reason := refused.get(value, ""):
         todo = f"choose one of: {', '.join(choices)}"
@@ -120,19 +116,18 @@ def _unknown_value(dotted: str, value: str, expected: str, where: str, choices: 
 
 
 def _retype(value: Any, kind: Any) -> str:
-    """What to do about a value of another kind."""
     if get_origin(kind) is tuple:
         return "write a list: [first, second]" if isinstance(value, list) else f"write a list: [{inline(value)}]"
     if kinds.is_section(kind):
         return "write its keys below it, indented; or as {key: value}"
     wants_texts = get_origin(kind) is dict and get_args(kind)[1] is str
     if wants_texts and isinstance(value, dict) and not all(isinstance(each, str) for each in value.values()):
-        return "put each value in quotes, as YAML reads it as something else"
+        return "put each value in quotes: YAML reads it as another type"
     if kind is bool:
         return "write true or false"
     wants_text = all(each is str or get_origin(each) is Literal for each in kinds.alternatives(kind))
     if wants_text and isinstance(value, (bool, int, float)):
-        return "put it in quotes, as YAML reads it as something else"
+        return "put it in quotes: YAML reads it as another type"
     if isinstance(value, float) and value.is_integer():
         return f"write {int(value)}"
     if not wants_text and isinstance(value, str) and not value.strip():
@@ -145,7 +140,6 @@ def _retype(value: Any, kind: Any) -> str:
 
 
 def _to_name(text: str) -> str:
-    """The nearest usable name."""
     return re.sub(r"^[^a-z]+", "", re.sub(r"[^a-z0-9]+", "-", text.lower())).strip("-")[:63]
 
 

@@ -1,4 +1,4 @@
-"""Checks of whether the machines that a declaration is deployed to have the GPUs that its training is to use."""
+"""Checks that the machines of a deployment have the GPUs that training uses."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _TRAIN, _EVAL = "trainer.distribution.train.devices.gpu", "trainer.distribution.
 
 
 class _Machine(NamedTuple):
-    """A container, or several alike, in which there is training or evaluation; `path` is where it is declared."""
+    """A container that trains or evaluates, or several alike; `path` is where it is declared."""
 
     name: str
     path: str
     gpus: int
-    # How many it is to have, by what asks for them.
+    # Needed GPUs, by the key that declares them.
     wanted: dict[str, int]
-    # Processes that train there side by side, of whose devices nothing is said.
+    # Training processes that share the container without declared devices.
     shared: int = 0
 
 
 def check_gpus(case: Case) -> Iterator[Problem]:
-    """Checks, before hours are spent on the steps before it, that training finds its GPUs."""
+    """Checks that training finds its GPUs, before hours are spent on the steps before it."""
     distribution = case.distribution
     for machine in _machines(case):
         depends = (machine.path, "deploy.nodes", "trainer.distribution.train")
-        asks, wanted = max(machine.wanted.items(), key=lambda item: item[1])
+        key, wanted = max(machine.wanted.items(), key=lambda item: item[1])
         processes = machine.shared + (machine.wanted.get(_EVAL, 0) if distribution.evaluator else 0)
         if 0 < machine.gpus < processes:
             what = (
-                f"{machine.name} has {machine.gpus} of the GPUs that {processes} processes of its container want, one "
-                "each: all that train would do so on CPU"
+                f"{machine.name} has {machine.gpus} GPUs for the {processes} processes of its container, which need "
+                "one each: all training processes would run on CPU"
             )
             todo = f"set {machine.path}.accelerators: {processes}, or devices: {{cpu: 1}} and no accelerator"
             path, expected = "trainer.distribution.train.workers", "a GPU for each process, or train.devices"
@@ -44,26 +44,25 @@ def check_gpus(case: Case) -> Iterator[Problem]:
         if wanted > machine.gpus:
             what = f"{machine.name} needs {wanted} GPUs, and has {machine.gpus or 'none'}"
             todo = f"set {machine.path}.accelerator, and accelerators: {wanted}; or train on fewer"
-            section = distribution.train if asks == _TRAIN else distribution.eval
+            section = distribution.train if key == _TRAIN else distribution.eval
             value = section.devices.text.partition(": ")[2]
-            yield Problem(asks, what, f"at most the accelerators of {machine.path}", todo, value=value, depends=depends)
+            yield Problem(key, what, f"at most the accelerators of {machine.path}", todo, value=value, depends=depends)
 
 
 def note_machines(case: Case) -> Iterator[str]:
-    """Says what becomes of a cluster, and of accelerators, where that is less than it seems."""
+    """Notes clusters that share one machine, and accelerators that need another image."""
     deploy, platform, processes = case.deploy, case.platform, sum(case.distribution.pods.values())
     if processes > 1 and not deploy.machines(case.target, case.distribution):
         yield (
-            f"trainer.distribution: {processes} processes in one container, that of the step Trainer, share its "
-            f"machine: {platform.clusters}"
+            f"trainer.distribution: {processes} processes share one container, that of the step Trainer: "
+            f"{platform.clusters}"
         )
     nodes = [deploy.step(name) for name in deploy.nodes.__fields__ if name != "default" and platform.runs_steps]
     there = [each.gpus for each in _machines(case)]
     if any(there) or any(gpus(node.accelerator, node.accelerators) for node in nodes):
         yield (
-            f"deploy.image: steps have accelerators: it has to be built with --build-arg LOCK={stacks.current().lock} "
-            "and NVIDIA's libraries, see docs/container.md; the default one holds TensorFlow for CPUs, and would leave "
-            "them idle"
+            f"deploy.image: steps have accelerators: build it with --build-arg LOCK={stacks.current().lock} "
+            "and NVIDIA's libraries, see docs/container.md; TensorFlow in the default image uses CPUs only"
         )
 
 
@@ -73,7 +72,7 @@ def _machines(case: Case) -> Iterator[_Machine]:
         if role in own:
             yield _Machine(*own[role], wanted)
     train, evaluation = distribution.train, _least(distribution.eval.devices)
-    # In one container each process has GPUs of its own.
+    # Processes of one container do not share GPUs.
     together = _least(train.devices) * train.worker_count
     wanted = {_TRAIN: together, _EVAL: evaluation}
     if distribution.evaluator and together:
@@ -87,7 +86,6 @@ def _machines(case: Case) -> Iterator[_Machine]:
 
 
 def _by_role(distribution: Distribution) -> dict[str, dict[str, int]]:
-    """What the processes of a cluster of machines need, by role."""
     train, evaluation = {_TRAIN: _least(distribution.train.devices)}, {_EVAL: _least(distribution.eval.devices)}
     # Without an evaluator, the chief's machine also evaluates.
     chief = train if distribution.evaluator else {**train, **evaluation}
@@ -96,5 +94,5 @@ def _by_role(distribution: Distribution) -> dict[str, dict[str, int]]:
 
 
 def _least(devices: Devices) -> int:
-    """How many GPUs there are at least where a process finds those that it uses."""
+    """Returns the number of GPUs that a machine needs to have the declared indices."""
     return max(devices.indices) + 1 if devices.gpu else 0

@@ -1,4 +1,4 @@
-"""Folders of images by class, and the order of classes. Standard library only: `validate` uses it."""
+"""Folders of images by class, and the order of classes. Imports only the standard library, for `validate`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, Optional, Union
 
 from tfx_estimator.pipeline.config.paths import is_address, is_path
 
-# What is called so is meant to be an image; other files are looked into.
+# Files taken for images by name; others are recognized by their first bytes.
 SUFFIXES = (".png", ".jpg", ".jpeg")
-# Images, but of forms that are not read: to leave one out without a word would be a loss.
+# Unsupported image formats, which are reported: to skip them silently would lose data.
 OTHER_IMAGES = (".gif", ".bmp", ".webp", ".tif", ".tiff", ".heic", ".avif", ".ppm", ".pgm", ".svg")
-# The only split of a folder that has none.
+# The split of a folder without subfolders for splits.
 TRAIN = "train"
 BEGINNINGS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 _OF_TOOLS = re.compile(r"[.]DS_Store|[.]_.*|Thumbs[.]db|[.]ipynb_checkpoints|__MACOSX|__pycache__", re.IGNORECASE)
@@ -26,7 +26,7 @@ def split_folders(folder: Any) -> dict[str, Any]:
 
     `cat/1.png, dog/1.png` is one split, `train`, in the folder itself; `train/cat/1.png, test/cat/2.png` is two.
 
-    Nothing where this is another kind of folder, which is a `pathlib.Path` or an `epath.Path`.
+    Empty for another kind of folder. The folder is a `pathlib.Path` or an `epath.Path`.
     """
     within = list(folders(folder))
     if any(_holds_image(child) for child in within):
@@ -35,22 +35,22 @@ def split_folders(folder: Any) -> dict[str, Any]:
 
 
 def known_splits(dataset: str) -> dict[str, Path]:
-    """Returns the folder of each split of a data set, where it is a folder of images of this machine; else nothing."""
+    """Returns the folder of each split if the data set is a local folder of images; else nothing."""
     if not is_path(dataset) or is_address(dataset) or not os.path.isdir(dataset):
         return {}
     try:
         return split_folders(Path(dataset))
     except OSError:
-        return {}  # told when it is opened
+        return {}  # reported when it is opened
 
 
 def folders(folder: Any) -> Iterator[Any]:
-    """Returns the folders in a folder that count, by name."""
-    return (child for child in subfolders(folder) if counts(child.name))
+    """Returns the visible subfolders, by name."""
+    return (child for child in subfolders(folder) if is_visible(child.name))
 
 
 def subfolders(folder: Any) -> list[Any]:
-    """Returns the folders in a folder, by name, in little time where it holds thousands of files."""
+    """Returns the subfolders, by name; fast if there are thousands of files."""
     if is_address(str(folder)):
         return sorted(child for child in folder.iterdir() if child.is_dir())
     with os.scandir(folder) as entries:
@@ -58,29 +58,29 @@ def subfolders(folder: Any) -> list[Any]:
 
 
 def children(folder: Any) -> list[Any]:
-    """Returns whatever is in a folder; `epath.Path.iterdir` would leave out some without a word."""
+    """Returns all entries of a folder; `epath.Path.iterdir` silently skips some."""
     if is_address(str(folder)):
         return sorted(folder.iterdir())
     return [folder / name for name in sorted(os.listdir(folder))]
 
 
 def is_file(path: Any) -> bool:
-    """Tells a file from a folder, and from a pipe, which `epath.Path` does not: whoever opens one waits."""
+    """Returns whether a path is a regular file; `epath.Path.is_file` is also true for a pipe, whose opening blocks."""
     return path.is_file() if is_address(str(path)) else os.path.isfile(path)
 
 
-def counts(name: str) -> bool:
-    """Tells a name from those that hide, and those that file managers and tools leave (__MACOSX)."""
-    return not (name.startswith(".") or is_of_tools(name))
+def is_visible(name: str) -> bool:
+    """Returns whether a name is neither hidden nor left by a file manager or tool (__MACOSX)."""
+    return not (name.startswith(".") or is_tool_file(name))
 
 
-def is_of_tools(name: str) -> bool:
-    """Tells what file managers and tools leave, of which nobody need hear."""
+def is_tool_file(name: str) -> bool:
+    """Returns whether a name is left by a file manager or tool, so that skipping it needs no message."""
     return bool(_OF_TOOLS.fullmatch(name))
 
 
 def is_image(path: Any) -> bool:
-    """Tells images by their first bytes, and what is called one, which may be damaged."""
+    """Returns whether a file has an image's suffix, even if damaged, or an image's first bytes."""
     if path.name.lower().endswith(SUFFIXES):
         return True
     if not is_file(path):
@@ -90,26 +90,26 @@ def is_image(path: Any) -> bool:
 
 
 def _holds_image(folder: Any) -> bool:
-    return any(counts(child.name) and is_image(child) for child in children(folder))
+    return any(is_visible(child.name) and is_image(child) for child in children(folder))
 
 
-def in_form(name: str) -> str:
-    """Returns the one form of a name that Unicode writes in several: file systems and editors differ in theirs."""
+def nfc(name: str) -> str:
+    """Returns a name in Unicode's normal form NFC: file systems and editors differ in theirs."""
     return unicodedata.normalize("NFC", name)
 
 
-def in_order(names: Iterable[str]) -> list[str]:
-    """The classes in the order of their labels: by number where all are numbers, else alphabetical."""
-    found = sorted(set(map(in_form, names)))
+def sort_classes(names: Iterable[str]) -> list[str]:
+    """Returns the classes in the order of their labels: by number if all are numbers, else alphabetical."""
+    found = sorted(set(map(nfc, names)))
     return sorted(found, key=lambda name: (len(_digits(name)), _digits(name))) if all(map(_is_number, found)) else found
 
 
 def find_label(value: Union[int, str], names: Sequence[str]) -> Optional[int]:
-    """Returns the label of the class that is meant by its name; or by its label, where the names are no numbers.
+    """Returns the label of a class, given by name, or by label if the names are not numbers; None if there is none.
 
-    The names are in the order of their labels; None where there is no such class.
+    The names are in the order of their labels.
     """
-    text = in_form(str(value))
+    text = nfc(str(value))
     if text in names:
         return list(names).index(text)
     numbers = [_digits(name) for name in names] if all(map(_is_number, names)) else list(map(str, range(len(names))))
@@ -121,5 +121,5 @@ def _is_number(name: str) -> bool:
 
 
 def _digits(number: str) -> str:
-    # As text: Python makes no number of some thousand digits.
+    # As text: Python refuses to convert numbers of thousands of digits.
     return number.lstrip("0") or "0"

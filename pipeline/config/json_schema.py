@@ -1,4 +1,4 @@
-"""The JSON Schema of a section, for editors: as of draft 7, with each section among its definitions."""
+"""The JSON Schema (draft 7) of a section, for editors, with each inner section among its definitions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _of_key(name: str, key: Key, definitions: dict[str, Any]) -> dict[str, Any]:
     if not key.required:
         default = key.default.dict() if isinstance(key.default, Section) else key.default
         head["default"] = json.loads(json.dumps(default))
-    # Draft 7 looks at nothing beside a `$ref`.
+    # Draft 7 ignores other keywords next to a `$ref`.
     return {**head, **typed} if len(forms) == 1 and "$ref" not in typed else {**head, "anyOf": forms}
 
 

@@ -1,4 +1,4 @@
-"""Which YAML values a key takes: no silent coercion, and what was expected in words."""
+"""Which YAML values a key takes, without silent coercion; and descriptions of what is expected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_INT = 2**63 - 1
 
 
 class Limits(NamedTuple):
-    """Of a number, in JSON Schema's order: at least, more than, at most, less than; of a text, its form and length."""
+    """Limits of a number, as in JSON Schema; or the pattern and length of a text."""
 
     ge: Optional[float] = None
     gt: Optional[float] = None
@@ -23,7 +23,7 @@ class Limits(NamedTuple):
     min_length: Optional[int] = None
 
     def broken(self, value: Any) -> Optional[tuple[str, str]]:
-        """Returns what kind of limit a value breaks, and which in words; None where it does not."""
+        """Returns the kind of limit that a value breaks, and a message; None if it breaks none."""
         if isinstance(value, str):
             if self.pattern is not None and not re.match(self.pattern, value):
                 return "pattern", "this name cannot be used"
@@ -42,12 +42,12 @@ class Limits(NamedTuple):
 
 
 def is_section(kind: Any) -> bool:
-    """Tells the type of a section from others."""
+    """Returns whether the type is a section's."""
     return hasattr(kind, "__fields__")
 
 
 def alternatives(kind: Any) -> tuple[Any, ...]:
-    """Returns each of the kinds that a union is of; of another kind, itself; all without their limits."""
+    """Returns the members of a union, or the type itself, without limits."""
     if typing.get_origin(kind) is typing.Annotated:
         return alternatives(typing.get_args(kind)[0])
     if typing.get_origin(kind) is typing.Union:
@@ -56,24 +56,24 @@ def alternatives(kind: Any) -> tuple[Any, ...]:
 
 
 def item_of(kind: Any) -> Any:
-    """Returns the kind of a list's items; of what is no list, itself."""
+    """Returns the type of a list's items; any other type as it is."""
     return typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else kind
 
 
 def named_of(kind: Any) -> Any:
-    """Returns the type of a mapping's values, where those are sections; else None."""
+    """Returns the type of a mapping's values if they are sections; else None."""
     values = typing.get_args(kind)[1] if typing.get_origin(kind) is dict else None
     return values if is_section(values) else None
 
 
 def choices(kind: Any) -> tuple[str, ...]:
-    """Returns the words that a key takes, or each item of its list."""
+    """Returns the literals that a key, or an item of its list, takes."""
     words = (each for each in alternatives(item_of(kind)) if typing.get_origin(each) is Literal)
     return tuple(word for each in words for word in typing.get_args(each))
 
 
 def reject(value: Any, kind: Any) -> str:
-    """Says why a value is not of a kind; empty where it is, whatever its limits and choices."""
+    """Returns why a value is not of a type; empty if it is. Ignores limits and choices."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
         return reject(value, arguments[0])
@@ -103,7 +103,7 @@ def reject(value: Any, kind: Any) -> str:
 
 
 def name(value: Any) -> str:
-    """Names a YAML value's kind."""
+    """Names a YAML value's type."""
     if value is None:
         return "null"
     kinds = {bool: "true/false", int: "a whole number", float: "a fraction", str: "text", dict: "a mapping"}
@@ -111,7 +111,7 @@ def name(value: Any) -> str:
 
 
 def describe(kind: Any) -> str:
-    """Says in words which values are of a kind, for example `a whole number, at least 1`."""
+    """Describes the values of a type, for example `a whole number, at least 1`."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
         return f"{describe(arguments[0])}{arguments[1]}"
@@ -131,7 +131,7 @@ def describe(kind: Any) -> str:
 
 
 def _reject_all(value: Any, kinds: tuple[Any, ...]) -> str:
-    """Says why a value is of none of several kinds: by the one that it is meant to be, where that can be told."""
+    """Returns why a value is of none of several types; of the intended one if that is clear."""
     reasons = [reject(value, kind) for kind in kinds]
     if value == "" and any(typing.get_origin(kind) is Literal for kind in kinds):
         return "it is empty"
@@ -150,7 +150,7 @@ def _reject_items(value: Any, arguments: tuple[Any, ...]) -> str:
 
 
 def _reject_free(value: Any) -> str:
-    """Refuses what JSON could not give back as it was."""
+    """Refuses values that JSON does not round-trip."""
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             return "a key is no text"
@@ -165,7 +165,7 @@ def _reject_free(value: Any) -> str:
 
 
 def _first(reasons: Iterable[tuple[str, str]]) -> str:
-    """The first reason that is one, with what it is of."""
+    """Returns the first non-empty reason, with its name."""
     return next((f"{called}: {reason}" for called, reason in reasons if reason), "")
 
 

@@ -1,4 +1,4 @@
-"""Names: what ships with this project, and what the field calls otherwise, or knows and this version refuses."""
+"""Known names: built-in networks, aliases from other tools, and values and keys that this version refuses."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ SHORT_NAMES: dict[str, dict[str, str]] = {
     },
     "transform.preprocessing_fn": {"standardize": "tfx_estimator.data.preprocessing:preprocessing_fn"},
 }
-# Built-in networks with batch normalisation. Others are known when they are made.
+# Built-in networks with batch normalisation. The user's own are checked once built.
 NORMALISING = ("cifar_resnet", "cifar_resnet9")
 
 _JOB_SERVER = (
-    "it is run by a job server: start {}'s, and write `beam: {{runner: portable, job_endpoint: localhost:8099, "
+    "it runs behind a job server: start {}'s, and write `beam: {{runner: portable, job_endpoint: localhost:8099, "
     "environment_type: LOOPBACK}}`, see docs/beam.md"
 )
 _WORKER_PROCESSES = (
-    "no worker processes are started here: take portable, with a job server and a worker pool of yours, `beam: "
+    "this version starts no worker processes: use portable, with your own job server and worker pool, `beam: "
     "{runner: portable, job_endpoint: localhost:8099, environment_type: EXTERNAL, environment_config: "
     "localhost:50000}`, see docs/beam.md"
 )
@@ -30,7 +30,7 @@ _TRAIN, _EVAL = "trainer.distribution.train", "trainer.distribution.eval"
 _OPTIMIZER = "trainer.optimizer"
 _ONE_PROCESS, _ON_CPU_OR_GPU = "evaluation runs in one process", "this version evaluates on CPU or GPU"
 _HANGS = "TensorFlow's own choice hangs in an Estimator on CPU"
-# Dotted path -> value -> why not.
+# Dotted path -> value -> why it is refused.
 VALUES: dict[str, dict[str, str]] = {
     "trainer.path": {"custom_loop": "it is called keras_custom_loop here", "fit": "it is called keras here"},
     f"{_TRAIN}.strategy": {theirs: f"it is called {ours} here" for theirs, ours in strategies.ALIASES.items()},
@@ -50,20 +50,18 @@ VALUES: dict[str, dict[str, str]] = {
     },
 }
 
-# Dotted path -> the values to measure where somebody writes `auto`.
-MEASURED: dict[str, str] = {"trainer.precision": "float32,mixed_bfloat16", "trainer.xla": "false,true"}
 
-# Dotted path, or the key alone if it means one thing everywhere -> why not.
+# Dotted path, or a key that means the same everywhere -> why it is refused.
 KEYS: dict[str, str] = {
     # Keys of pods, in whichever section they are written.
     **dict.fromkeys(
         ("imagePullSecrets", "image_pull_secrets"),
-        "of the account that the pods run as: Kubernetes gives each of its pods the imagePullSecrets of its service "
+        "set on the pods' service account: Kubernetes gives each pod the imagePullSecrets of its service "
         "account, which deploy.service_account names, see docs/deploy.md",
     ),
     **dict.fromkeys(
         ("affinity", "node_affinity", "nodeAffinity", "pod_affinity", "podAffinity"),
-        "not in this version yet: node_selector and tolerations, under deploy.nodes, say which nodes are meant",
+        "not in this version yet: choose nodes by node_selector and tolerations, under deploy.nodes",
     ),
 }
 
@@ -98,5 +96,5 @@ ALIASES: dict[str, str] = {
 
 
 def expand(path: str, name: str) -> str:
-    """Returns the `package.module:function` that a value means: the built-in one of that name, or itself."""
+    """Returns the `package.module:function` of a built-in short name; any other name as it is."""
     return SHORT_NAMES[path].get(name, name)

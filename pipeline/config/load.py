@@ -1,4 +1,4 @@
-"""Loads a declaration: a preset or a YAML file, overrides on top, everything checked, all errors at once."""
+"""Loads a declaration: a preset or a YAML file plus overrides; checks everything, and shows all errors at once."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tfx_estimator.pipeline.config.draft import Draft, read_source
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.notes import find_warnings, note_data, note_tune
 from tfx_estimator.pipeline.config.problems import OVERRIDE, to_error
-from tfx_estimator.pipeline.config.rules.deploy import find_idle, find_target, note_deployment
+from tfx_estimator.pipeline.config.rules.deploy import find_target, find_unused_resources, note_deployment
 from tfx_estimator.pipeline.config.rules.distribution import DISTRIBUTION
 from tfx_estimator.pipeline.config.rules.rule import Case, broken
 from tfx_estimator.pipeline.config.rules.step import PARTS, PRECISION, XLA
 from tfx_estimator.pipeline.config.rules.training import RUNTIME
 from tfx_estimator.pipeline.config.travel_checks import note_travel
-from tfx_estimator.pipeline.config.tune_checks import refuse_others_cluster
+from tfx_estimator.pipeline.config.tune_checks import external_cluster_error
 from tfx_estimator.pipeline.config.yaml_text import Path, leaves
 from tfx_estimator.pipeline.user_source import loader
 
@@ -29,19 +29,19 @@ PRESET = "preset "
 
 @dataclass(frozen=True)
 class Loaded:
-    """A declaration that was loaded and checked.
+    """A loaded, checked declaration.
 
     Args:
         declaration: Its values, paths absolute.
-        origins: Where each value came from, by dotted path: `default`, `file:line`, `preset:line`, `--set`; with what
-            was derived from it.
-        source: The preset or file, as the user named it; of several with `+` between.
+        origins: Where each value came from, by dotted path: `default`, `file:line`, `preset:line`, `--set`; plus any
+            derived value.
+        source: The preset or file, as the user named it; several are joined by `+`.
         files: The files that were read; `-` is standard input.
-        search_paths: Folders where the user's modules are looked for before `sys.path`: the declaration's, those of
+        search_paths: Folders searched for the user's modules before `sys.path`: the declaration's, those of
             later files first, and the current one.
-        notes: What the user should know and need not change at once.
-        warnings: What was declared and has no effect, as far as the code's text tells.
-        declared: Dotted paths of what the user wrote down himself: no defaults, nothing of a preset.
+        notes: What the user should know but need not change.
+        warnings: Declared values without effect, as far as the code's text tells.
+        declared: Dotted paths that the user wrote: no defaults, nothing from a preset.
     """
 
     declaration: Declaration
@@ -55,18 +55,18 @@ class Loaded:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Notes and warnings, each as one line that says which of both it is."""
-        told = (("note", self.notes), ("warning", self.warnings))
-        return tuple(f"{kind}: {one_line(text)}" for kind, texts in told for text in texts)
+        """Notes and warnings, a line each."""
+        kinds = (("note", self.notes), ("warning", self.warnings))
+        return tuple(f"{kind}: {one_line(text)}" for kind, texts in kinds for text in texts)
 
     def make_importable(self) -> None:
-        """Has Python look for the user's modules where they were found, without hiding others."""
+        """Adds the search paths to Python's import path, without hiding other modules."""
         loader.install(self.search_paths)
 
     def check_cluster(self, distribution: Distribution, joins: bool = False) -> None:
-        """Checks once more, when it is known how many tasks there are; `joins`: of a cluster of somebody else's."""
+        """Checks again once the number of tasks is known; `joins`: this process joins an external cluster."""
         if joins and self.declaration.tune is not None:
-            raise refuse_others_cluster()
+            raise external_cluster_error()
         trainer = self.declaration.trainer.copy(update={"distribution": distribution})
         declaration = self.declaration.copy(update={"trainer": trainer})
         rules = (*DISTRIBUTION, *PARTS, *RUNTIME, *PRECISION, *XLA)
@@ -79,19 +79,16 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     """Loads a declaration.
 
     Relative paths in a file are relative to the file's folder; in presets, overrides and standard input, to the
-    current one. `~` is the home folder. `${NAME}` in a file or an override is a variable of the environment.
+    current one. `~` is the home folder. `${NAME}` in a file or an override is an environment variable.
 
     Args:
-        source: A preset's name, or a YAML file; `-` is standard input. Several with `+` between are laid over each
-            other, the later ones override.
-        overrides: `key.path=value` each, the value as YAML; of two for one key the later wins.
-        target: Where the pipeline is to be deployed, one of `registry.ALL_TARGETS`; empty if it runs on this machine.
-
-    Returns:
-        The declaration, and where each value came from.
+        source: A preset's name, or a YAML file; `-` is standard input. Several joined by `+` are merged; later ones
+            override.
+        overrides: `key.path=value` each, the value as YAML; the last one for a key wins.
+        target: Deployment target, one of `registry.ALL_TARGETS`; empty for this machine.
 
     Raises:
-        DeclarationError: Something is wrong; the message lists everything that is.
+        DeclarationError: The declaration is invalid; the message lists all problems.
     """
     target = find_target(target)
     text = read_source(os.fspath(source))
@@ -101,14 +98,14 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), target: 
     changed = draft.resolve_paths()
     declaration = draft.validate(target)
     if draft.problems:
-        # Notes are shown with the problems, so that all can be mended at once.
-        told = tuple(note_deployment(Case(declaration, target=target)))
-        raise to_error(draft.sorted_problems(), text.source, target, told)
+        # Notes are shown with the problems, so that all can be fixed at once.
+        notes = tuple(note_deployment(Case(declaration, target=target)))
+        raise to_error(draft.sorted_problems(), text.source, target, notes)
     case = Case(declaration, draft.search_paths, target)
     origins = _origins(declaration, draft, changed)
     declared = _declared(declaration, origins, draft)
-    warned = (*find_warnings(case, declared), *find_idle(case, declared))
-    warnings = tuple(f"{origins[path]}  {what}" for path, what in warned)
+    found = (*find_warnings(case, declared), *find_unused_resources(case, declared))
+    warnings = tuple(f"{origins[path]}  {what}" for path, what in found)
     notes = (*note_tune(case), *note_deployment(case), *note_travel(case), *note_data(case))
     files = tuple(part.file for part in text.parts)
     return Loaded(declaration, origins, text.source, files, draft.search_paths, notes, warnings, declared)
@@ -128,13 +125,13 @@ def _origins(declaration: Declaration, draft: Draft, changed: set[Path]) -> dict
 
 
 def _declared(declaration: Declaration, origins: Mapping[str, str], draft: Draft) -> tuple[str, ...]:
-    """What somebody asked for: not of a preset, and another value than the default, unless by an override."""
+    """Returns what the user chose: overrides, and values that differ from the default and are not a preset's."""
     values = {".".join(path): (path, value) for path, value in leaves(declaration.dict()) if draft.is_written(path)}
 
-    def is_wish(dotted: str) -> bool:
+    def is_chosen(dotted: str) -> bool:
         path, value = values[dotted]
         known = find_field(path)
         is_default = known is not None and value == known.default
         return origins[dotted].startswith(OVERRIDE.strip()) or not (is_default or origins[dotted].startswith(PRESET))
 
-    return tuple(filter(is_wish, values))
+    return tuple(filter(is_chosen, values))

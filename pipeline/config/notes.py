@@ -1,4 +1,4 @@
-"""What is declared and changes nothing, or less than it seems: noted, as it is not wrong."""
+"""Warnings and notes on declared values that have no effect, or less than expected."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from tfx_estimator.pipeline.config.yaml_text import inline
 from tfx_estimator.pipeline.user_source.functions import Keys, is_read, params_read
 
 _DISTRIBUTION, _OPTIMIZER, _PARAMS = "trainer.distribution", "trainer.optimizer", "trainer.params."
-_OF_THE_LOSS = ("label_smoothing", "class_weights")
+_LOSS_KEYS = ("label_smoothing", "class_weights")
 
 
 def find_warnings(case: Case, declared: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What has no effect, or not the one that is meant: paths, and what to say of each."""
+    """Yields (path, warning) for declared values without effect, or with an unexpected one."""
     if unread := list(find_unread(case, declared)):
-        yield unread[0], word_unread(case.trainer, unread)
+        yield unread[0], describe_unread(case.trainer, unread)
     yield from _misplaced(case, declared)
     if twice := _decays_twice(case.trainer.optimizer):
         yield "trainer.optimizer.weight_decay", twice
 
 
 def _decays_twice(section: Optimizer) -> Optional[str]:
-    """Says that adamw decays the weights twice, where `weight_decay` alone is written, as Keras calls the other one."""
+    """Warns that adamw decays twice if only `weight_decay` is set, Keras's name for decoupled_weight_decay."""
     if section.name != "adamw" or not section.weight_decay or section.decoupled_weight_decay is not None:
         return None
     return (
-        f"{_OPTIMIZER}.weight_decay is L2 on kernels, added to the loss, and adamw keeps its decoupled_weight_decay of "
-        f"{section.resolved()['decoupled_weight_decay']:g} beside it: what Keras calls weight_decay is "
+        f"{_OPTIMIZER}.weight_decay is L2 on kernels, added to the loss, and adamw also applies its "
+        f"decoupled_weight_decay of {section.resolved()['decoupled_weight_decay']:g}: what Keras calls weight_decay is "
         f"{_OPTIMIZER}.decoupled_weight_decay; set that, or both"
     )
 
 
 def _misplaced(case: Case, declared: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Finds what has no effect of what is written down, and no rule refuses: dotted paths, and what to say of each."""
+    """Yields (path, warning) for declared values without effect that no rule refuses."""
     trainer, tune = case.trainer, case.tune
     evaluator, cluster = case.distribution.evaluator, case.train.is_cluster
     each_checkpoint = trainer.keep_best is not None or trainer.early_stopping is not None
-    # Key, or section; whether it is at work; of what it is.
+    # Key, or section; whether it has an effect; what it is for.
     table = (
         ("trainer.steps_per_execution", trainer.path != "estimator", "the Keras paths"),
         (f"{_DISTRIBUTION}.sharding", cluster, "a cluster, and there is one process"),
@@ -53,45 +53,45 @@ def _misplaced(case: Case, declared: Iterable[str]) -> Iterator[tuple[str, str]]
         (
             f"{_DISTRIBUTION}.throttle_secs",
             evaluator or not (cluster or each_checkpoint),
-            "the evaluator task, and of one process that evaluates now and then, not each checkpoint",
+            "the evaluator task, and for one process that evaluates at intervals, not each checkpoint",
         ),
         ("serving", trainer.module_file is None, "models whose export is built in, and a module file brings its own"),
         ("tune.hyperband", tune is None or tune.strategy == HYPERBAND, "the strategy hyperband"),
     )
     for path in declared:
-        for key, works, whose in table:
-            if not works and f"{path}.".startswith(f"{key}."):
-                yield path, f"{path} has no effect: it is of {whose}"
+        for key, has_effect, purpose in table:
+            if not has_effect and f"{path}.".startswith(f"{key}."):
+                yield path, f"{path} has no effect: it is for {purpose}"
 
 
 def note_tune(case: Case) -> Iterator[str]:
-    """Says what becomes of a schedule where trials go on."""
+    """Notes the effect of hyperband on a schedule that ends with training."""
     optimizer = case.trainer.optimizer
     if case.tune is not None and case.tune.strategy == HYPERBAND and optimizer.ends_with_training:
         yield (
-            "tune.strategy hyperband: a trial that goes on does so from its checkpoint, which was trained with the "
+            "tune.strategy hyperband: a trial continues from a checkpoint that was trained with the "
             f"schedule {optimizer.schedule} of fewer steps"
         )
 
 
 def note_data(case: Case) -> Iterator[str]:
-    """Says where the machine that compiles does not see the data: their files are not in the fingerprint then."""
+    """Notes that the fingerprint of the data lacks files that this machine does not see."""
     folder = case.data.data_dir
-    # Where one process runs all steps, it looks the data up itself; the embedded digits are the same everywhere.
+    # If one process runs all steps, it looks up the data itself; the embedded digits are the same everywhere.
     if not case.platform.runs_steps or folder is None or is_address(folder) or case.data.dataset == "digits":
         return
     if not os.path.isdir(os.path.expanduser(folder)):
         yield (
-            f"data.data_dir: {folder} is not on this machine, so that the fingerprint of the data set is without its "
-            "files: where they change, steps are taken from the cache all the same. Compile where the volume is mounted"
+            f"data.data_dir: {folder} is not on this machine, so the fingerprint of the data set does not cover its "
+            "files: if they change, steps still come from the cache. Compile where the volume is mounted"
         )
 
 
 def keys_of(path: str) -> Keys:
-    """Returns the keys in a model_fn's `params` of `trainer.optimizer.name`, say; none for what is not handed on."""
-    for key in _OF_THE_LOSS:
+    """Returns the keys of a declared path, such as `trainer.optimizer.name`, in a model_fn's `params`; else none."""
+    for key in _LOSS_KEYS:
         if f"{path}.".startswith(f"trainer.{key}."):
-            # Weights arrive by label, whichever class they were declared for.
+            # Class weights are passed by label.
             return (key,)
     if path.startswith(_PARAMS):
         return tuple(path.removeprefix(_PARAMS).split("."))
@@ -99,20 +99,20 @@ def keys_of(path: str) -> Keys:
 
 
 def find_unread(case: Case, declared: Iterable[str]) -> Iterator[str]:
-    """Finds what is declared and the trained code does not take, by dotted path; nothing where its text is mute."""
-    told = {path: keys for path in declared if (keys := keys_of(path))}
-    if not told or not case.own:
+    """Yields the declared paths that the user's code does not read, as far as its text tells."""
+    passed = {path: keys for path in declared if (keys := keys_of(path))}
+    if not passed or not case.user_code:
         return
     is_file = case.trainer.module_file is not None
     read = set() if is_file else params_read(case.trainer.target, case.search_paths)
     if read is not None:
-        yield from (path for path, keys in told.items() if not is_read(keys, read))
+        yield from (path for path, keys in passed.items() if not is_read(keys, read))
 
 
-def word_unread(trainer: TrainerSection, paths: Sequence[str]) -> str:
-    """Says that values have no effect, and why."""
+def describe_unread(trainer: TrainerSection, paths: Sequence[str]) -> str:
+    """Returns the warning that values have no effect, and why."""
     which = ", ".join(map(inline, paths))
     verb, them = ("has", "it") if len(paths) == 1 else ("have", "them")
     if trainer.module_file is not None:
         return f"{which} {verb} no effect: a module file brings its own"
-    return f"{which} {verb} no effect: {trainer.model} does not take {them} out of params"
+    return f"{which} {verb} no effect: {trainer.model} does not read {them} from params"

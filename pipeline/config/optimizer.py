@@ -1,4 +1,4 @@
-"""The `trainer.optimizer` section: what all optimizers and schedules take, and what only some of them."""
+"""The `trainer.optimizer` section: optimizers, learning-rate schedules, and their options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ScheduleName = Literal[
     "constant", "cosine", "linear", "polynomial", "exponential", "inverse_time", "piecewise", "one_cycle"
 ]
 
-# Marks an option without which a schedule has no meaning.
+# Marks a required option of a schedule.
 REQUIRED = object()
 
 # Option -> optimizer -> default; the defaults are Keras's.
@@ -39,7 +39,7 @@ OF_OPTIMIZERS: dict[str, dict[str, Any]] = {
     "beta": {"ftrl": 0.0},
 }
 
-# Option -> schedule -> default; None is all steps after the warm-up.
+# Option -> schedule -> default; None is the number of steps after the warm-up.
 OF_SCHEDULES: dict[str, dict[str, Any]] = {
     "decay_steps": {
         "cosine": None,
@@ -70,7 +70,6 @@ def _describe(option: str) -> str:
 
 
 def _option(name: str, least: Optional[float] = None, most: Optional[float] = None, **more: Any) -> Any:
-    """Returns the field of what only some optimizers or schedules take."""
     return number(None, least, most, _describe(name), **more)
 
 
@@ -85,15 +84,15 @@ class Optimizer(Section):
         "momentum", "the optimizer: each of tf.keras.optimizers; momentum is tf.compat.v1.train.MomentumOptimizer"
     )
     learning_rate: float = number(0.05, None, _MAX_RATE, "peak learning rate", gt=0)
-    schedule: ScheduleName = Field("cosine", "of the learning rate; cosine ends at 0")
+    schedule: ScheduleName = Field("cosine", "learning-rate schedule; cosine ends at 0")
     warmup_steps: int = number(0, 0, MAX_STEPS, "linear warm-up, in steps")
     scaling: Literal["none", "linear", "sqrt"] = Field(
         "none",
-        "multiplies every learning rate by the number of replicas in sync, or by its square root; with "
-        "several the warm-up begins at the rate of one",
+        "multiplies every learning rate by the number of replicas in sync, or by its square root; the warm-up "
+        "begins at the rate of one replica",
     )
     decay_steps: Optional[int] = number(
-        None, 1, MAX_STEPS, f"{_describe('decay_steps')}; null is all after the warm-up, where it may be null"
+        None, 1, MAX_STEPS, f"{_describe('decay_steps')}; null, if not required, is all steps after the warm-up"
     )
     decay_rate: Optional[float] = _option("decay_rate", most=_MAX_RATE, gt=0)
     staircase: Optional[bool] = _option("staircase")
@@ -110,7 +109,7 @@ class Optimizer(Section):
         None,
         0,
         1000,
-        "what Keras's optimizers call weight_decay: times the learning rate, and taken off every variable; "
+        "Keras's weight_decay: subtracts this times the learning rate times the variable from every variable; "
         "null is 0.004 for adamw, else 0",
     )
     clip_norm: Optional[float] = number(None, None, _MAX_RATE, "largest norm of each gradient", gt=0)
@@ -138,7 +137,7 @@ class Optimizer(Section):
     beta: Optional[float] = _option("beta", 0, 1_000_000)
 
     def resolved(self) -> dict[str, Any]:
-        """Returns all values; those that are left open, and that the optimizer or schedule takes, as their defaults."""
+        """Returns all values, with the defaults of the chosen optimizer and schedule."""
         values = self.dict()
         for table, chosen in ((OF_OPTIMIZERS, self.name), (OF_SCHEDULES, self.schedule)):
             for option, owners in table.items():
@@ -149,15 +148,15 @@ class Optimizer(Section):
         return values
 
     def factor(self, replicas: int) -> float:
-        """Returns what every learning rate is multiplied by, once the warm-up is over.
+        """Returns the factor of every learning rate after the warm-up.
 
         Source of `linear`: Goyal et al., Accurate, Large Minibatch SGD, 2017, https://arxiv.org/abs/1706.02677; of
         `sqrt`: Krizhevsky, One Weird Trick, 2014, https://arxiv.org/abs/1404.5997.
         """
         return {"none": 1.0, "linear": float(replicas), "sqrt": math.sqrt(replicas)}[self.scaling]
 
-    def word_scaled(self, replicas: int) -> str:
-        """Says which learning rate that is, for example `0.1 (0.05 times 2 replicas)`."""
+    def describe_scaled(self, replicas: int) -> str:
+        """Describes the scaled learning rate, for example `0.1 (0.05 times 2 replicas)`."""
         peak = max(self.values or (self.learning_rate,)) if self.schedule == "piecewise" else self.learning_rate
         of_root = "the root of " if self.scaling == "sqrt" else ""
         count = f"{of_root}{replicas} replica{'s' * (replicas != 1)}"
@@ -165,7 +164,7 @@ class Optimizer(Section):
 
     @property
     def ends_with_training(self) -> bool:
-        """Does the learning rate of a step depend on the number of all steps."""
+        """True if the learning rate of a step depends on the total number of steps."""
         return self.schedule == "one_cycle" or (
             self.decay_steps is None and OF_SCHEDULES["decay_steps"].get(self.schedule, REQUIRED) is None
         )

@@ -1,4 +1,4 @@
-"""Puts values by their dotted paths into a declaration's: of `--set`, of a trial, of `--vary KEY=VALUE,VALUE`."""
+"""Sets values of a declaration by dotted path: those of `--set`, of a trial, of `--vary KEY=VALUE,VALUE`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfx_estimator.pipeline.config.yaml_text import inline, read_yaml
 
 # A Tuner after Transform may vary only this section.
 SECTION = "trainer"
-# A last key that says nothing without the one before it.
+# A last key that needs the one before it to be clear.
 _BARE = ".name"
 # The file in which a Tuner lists its trials.
 TRIALS_FILE = "trials.json"
@@ -24,11 +24,11 @@ _VARY = "--vary"
 
 
 class _InTheWayError(Exception):
-    """A value has no part of such a name; it is told as a problem."""
+    """A value has no part of that name; becomes a problem."""
 
 
 def put(values: Mapping[str, Any], tuned: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Returns new nested values, with others at their dotted paths; and the problem of each that has no place there."""
+    """Returns a copy of nested values with others set by dotted path, and a problem for each that cannot be set."""
     found, problems = dict(values), []
     for name, value in tuned.items():
         try:
@@ -39,7 +39,7 @@ def put(values: Mapping[str, Any], tuned: Mapping[str, Any]) -> tuple[dict[str, 
 
 
 def _put(held: Any, path: Sequence[str], value: Any, depth: int = 0) -> Any:
-    """Returns what is held at a depth of a path, with the value at the path in it."""
+    """Returns a copy of `held`, the value at a depth of the path, with the value set."""
     if depth == len(path):
         return value
     key = path[depth]
@@ -56,25 +56,25 @@ def _put(held: Any, path: Sequence[str], value: Any, depth: int = 0) -> Any:
 
 
 def of_declaration(tuned: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns those that a declaration holds; the others are for code that reads `fn_args.hyperparameters`."""
+    """Returns the values of the declaration; the others are for code that reads `fn_args.hyperparameters`."""
     return {name: value for name, value in tuned.items() if name.startswith(f"{SECTION}.")}
 
 
-def tell_values(tuned: Mapping[str, Any]) -> str:
-    """Returns values in one line, as a person says them."""
+def show_values(tuned: Mapping[str, Any]) -> str:
+    """Returns values in one line, with short names."""
     names = short_names(list(tuned))
     return ", ".join(f"{names[name]} {show_value(value)}" for name, value in tuned.items())
 
 
 def show_value(value: Any) -> str:
-    """Returns a value, a fraction with four significant digits; what is neither number nor text as in YAML."""
+    """Returns a value for display: fractions with four significant digits, others as YAML."""
     if isinstance(value, float):
         return f"{value:.4g}"
     return value if isinstance(value, str) else inline(value)
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:
-    """Returns a short name for each dotted path: its last part, unless that is `name`, or another one has the same."""
+    """Returns a short name for each dotted path: its last part, unless that is `name` or not unique."""
     last = [".".join(name.split(".")[-2 if name.endswith(_BARE) else -1 :]) for name in names]
     return {name: short if last.count(short) == 1 else name for name, short in zip(names, last)}
 
@@ -96,7 +96,7 @@ class Variation:
 
 
 def parse_variations(texts: Sequence[str]) -> list[Variation]:
-    """Reads `key.path=value,value` each; returns the combinations, of no texts one that changes nothing."""
+    """Parses `key.path=value,value` options into all combinations; without options, into one empty variation."""
     varied: dict[str, list[Any]] = {}
     for text in texts:
         key, values = _parse(text)
@@ -112,7 +112,7 @@ def parse_variations(texts: Sequence[str]) -> list[Variation]:
 
 
 def check_not_set(overrides: Sequence[str], variation: Variation) -> None:
-    """Refuses values that would be lost: what is varied is set last."""
+    """Refuses an override that the variation would replace."""
     for override in overrides:
         key = override.partition("=")[0].replace(" ", "")
         if lost := [each for each in variation.values if f"{key}.".startswith(f"{each}.")]:
@@ -124,8 +124,8 @@ def check_not_set(overrides: Sequence[str], variation: Variation) -> None:
 
 
 def reworded(error: DeclarationError, variation: Variation) -> DeclarationError:
-    """Returns the error of a declaration under a variation, which knows no option but `--set`."""
-    # The rest of the message is advice for a file.
+    """Rewords an error under a variation, which names `--set`, to name `--vary`."""
+    # The rest of the message advises on files.
     what = error.what.partition("\n\n  then: ")[0]
     for override, key in zip(variation.overrides, variation.values):
         what = what.replace(f"{OVERRIDE}{override}", f"{_VARY} {override}")
@@ -144,7 +144,7 @@ def _parse(text: str) -> tuple[str, list[Any]]:
             expected="`key.path=value,value`, the values as YAML: trainer.path=estimator,keras",
             todo="write the key, `=`, and the values with commas in between",
         )
-    # A key that the declaration has not is one of `trainer`.
+    # A key that is not at the top level is one of `trainer`.
     path = key.replace(" ", "")
     first = path.partition(".")[0]
     if first in Declaration.__fields__:

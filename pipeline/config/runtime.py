@@ -1,4 +1,4 @@
-"""`trainer.threads`, `gpu`, `profile`, `parallel_parts`: how TensorFlow uses a machine. None decides the model."""
+"""`trainer.threads`, `gpu`, `profile`, `parallel_parts`: how TensorFlow uses a machine. None affects the model."""
 
 from __future__ import annotations
 
@@ -11,81 +11,75 @@ from tfx_estimator.pipeline.config.section import MAX_STEPS, Field, Section, num
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.config.trainer import TrainerSection
 
-# Folder in a training's, with a folder for each task.
+# Subfolder of a training's folder, with a folder per task.
 PROFILES = "profile"
-# Files in each profile's folder.
+# Files in each task's profile folder.
 PROFILE_JSON, PROFILE_TEXT = "summary.json", "summary.txt"
-# More than this makes files that TensorBoard does not open.
+# TensorBoard does not open the files of more steps.
 _MOST_STEPS = 1000
 # NVIDIA's driver has an entry here for each GPU.
 _GPUS = "/proc/driver/nvidia/gpus"
 AUTO = "auto"
-# Built-in networks that compute each example by itself, and need no look to know.
+# Built-in networks without operations across examples.
 BY_EXAMPLE = ("mnist_cnn", "cifar_cnn")
-# Of `auto`: more parts take longer to trace than they save, and each holds gradients of its own; a kernel wants some
-# examples to work on.
+# Limits of `auto`: more parts take longer to trace than they save, and each holds its own gradients; kernels need some
+# examples to be efficient.
 _MOST_PARTS, _LEAST_EXAMPLES = 8, 16
 
 
 class Threads(Section):
-    """TensorFlow's pools of threads, in each task."""
+    """TensorFlow's thread pools, in each task."""
 
-    intra_op: Optional[int] = number(
-        None, 1, 1024, "threads inside one op; null is one a core. For small networks 1 costs less CPU"
-    )
-    inter_op: Optional[int] = number(None, 1, 1024, "ops that run at the same time; null is one a core")
+    intra_op: Optional[int] = number(None, 1, 1024, "threads per op; null is one per core; try 1 for small networks")
+    inter_op: Optional[int] = number(None, 1, 1024, "ops that run at the same time; null is one per core")
     spinning: Optional[bool] = Field(
-        None, "threads look for work a while before they sleep; null: not where one CPU trains alone"
+        None, "idle threads spin for a while before they sleep; null is true, except if one CPU trains alone"
     )
 
 
 class Gpu(Section):
-    """How TensorFlow uses the GPUs of each task; without effect where there is none."""
+    """How TensorFlow uses the GPUs of each task; no effect without GPUs."""
 
-    memory_growth: bool = Field(False, "takes memory as it is needed, not all at the start")
-    memory_limit_mb: Optional[int] = number(None, 16, 2**24, "most memory of each GPU, in MiB; null is all")
-    allocator: Optional[Literal["cuda_malloc_async"]] = Field(
-        None, "of memory; null is TensorFlow's own (TF_GPU_ALLOCATOR)"
-    )
+    memory_growth: bool = Field(False, "allocate memory as needed, not all at the start")
+    memory_limit_mb: Optional[int] = number(None, 16, 2**24, "memory limit of each GPU, in MiB; null is all")
+    allocator: Optional[Literal["cuda_malloc_async"]] = Field(None, "TF_GPU_ALLOCATOR; null is TensorFlow's own")
     thread_mode: Optional[Literal["global", "gpu_private", "gpu_shared"]] = Field(
-        None, "whose threads start kernels; null is global (TF_GPU_THREAD_MODE)"
+        None, "which threads launch kernels; null is global (TF_GPU_THREAD_MODE)"
     )
 
     @property
     def is_declared(self) -> bool:
-        """Is anything of it said."""
+        """True if any option is declared."""
         return self != Gpu()
 
 
 class Profile(Section):
-    """Some steps of each task that trains, for TensorBoard, and as a summary."""
+    """A profile of some steps of each training task, for TensorBoard and as a summary."""
 
-    start_step: int = number(
-        100, 1, MAX_STEPS, "global step after which the profile begins: past the first, which build and warm up"
-    )
-    steps: int = number(20, 1, _MOST_STEPS, "how many steps")
+    start_step: int = number(100, 1, MAX_STEPS, "global step after which profiling starts, past the warm-up")
+    steps: int = number(20, 1, _MOST_STEPS, "number of steps")
 
 
 def has_gpu() -> bool:
-    """Returns whether this machine has a GPU of NVIDIA's; asks no TensorFlow."""
+    """Returns whether this machine has an NVIDIA GPU, without TensorFlow."""
     return os.path.isdir(_GPUS)
 
 
 def count_gpus() -> int:
-    """Returns how many there are."""
+    """Returns the number of NVIDIA GPUs."""
     return len(os.listdir(_GPUS)) if has_gpu() else 0
 
 
 def parts_at_once(section: TrainerSection) -> int:
-    """Returns how many parts of a replica's batch a task of this machine computes at the same time.
+    """Returns how many parts of a replica's batch a task on this machine computes concurrently.
 
-    `auto` is as many as there are CPUs for each replica of the task, or ops at the same time, where it is known that
-    the result is the same.
+    `auto` is the number of CPUs per replica of the task, or of concurrent ops if lower; 1 unless the result is known
+    to be the same.
     """
     if section.parallel_parts != AUTO:
         return int(section.parallel_parts)
     train = section.distribution.train
-    # A worker that reads its weights from servers would read them for each part.
+    # With parameter servers, a worker would fetch the weights for each part.
     whole = section.xla or section.is_divided or train.asynchronous or train.takes("tpu") or has_gpu()
     if whole or section.model not in BY_EXAMPLE:
         return 1
@@ -95,8 +89,8 @@ def parts_at_once(section: TrainerSection) -> int:
 
 
 def keep_cpus_busy(section: TrainerSection) -> bool:
-    """Tells whether the parts keep the CPUs at work, so that each op needs one thread."""
+    """Returns whether the concurrent parts keep the CPUs busy, so that each op needs only one thread."""
     parts = parts_at_once(section) * section.distribution.train.devices.count
-    # What the user has exported goes first.
-    told = "TF_NUM_INTRAOP_THREADS" in os.environ
-    return parts_at_once(section) > 1 and available_cpus() < 2 * parts and not has_gpu() and not told
+    # The environment takes precedence.
+    is_exported = "TF_NUM_INTRAOP_THREADS" in os.environ
+    return parts_at_once(section) > 1 and available_cpus() < 2 * parts and not has_gpu() and not is_exported

@@ -1,4 +1,4 @@
-"""The base of every part of the declaration: typed keys, read from plain values, with all that is wrong at once."""
+"""The base of every section of the declaration: typed keys, read from plain values; collects all errors at once."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Any, ClassVar, NamedTuple, Optional, TypeVar
 from tfx_estimator.pipeline.config import kinds
 from tfx_estimator.pipeline.config.kinds import Limits
 
-# More is a slip of the finger, and past 2**63 an overflow.
+# More is a typo, and past 2**63 an overflow.
 MAX_STEPS = 1_000_000_000
 
 Self = TypeVar("Self", bound="Section")
 _Path = tuple[str, ...]
-# In the place of a default: a section whose keys all have one.
+# Default marker: the section with its own defaults.
 _INNER = object()
 
 
 class Wrong(NamedTuple):
-    """What is wrong with one value, at the path from the section that was read, and why."""
+    """One invalid value: its path within the section, the kind of error, and the message."""
 
     path: _Path
     # `missing`, `extra`, `kind`, `choice`, `range`, `pattern` or `value`.
@@ -33,7 +33,7 @@ class Wrong(NamedTuple):
 
 
 class ValuesError(ValueError):
-    """Values that are no section; `rest` is one with defaults, or what stands in for them, in their place."""
+    """Invalid values; `rest` is the section with defaults, or placeholders, in their place."""
 
     def __init__(self, found: list[Wrong], rest: Optional[Section] = None) -> None:
         super().__init__("; ".join(f"{'.'.join(each.path)}: {each.what}" for each in found))
@@ -42,13 +42,13 @@ class ValuesError(ValueError):
 
 @dataclass(eq=False)
 class Key:
-    """One key of a section: see `Field`. Its type is looked at when it is first asked for."""
+    """One key of a section: see `Field`. Its annotation is evaluated on first use."""
 
     given: Any = ...
     description: str = ""
     limits: Optional[Limits] = None
     operational: bool = False
-    longer: Optional[Callable[[Any], Any]] = None
+    expand: Optional[Callable[[Any], Any]] = None
     check: Optional[Callable[[Any], str]] = None
     schema: Mapping[str, Any] = field(default_factory=dict)
     short_form: Optional[Mapping[str, Any]] = None
@@ -57,12 +57,12 @@ class Key:
 
     @property
     def required(self) -> bool:
-        """Must the key be there."""
+        """True if the key must be given."""
         return self.given is ...
 
     @property
     def default(self) -> Any:
-        """What holds where the key is left out; where it must not be, what stands in for it."""
+        """The default; for a required key, a placeholder that lets further checks run."""
         if self.given is _INNER:
             self.given = self.kind()
         if self.required:
@@ -84,17 +84,17 @@ class Key:
 
     @property
     def allow_none(self) -> bool:
-        """May it be null."""
+        """True if the value may be null."""
         return self._typed[1]
 
     def read(self, value: Any, path: _Path, wrong: list[Wrong]) -> Any:
-        """Returns a plain value as the section holds it; what is wrong is added to a list."""
-        if self.longer is not None:
-            value = self.longer(value)
+        """Returns a plain value as the section holds it; appends what is wrong to the list."""
+        if self.expand is not None:
+            value = self.expand(value)
         if value is None:
             if self.allow_none:
                 return None
-            # A section whose lines are all commented out is null in YAML: take it for its defaults.
+            # A section whose lines are all commented out is null in YAML: use its defaults.
             value = {} if kinds.is_section(self.kind) else None
         before = len(wrong)
         if reason := kinds.reject(value, self.kind):
@@ -111,39 +111,39 @@ def Field(default: Any = ..., description: str = "", **more: Any) -> Any:  # noq
     """Returns a key of a section.
 
     Args:
-        default: `...` where the key must be there.
-        description: For people and editors.
-        more: `operational`: it decides no result, see `Section.split`. `longer`: what writes a short form at length;
-            `short_form`: that, for editors. `check`: says what is wrong with a value of the right kind. `schema`: what
-            else editors are to know. Others are `Limits`.
+        default: `...` if the key is required.
+        description: For users and editors.
+        more: `operational`: does not affect the model, see `Section.split`. `expand`: converts a short form to the
+            long one; `short_form`: its JSON Schema. `check`: returns an error message for a value of the right type.
+            `schema`: further JSON Schema. All others are `Limits`.
     """
     limits = {name: more.pop(name) for name in Limits._fields if name in more}
     return Key(default, description, Limits(**limits) if limits else None, **more)
 
 
 def inner(description: str = "", **more: Any) -> Any:
-    """Returns a key that holds a section, which may be left out, as each of its keys may."""
+    """Returns a key that holds an optional section, whose keys are all optional too."""
     return Field(_INNER, description, **more)
 
 
-def short_for(key: str, kind: type) -> Callable[[Any], Any]:
-    """Returns what writes a plain value as a mapping of one key: `accuracy` as `{metric: accuracy}`."""
+def shorthand(key: str, kind: type) -> Callable[[Any], Any]:
+    """Returns an `expand` that turns a plain value into a mapping: `accuracy` into `{metric: accuracy}`."""
     return lambda value: {key: value} if type(value) is kind else value
 
 
 def number(default: Any, least: Optional[float], most: Optional[float], description: str, **more: Any) -> Any:
-    """Returns the key of a number within limits, which are allowed themselves; None is no limit."""
+    """Returns the key of a number within inclusive limits; None is no limit."""
     return Field(default, description, ge=least, le=most, **more)
 
 
 class Section:
-    """A closed, immutable part of the declaration: unknown keys and values of another kind are refused."""
+    """A closed, immutable part of the declaration: refuses unknown keys and values of another type."""
 
     __fields__: ClassVar[dict[str, Key]] = {}
-    # What else editors are told: of the mapping, and of a short form of the whole.
+    # Further JSON Schema, for the mapping and for a short form of the whole section.
     SCHEMA: ClassVar[Mapping[str, Any]] = {}
     SHORT_FORM: ClassVar[Mapping[str, Any]] = {}
-    # Is what was left open no plain value.
+    # Whether `dict` leaves out empty values.
     SPARSE: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
@@ -175,7 +175,7 @@ class Section:
 
     @classmethod
     def parse_obj(cls: type[Self], values: Any) -> Self:
-        """Returns the section that plain values are; raises a ValuesError where they are none."""
+        """Returns the section with these plain values; raises ValuesError if any is invalid."""
         if isinstance(values, cls):
             return values
         if reason := kinds.reject(values, cls):
@@ -184,14 +184,14 @@ class Section:
 
     @classmethod
     def construct(cls: type[Self], /, **values: Any) -> Self:
-        """Returns a section of values that are right, and defaults, or what stands in for them, of others."""
+        """Returns a section of valid values, unchecked, with defaults or placeholders for the others."""
         made = cls.__new__(cls)
         made.__dict__.update({name: each.default for name, each in cls.__fields__.items()})
         made.__dict__.update(values)
         return made
 
     def copy(self: Self, update: Mapping[str, Any]) -> Self:
-        """Returns the section with other values, which are right."""
+        """Returns the section with other valid values, unchecked."""
         made = type(self).__new__(type(self))
         made.__dict__.update(self.__dict__, **update)
         return made
@@ -209,17 +209,17 @@ class Section:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.__dict__.items())})"
 
     def has_all(self) -> bool:
-        """Tells whether no key that must be there is wrong, and None therefore."""
+        """Returns whether every required key has a value: an invalid one is None."""
         return all(self.__dict__[name] is not None for name, each in self.__fields__.items() if each.required)
 
     def sections(self) -> Iterator[tuple[str, Any]]:
-        """Yields the keys that hold a section, with it."""
+        """Yields (key, section) for each key that holds a section."""
         yield from ((name, value) for name, value in self.__dict__.items() if isinstance(value, Section))
 
     def split(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns the values that decide a result, and those of fields with `operational=True`.
+        """Returns the values that affect the model, and those of fields with `operational=True`.
 
-        Cache keys hold the former alone: deadlines, restarts and logging may change, and nothing is done again.
+        Only the former are in cache keys: a change of timeouts, restarts or logging reruns nothing.
         """
         deciding: dict[str, Any] = {}
         operational: dict[str, Any] = {}
@@ -240,7 +240,7 @@ class Section:
 
 
 def _read(value: Any, kind: Any, path: _Path, wrong: list[Wrong], limits: Optional[Limits] = None) -> Any:
-    """A value of the right kind as a section holds it; what is out of limits is added to a list."""
+    """Returns a value of the right type as a section holds it; appends what is out of limits to the list."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
         return _read(value, arguments[0], path, wrong, arguments[1])

@@ -1,4 +1,4 @@
-"""The `tracking` section: where else a run is written down, for comparing runs."""
+"""The `tracking` section: experiment trackers that also record a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WITH_USER = re.compile(r"https?://[^/?#]*@", re.IGNORECASE)
 
 
 class TrackingSection(Section):
-    """Where else a run is written down; TensorBoard's events are always there."""
+    """Experiment trackers that also record a run; TensorBoard's events are always written."""
 
     mlflow: Optional[str] = Field(
         None,
@@ -23,8 +23,8 @@ class TrackingSection(Section):
 
 
 def check_tracking(section: TrackingSection) -> Iterator[Problem]:
-    """Refuses a password in the address; the problem does not show it."""
+    """Refuses a password in the address, without showing it."""
     if section.mlflow and _WITH_USER.match(section.mlflow):
-        what = "it holds a user or password, which declaration.yaml and report.html would show, and upload"
+        what = "it contains a user or password, which declaration.yaml and report.html would show and upload"
         todo = "remove it, and set the variables MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
         yield Problem("tracking.mlflow", what, "http://HOST:PORT", todo)

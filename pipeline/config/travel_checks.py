@@ -1,4 +1,4 @@
-"""What leaves this machine: the user's own modules, read as text; and what should not, credentials."""
+"""Checks of what leaves this machine: the user's modules, which are packed, and credentials, which must not."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tfx_estimator.pipeline.user_source.packages import distributions_of, is_of_
 
 
 def named_code(declaration: Declaration) -> dict[str, str]:
-    """Returns the code that a declaration names, as `pack` takes it, by where it is named."""
+    """Returns the code that a declaration names, for `pack`, by dotted path."""
     data, transform, trainer = declaration.data, declaration.transform, declaration.trainer
-    # After a colon, TFDS's names have a version: `mnist:3.0.1`.
+    # A TFDS name may have a version after the colon: `mnist:3.0.1`.
     is_module = data.dataset.partition(":")[2].isidentifier()
     builder = {"data.dataset": data.dataset} if is_module and not is_path(data.dataset) else {}
     return {
@@ -32,7 +32,7 @@ def named_code(declaration: Declaration) -> dict[str, str]:
 
 
 def check_travel(case: Case) -> Iterator[Problem]:
-    """Finds what of the user's own code cannot travel to where the pipeline, or its training, runs."""
+    """Finds user code that cannot be packed for the machines that run the pipeline or its training."""
     code, platform, search_paths = _travelling(case), case.platform, case.search_paths
     together: list[str] = []
     seen: set[str] = set()
@@ -40,9 +40,9 @@ def check_travel(case: Case) -> Iterator[Problem]:
         try:
             find_root(each, search_paths)
         except DeclarationError:
-            continue  # told where it is checked
+            continue  # reported by the check of the path
         together.append(each)
-        # Each step has its own in a place of its own; else all is imported from one.
+        # Each step imports its own package; without separate steps, all code is in one.
         for found in find_obstacles([each] if platform.runs_steps else together, search_paths):
             if found.what not in seen:
                 seen.add(found.what)
@@ -52,56 +52,55 @@ def check_travel(case: Case) -> Iterator[Problem]:
 
 
 def note_travel(case: Case) -> Iterator[str]:
-    """Says what the image must have beside this project."""
+    """Notes the packages that the image needs in addition to tfx-estimator."""
     needs = [find_needs(each, case.search_paths) for each in _travelling(case).values()]
     installed = {need.module: need for each in needs for need in each.installed}
     if others := sorted(name for name in installed if not is_of_image(name)):
         named = (f"{'/'.join(distributions_of(name)) or name} ({installed[name].where})" for name in others)
-        yield f"the image must have what your modules import beside tfx-estimator: {', '.join(named)}"
+        yield f"the image must also have the packages that your modules import: {', '.join(named)}"
     for name, need in sorted({need.module: need for each in needs for need in each.unknown}.items()):
         yield (
-            f"{need.where} imports {name}, which is found nowhere but, perhaps, in a folder that your code names: "
-            "it does not travel"
+            f"{need.where} imports {name}, which is not found here: if your code adds its folder to sys.path, "
+            "it is not packed"
         )
 
 
 def _travelling(case: Case) -> dict[str, str]:
-    """The code that is packed, by where it is named."""
-    code, trains = named_code(case.declaration), case.deploy.trains_elsewhere
+    code, trains = named_code(case.declaration), case.deploy.training_job
     return {path: each for path, each in code.items() if case.target or (trains and path.startswith("trainer."))}
 
 
 _NAMES = r"secret|passw|(access|api|private)[_-]?key|connection[_-]?string"
-# TOKENIZERS_PARALLELISM is none.
+# Except TOKENIZERS_PARALLELISM.
 _CREDENTIAL = re.compile(rf"{_NAMES}|token(?!iz)", re.IGNORECASE)
-# For trainer.params, which may name a network's own tokens, as in `pool_token: mean`.
+# For trainer.params, where a token may be the network's, as in `pool_token: mean`.
 _OF_A_SERVICE = re.compile(
     rf"{_NAMES}|(access|api|auth|bearer|github|gitlab|hf|hub|huggingface|oauth|refresh|wandb)[_-]?tokens?$",
     re.IGNORECASE,
 )
-# What looks like a key itself, such as ghp_8Hw4Zc1Lq9Vt5Xe2.
+# A value that looks like a key, such as ghp_8Hw4Zc1Lq9Vt5Xe2.
 _RANDOM = re.compile(r"(?=[A-Za-z]*\d)[A-Za-z0-9]{16}")
-# The ends of names whose value is the path of a file, such as a mounted Secret.
+# Suffixes of names whose value is a path, such as that of a mounted Secret.
 _OF_A_FILE = re.compile(r"[_-](paths?|files?|file_?names?|dirs?|director(y|ies)|folders?)$", re.IGNORECASE)
 
 
-def is_credential(name: str, value: str, deploy: DeploySection, called: re.Pattern[str] = _CREDENTIAL) -> bool:
-    """Tells whether the value of a variable or a flag is one that nobody else should read, by what it is called.
+def is_credential(name: str, value: str, deploy: DeploySection, names: re.Pattern[str] = _CREDENTIAL) -> bool:
+    """Returns whether a variable or flag holds a credential, by its name.
 
-    What leads to a file that is mounted is none; of others that begin with `/`, Base64 makes some.
+    The path of a mounted file is none; any other value that begins with `/` may be Base64.
     """
-    leads_to_a_file = _OF_A_FILE.search(name) or (value.startswith("/") and deploy.is_provided(value))
-    return bool(called.search(name)) and not leads_to_a_file
+    is_file = _OF_A_FILE.search(name) or (value.startswith("/") and deploy.is_provided(value))
+    return bool(names.search(name)) and not is_file
 
 
 def check_credentials(case: Case) -> Iterator[Problem]:
-    """Finds credentials in what a compiled file holds, or what is sent to those who train elsewhere."""
+    """Finds credentials in values that a compiled file or a training job would contain."""
     deploy = case.deploy
-    if not case.target and not deploy.trains_elsewhere:
+    if not case.target and not deploy.training_job:
         return
     found = {}
     for place, value in texts(case.trainer.params, ("trainer", "params")):
-        # An item of a list is called as the list is.
+        # An item of a list has the list's name.
         keys = [key for key in place if not key.isdigit()]
         if is_credential(keys[-1], value, deploy, _CREDENTIAL if _RANDOM.search(value) else _OF_A_SERVICE):
             found[".".join(keys)] = ""
@@ -111,20 +110,20 @@ def check_credentials(case: Case) -> Iterator[Problem]:
         if is_credential(*flag_of(option), deploy):
             found["beam.options"] = shown
     for path, shown in found.items():
-        todo = "remove it, and read it from a file of deploy.secrets; or if it is no credential, rename it"
-        what = "it would stand in the compiled file, or in what the cluster keeps, for all to read"
+        todo = "remove it, and read it from a file of deploy.secrets; or if it is not a credential, rename it"
+        what = "it would be readable in the compiled file, or in the cluster's records of the job"
         yield Problem(path, what, "deploy.service_account, or a Secret's file", todo, value=shown)
 
 
 def flag_of(option: str) -> tuple[str, str]:
-    """Returns the name of one of Beam's options, and its value."""
+    """Splits one of Beam's options into name and value."""
     name, *value = re.split(r"[=\s]", option, maxsplit=1)
     return name, "".join(value)
 
 
 def shown_options(options: Iterable[str]) -> list[str]:
-    """Returns Beam's options as a message may show them: without the values of what is called like a credential."""
-    # It may be that two of them, or one of many words, should be `--name=value`.
+    """Returns Beam's options for a message, without the values of credentials."""
+    # An option may be split at the wrong place: `--name`, `value`, or several in one text.
     found, hides = [], False
     for option in options:
         words = []

@@ -1,4 +1,4 @@
-"""The section `trainer.warm_start`: from which weights training begins."""
+"""The section `trainer.warm_start`: initial weights from another training."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Optional
 
 from tfx_estimator.pipeline.config.section import Field, Section
 
-# What `convert` measured: beside the folder of its checkpoints, and in the training that goes on from them.
+# `convert`'s measurements, next to its folder of checkpoints, and in the training that resumes from them.
 PROOF = "proof.json"
-# Names of TFX and SavedModel for the parts of a model.
+# Folders of TFX's model artifact and of a SavedModel.
 _SERVING = "Format-Serving"
 _VARIABLES = os.path.join("variables", "variables")
 _LATEST = re.compile(r'^model_checkpoint_path: "(.*)"$', re.MULTILINE)
@@ -22,32 +22,26 @@ _BLOCK = 2**20
 class WarmStart(Section):
     """Weights of another training. Exactly one of `checkpoint` and `model`."""
 
-    checkpoint: Optional[str] = Field(
-        None, "a checkpoint without its .index, or a folder, of whose checkpoints the last is taken"
-    )
-    model: Optional[str] = Field(
-        None, "a SavedModel; or a run's model, or a folder of pushed ones, of which the newest"
-    )
-    exclude: tuple[str, ...] = Field((), "variables that begin anew, by patterns of their names: ['logits/*']")
-    resume: bool = Field(
-        False, "goes on from the checkpoint's step, with the optimizer's slots, as if it were this training's own"
-    )
+    checkpoint: Optional[str] = Field(None, "a checkpoint's path without .index, or a folder, for its latest")
+    model: Optional[str] = Field(None, "a SavedModel, a run's model, or a folder of pushed models")
+    exclude: tuple[str, ...] = Field((), "variables to initialize anew, by patterns of their names: ['logits/*']")
+    resume: bool = Field(False, "resume at the checkpoint's step, with the optimizer's slots")
 
     @property
     def prefix(self) -> str:
-        """The path that TensorFlow reads the weights by; empty if there are none."""
+        """The checkpoint prefix that TensorFlow reads; empty if there are no weights."""
         if self.checkpoint is not None:
             return _checkpoint(self.checkpoint)
         return _model(self.model or "")
 
     @property
     def step(self) -> int:
-        """Of which step the checkpoint is, by its name; -1 where that tells none."""
+        """The checkpoint's step, from its name; -1 if that has none."""
         step = self.prefix.rpartition("-")[2]
         return int(step) if step.isdigit() else -1
 
     def fingerprint(self) -> str:
-        """Returns the hash of the weights: what is trained depends on them, wherever they lie."""
+        """Returns the hash of the weights, independent of their path, for the cache key."""
         found, prefix = hashlib.sha256(), Path(self.prefix)
         for file in sorted(prefix.parent.glob(f"{prefix.name}.*")):
             found.update(file.name.removeprefix(prefix.name).encode())

@@ -1,4 +1,4 @@
-"""YAML as the declaration reads and writes it: safe, with the place of each value, and no surprises of YAML 1.1."""
+"""Reads and writes the declaration's YAML: safely, with each value's line, and without YAML 1.1's surprises."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _FLOAT = re.compile(
 )
 
 
-# `$$` is a dollar sign; in braces stands what is asked for.
-_ASKED = re.compile(r"\$\$|\$\{([^}\n]*)(\}?)")
-# A default holds no other variable.
+# `$$` is a dollar sign; `${NAME}` is a variable.
+_REFERENCE = re.compile(r"\$\$|\$\{([^}\n]*)(\}?)")
+# A default cannot contain another variable.
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)(?::-((?:(?!\$\{).)*))?", re.ASCII)
-# Between these, while YAML is read, stands the number of such a place: braces would be structure in `{a: ${B}}`, and
-# what the environment holds must never be. They are characters for private use.
+# While YAML is parsed, private-use characters around an index stand for each reference: braces would be structure in
+# `{a: ${B}}`, and the environment's values must never be.
 _OPEN, _CLOSE = "\uf6d0", "\uf6d1"
 _PLACE = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
 
 
 class _Loader(yaml.CSafeLoader):
-    """Reads no dates, no base 60 and no leading-zero octals: they would be surprises."""
+    """Reads no dates, base 60 numbers or leading-zero octals."""
 
     yaml_implicit_resolvers: dict[str, list] = {}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what either this loader or any YAML 1.1 loader would not read as text."""
+    """Quotes texts that this loader or any YAML 1.1 loader would read as another type."""
 
     yaml_implicit_resolvers = {key: list(value) for key, value in yaml.SafeDumper.yaml_implicit_resolvers.items()}
 
@@ -65,60 +65,60 @@ _REPRESENTER = yaml.representer.SafeRepresenter()
 
 @dataclass
 class Document:
-    """What one YAML text says, and what is wrong with it as YAML."""
+    """The value of one YAML text, and its problems as YAML."""
 
     value: Any = None
-    # Of each key, by its path; the whole text's under `()`.
+    # The line of each key, by its path; that of the whole text under `()`.
     lines: dict[Path, int] = field(default_factory=dict)
-    # Keys after which nothing stands, not even `null`.
+    # Keys followed by nothing, not even `null`.
     empty: set[Path] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
 
 
 def read_yaml(text: str, source: str, environment: Mapping[str, str] | None = None) -> Document:
-    """Reads one YAML document; where it is none, without a value. Never raises on what the text holds.
+    """Reads one YAML document; never raises, but collects problems.
 
     Args:
-        environment: What `${NAME}` stands for; None if it is text as any other.
+        environment: The variables for `${NAME}`; None takes it as plain text.
     """
     document = Document()
-    asked: list[re.Match[str]] = []
-    unset: dict[int, list[str]] = {}  # by node: an alias leads to it once more
+    references: list[re.Match[str]] = []
+    unset: dict[int, list[str]] = {}  # by node: an alias visits it again
 
     def set_aside(found: re.Match[str]) -> str:
-        asked.append(found)
-        return f"{_OPEN}{len(asked) - 1}{_CLOSE}"
+        references.append(found)
+        return f"{_OPEN}{len(references) - 1}{_CLOSE}"
 
     if environment is not None:
-        text = _ASKED.sub(set_aside, text)
+        text = _REFERENCE.sub(set_aside, text)
 
     def fill(node: yaml.Node, path: Path) -> None:
-        """Puts what the environment holds into a scalar; what stands in no quotes is then read as YAML."""
-        if isinstance(node, yaml.ScalarNode) and asked and _PLACE.search(node.value):
+        """Substitutes variables in a scalar; an unquoted one is then typed as YAML."""
+        if isinstance(node, yaml.ScalarNode) and references and _PLACE.search(node.value):
             missing = unset.setdefault(id(node), [])
             node.value = _PLACE.sub(
-                lambda place: _replace(asked[int(place[1])], environment or {}, missing), node.value
+                lambda place: _substitute(references[int(place[1])], environment or {}, missing), node.value
             )
             if not node.style and node.tag == _TAG + "str" and node.value not in ("", "<<"):
                 node.tag = loader.resolve(yaml.ScalarNode, node.value, (True, False))
         for what in unset.get(id(node), ()):
             line, is_name = node.start_mark.line + 1, what.startswith("${")
-            reason = f"{what}: this names no variable of the environment" if is_name else f"{what} is not set"
+            reason = f"{what}: this is not a variable's name" if is_name else f"{what} is not set"
             todo = "write $${ for the text itself" if is_name else f"set {what}, or write ${{{what}:-DEFAULT}}"
             refuse(path, line, reason, "${NAME}, which is set; or ${NAME:-default}", todo)
 
     def refuse(path: Path, line: int, what: str, expected: str, todo: str) -> None:
         document.problems.append(Problem(".".join(path), what, expected, todo, where=f"{source}:{line}"))
 
-    def look_at(node: yaml.Node, path: Path) -> None:
-        """Notes the lines of a node and of all in it, and takes keys out of it that are no text."""
+    def visit(node: yaml.Node, path: Path) -> None:
+        """Records the lines of a node and its children, and removes keys that are not text."""
         document.lines.setdefault(path, node.start_mark.line + 1)
         fill(node, path)
         if node.tag == _TAG + "null" and not node.value:
             document.empty.add(path)
         if isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
-                look_at(item, (*path, str(index)))
+                visit(item, (*path, str(index)))
         if not isinstance(node, yaml.MappingNode):
             return
         seen: dict[str, int] = {}
@@ -127,25 +127,25 @@ def read_yaml(text: str, source: str, environment: Mapping[str, str] | None = No
             key, line = key_node.value, key_node.start_mark.line + 1
             if key_node.tag == _TAG + "str":
                 if key in seen:
-                    what = f"this key stands in line {seen[key]} already"
+                    what = f"this key is in line {seen[key]} already"
                     refuse((*path, key), line, what, "each key once", "keep one")
                 seen[key] = line
                 document.lines.setdefault((*path, key), line)
-                look_at(value, (*path, key))
+                visit(value, (*path, key))
             elif key_node.tag != _TAG + "merge":
                 key = shorten(str(key)) if isinstance(key_node, yaml.ScalarNode) else "a list or mapping"
                 refuse(path, line, f"the key {key!r} is no text", "a name", f'put it in quotes: "{key}"')
         merged = [value for key, value in node.value if key.tag == _TAG + "merge"]
         for each in merged:
-            look_at(each, path)
+            visit(each, path)
         node.value = [(key, value) for key, value in node.value if key.tag in (_TAG + "str", _TAG + "merge")]
 
     try:
         loader = _Loader(text)
         if (root := loader.get_single_node()) is not None:
-            look_at(root, ())
+            visit(root, ())
             document.value = loader.construct_document(root)
-    # What is no value of its tag, as `!!bool maybe`, and what is too large or too deep, PyYAML answers with others.
+    # PyYAML raises the others for values that do not fit their tag, as `!!bool maybe`, or are too large or too deep.
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         what = " ".join(filter(None, (getattr(error, key, None) for key in ("context", "problem")))) or str(error)
@@ -154,15 +154,15 @@ def read_yaml(text: str, source: str, environment: Mapping[str, str] | None = No
     return document
 
 
-def _replace(found: re.Match[str], environment: Mapping[str, str], missing: list[str]) -> str:
-    """What a place stands for; a name that stands for nothing is noted."""
+def _substitute(found: re.Match[str], environment: Mapping[str, str], missing: list[str]) -> str:
+    """Returns the value of a reference; appends the name of an unset variable to the list."""
     if found[0] == "$$":
         return "$"
     named = _VARIABLE.fullmatch(found[1]) if found[2] else None
     if named is None:
         missing.append(found[0])
         return ""
-    # As in a shell, an empty variable has the default, too.
+    # As in a shell, the default also replaces an empty variable.
     value = environment.get(named[1]) or named[2] or environment.get(named[1])
     if value is None and named[2] is None:
         missing.append(named[1])
@@ -176,21 +176,21 @@ def inline(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(inline, value)) + "]"
     if type(value) in (int, float):
-        # Of which there may be as many as a file holds.
+        # Faster than a dump: there may be thousands of them.
         return _REPRESENTER.represent_data(value).value
-    # In a flow list the dumper quotes everything that could be taken for structure. What is not printable needs the
-    # escapes of double quotes: line breaks, lone surrogates, what a terminal would obey.
+    # In a flow list the dumper quotes everything that could be taken for structure. Unprintable characters need the
+    # escapes of double quotes: line breaks, lone surrogates, terminal escapes.
     plain = not isinstance(value, str) or value.isprintable()
     style = None if plain else '"'
     text = yaml.dump(
         [value], Dumper=_Dumper, default_flow_style=True, default_style=style, allow_unicode=plain, width=2**31 - 1
     )
-    # Read with an environment, it is to be the same text.
+    # Escape `$`, so that it reads back as the same text with an environment.
     return re.sub(r"\$(?=[${])", "$$", text.strip()[1:-1])
 
 
 def render(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> str:
-    """Writes values as block YAML, one a line, which loads to the same; origins, by path, become aligned comments."""
+    """Writes values as block YAML, one per line, that loads to the same; origins, by path, become aligned comments."""
     lines = list(_lines(values, 0, ()))
     if origins is None:
         return "".join(f"{text}\n" for text, _ in lines)
@@ -202,7 +202,7 @@ def render(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) 
 
 
 def leaves(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yields (path, value) of every value that is no section; an empty section counts as a value."""
+    """Yields (path, value) of every value except non-empty sections."""
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
             yield from leaves(value, (*path, key))
@@ -211,7 +211,7 @@ def leaves(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tu
 
 
 def texts(values: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yields (path, text) of every text, those in lists too."""
+    """Yields (path, text) of every text, also in lists."""
     if isinstance(values, str):
         yield path, values
     elif isinstance(values, (Mapping, list, tuple)):
@@ -220,7 +220,7 @@ def texts(values: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 
 def _lines(values: Mapping[str, Any], depth: int, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """(line, dotted path of its value, empty for a section's own line)."""
+    """Yields (line, dotted path of its value; empty for a section's line)."""
     for key, value in values.items():
         head = "  " * depth + inline(key) + ":"
         if isinstance(value, Mapping) and value:

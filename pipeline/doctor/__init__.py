@@ -1,1 +1,1 @@
-"""What this machine can do."""
+"""Checks of this machine for `tfx-estimator doctor`."""

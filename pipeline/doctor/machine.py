@@ -1,4 +1,4 @@
-"""Examines the machine and its packages. Standard library only: all else may be broken."""
+"""Checks the machine and its packages. Imports only the standard library: all else may be broken."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ OK, WARNING, FAILED = "ok", "warning", "failed"
 _MIB = 1 << 20
 _GIB = 1 << 30
 _PORT_SECONDS = 5.0
-# A task of a cluster takes about this much, most of it TensorFlow.
+# Memory of a cluster's task, mostly TensorFlow's.
 _TASK_BYTES = 600 * _MIB
-# A run of the smallest preset, its checkpoints and its artifacts included.
+# Disk space of a run of the smallest preset, with checkpoints and artifacts.
 _RUN_BYTES = 200 * _MIB
-# Docker's default, of which NCCL between two GPUs needs more.
+# Docker's default; NCCL between two GPUs needs more.
 _SHM_BYTES = 64 * _MIB
-# Of cgroups v2 and v1: files of the limit, of what is used, of its parts; and the name of what can be had back at once.
+# cgroups v2 and v1: files of limit, usage and statistics; and the statistic of memory that can be reclaimed at once.
 _V2, _V1 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/memory"
 _CONTAINERS = (
     (f"{_V2}.max", f"{_V2}.current", f"{_V2}.stat", "inactive_file"),
     (f"{_V1}.limit_in_bytes", f"{_V1}.usage_in_bytes", f"{_V1}.stat", "total_inactive_file"),
 )
-# With another version of these, nothing has been tried at all.
+# Nothing is tested with other versions of these.
 _DECIDING = ("tfx", "tensorflow", "tensorflow-estimator", "tensorflow-transform", "tensorflow-model-analysis")
 _SHOWN = 4
 _IMPORT_SECONDS = 180.0
@@ -51,35 +51,35 @@ print(json.dumps([tensorflow.__version__, len(tensorflow.config.list_physical_de
 
 @dataclass(frozen=True)
 class Finding:
-    """What an examination found, in one line."""
+    """The result of one check, in one line."""
 
-    name: str  # what was looked at
-    state: str  # `ok`; `warning`, if a run works, but not all that it may be told; `failed`, if none does
+    name: str
+    state: str  # `ok`; `warning` if pipelines run, but some feature does not work; `failed` if they do not run
     what: str
-    todo: str = ""  # what to do about it; nothing if it is ok
+    todo: str = ""  # empty if ok
 
 
 def ok(name: str, what: str) -> Finding:
-    """Returns a finding that is as it should be."""
+    """Returns a finding in state `ok`."""
     return Finding(name, OK, what)
 
 
 def check_stack() -> Finding:
-    """Which of the sets of versions that were tested together this is, or is to be."""
+    """Names the stack of package versions."""
     return ok("stack", stacks.current().words + ("" if stacks.installed() else ", which is not installed"))
 
 
 def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
-    """Each stack is for some versions, which all its packages have wheels for."""
+    """Checks that all of the stack's packages have wheels for this Python."""
     text, stack = ".".join(map(str, version)), stacks.current()
     if stack.has_python(version):
         return ok("Python", f"{text}, {sys.executable}")
     expected = f"{text}, expected {stack.python_words}"
-    return Finding("Python", FAILED, expected, "make an environment with such a Python: docs/install.md")
+    return Finding("Python", FAILED, expected, "make an environment with that version: docs/install.md")
 
 
 def check_platform() -> Finding:
-    """TFX's wheels are for Linux on x86-64, with glibc."""
+    """Checks the platform of TFX's wheels: Linux on x86-64, with glibc."""
     system, machine, (name, version) = platform.system(), platform.machine(), platform.libc_ver()
     text = f"{system} {machine}, {name or 'no glibc'} {version}".rstrip()
     numbers = tuple(int(part) for part in version.split(".") if part.isdigit())
@@ -90,7 +90,7 @@ def check_platform() -> Finding:
 
 
 def check_cores() -> Finding:
-    """Logical CPUs that this process may use."""
+    """Checks the logical CPUs that this process may use."""
     count = len(os.sched_getaffinity(0))
     share = quota if (quota := cpu_quota()) is not None else count
     text = f"{count} logical CPUs" + (f", of which the container may use {share:.1f}" if share < count else "")
@@ -100,14 +100,14 @@ def check_cores() -> Finding:
 
 
 def check_memory() -> Finding:
-    """Memory that is free, here and in the container."""
+    """Checks the free memory, of the machine and the container."""
     lines = dict(line.split(":", 1) for line in _read("/proc/meminfo").splitlines() if ":" in line)
     free, total = (int(lines.get(name, "0 kB").split()[0]) * 1024 for name in ("MemAvailable", "MemTotal"))
     for limit_file, used_file, stat_file, cache_name in _CONTAINERS:
         limit, used = _read(limit_file), _read(used_file)
-        # Without a limit, v1 says more than any machine has.
+        # Without a limit, v1 has a number larger than any machine's memory.
         if limit.isdigit() and used.isdigit() and int(limit) < total:
-            # The kernel gives the cache of files that nobody reads now to who asks for memory.
+            # The kernel reclaims the inactive page cache on demand.
             stat = dict(line.split(" ", 1) for line in _read(stat_file).splitlines() if " " in line)
             spare = max(int(limit) - int(used) + int(stat.get(cache_name, "0")), 0)
             free, total = min(free, spare), int(limit)
@@ -115,11 +115,11 @@ def check_memory() -> Finding:
     if free >= 4 * _TASK_BYTES:
         return ok("memory", text)
     state = WARNING if free >= 2 * _TASK_BYTES else FAILED
-    return Finding("memory", state, text, f"end other programs; a task of a training takes {_TASK_BYTES // _MIB} MiB")
+    return Finding("memory", state, text, f"end other programs; a training task takes {_TASK_BYTES // _MIB} MiB")
 
 
 def check_shared_memory(path: str = "/dev/shm") -> Finding:
-    """Memory that processes share, which NCCL and multiprocessing use."""
+    """Checks the shared memory that NCCL and multiprocessing use."""
     todo = "mount a tmpfs there (docker run --shm-size=1g): several GPUs, and Python's multiprocessing, need it"
     if reason := _not_writable(path):
         return Finding("shared memory", WARNING, f"{path}: {reason}", todo)
@@ -129,13 +129,13 @@ def check_shared_memory(path: str = "/dev/shm") -> Finding:
 
 
 def check_folder(name: str, path: str, option: str) -> Finding:
-    """A folder that must be there, or that can be made, with room for a run."""
+    """Checks that a folder exists or can be made, with space for a run."""
     place = os.path.abspath(path)
     while not os.path.lexists(place):
         place = os.path.dirname(place)
     if reason := _not_writable(place):
-        return Finding(name, FAILED, f"{path}: {place} {reason}", f"let it be written, or name another one: {option}")
-    todo = f"make room, or name another one: {option}"
+        return Finding(name, FAILED, f"{path}: {place} {reason}", f"make it writable, or name another one: {option}")
+    todo = f"free some space, or name another one: {option}"
     free = shutil.disk_usage(place).free
     text = f"{os.path.abspath(path)}, {free / _GIB:.1f} GiB free"
     if free >= _GIB:
@@ -144,29 +144,29 @@ def check_folder(name: str, path: str, option: str) -> Finding:
 
 
 def check_data_dir(path: Optional[str] = None) -> Finding:
-    """Where data sets of TFDS are kept; None is TFDS_DATA_DIR, or TFDS's own."""
+    """Checks the folder of TFDS's data sets; None is TFDS_DATA_DIR, or TFDS's default."""
     named = path or os.environ.get("TFDS_DATA_DIR")
     place = os.path.abspath(os.path.expanduser(named or os.path.join("~", "tensorflow_datasets")))
     if os.path.isdir(place):
         names = sorted(entry.name for entry in os.scandir(place) if entry.is_dir() and entry.name != "downloads")
         return ok("data sets", f"{place}: {', '.join(names[:8]) or 'none yet'}{' …' if len(names) > 8 else ''}")
-    todo = "nothing for the preset digits; else a run fetches its data there, or name a folder: data.data_dir"
-    return Finding("data sets", FAILED if path else WARNING, f"{place} is not there", todo)
+    todo = "nothing for the preset digits; others download their data there, or name a folder: data.data_dir"
+    return Finding("data sets", FAILED if path else WARNING, f"{place} does not exist", todo)
 
 
 def check_private_network() -> Finding:
-    """Clusters on this machine are in a network of their own, unless they are told otherwise."""
+    """Checks that this process can make the private network that clusters on this machine use by default."""
     try:
         with PrivateNetwork():
-            return ok("private network", "clusters on this machine can have one")
+            return ok("private network", "available to clusters on this machine")
     except NoPrivateNetworkError as error:
         todo = "for clusters set trainer.distribution.network=host where you trust the network: docs/network.md"
         return Finding("private network", WARNING, str(error), todo)
 
 
 def check_ports() -> Finding:
-    """Tasks of a cluster reach each other at localhost."""
-    todo = "bring the loopback interface up (ip link set lo up), and have /etc/hosts name localhost"
+    """Checks that tasks of a cluster reach each other at localhost."""
+    todo = "bring the loopback interface up (ip link set lo up), and name localhost in /etc/hosts"
     try:
         (port,) = free_ports(1)
         with socket.create_server(("localhost", port)) as server:
@@ -178,8 +178,8 @@ def check_ports() -> Finding:
 
 
 def pins() -> list[str]:
-    """Returns `name==version` of every package below this one, as the extra of this stack asks for them."""
-    # Here, since every verb's module is imported for the help, and this one takes 25 ms to import.
+    """Returns `name==version` of every dependency, from the stack's locked extra."""
+    # Imported here, since `--help` imports every verb's module, and importlib.metadata takes 25 ms.
     from importlib import metadata
 
     from packaging.requirements import Requirement
@@ -193,51 +193,51 @@ def pins() -> list[str]:
             todo="install it: pip install --no-deps WHEEL",
         ) from error
     extra = {"extra": f"{stacks.current().extra}-locked"}
-    asked = map(Requirement, required)
-    return [f"{each.name}{each.specifier}" for each in asked if each.marker and each.marker.evaluate(extra)]
+    requirements = map(Requirement, required)
+    return [f"{each.name}{each.specifier}" for each in requirements if each.marker and each.marker.evaluate(extra)]
 
 
 def check_versions(tested: Optional[list[str]] = None) -> Finding:
-    """The installed versions against those that were tested together: those of `tfx-estimator constraints`."""
+    """Compares the installed versions with the tested ones, those of `tfx-estimator constraints`."""
     try:
         wanted = dict(pin.split("==", 1) for pin in (pins() if tested is None else tested))
     except TfxEstimatorError as error:
         return Finding("packages", WARNING, error.what, error.todo)
     found = {name: version_of(name) or "" for name in wanted}
     needed = required_by(f"tfx-estimator[{stacks.current().extra}]", wanted)
-    # The image has none that only notebooks need.
+    # The image lacks the packages that only notebooks need.
     absent = [name for name in wanted if not found[name] and name not in needed]
     wrong = [name for name in wanted if found[name] != wanted[name] and name not in absent]
     wrong.sort(key=lambda name: (name not in _DECIDING, name))
     if not wrong:
-        others = f", {len(absent)} that a pipeline can do without are not installed" if absent else ""
+        others = f", {len(absent)} optional ones are not installed" if absent else ""
         return ok("packages", f"all {len(wanted) - len(absent)} have the tested versions{others}")
-    told = ", ".join(f"{name} {found[name] or 'is missing'} (tested: {wanted[name]})" for name in wrong[:_SHOWN])
+    shown = ", ".join(f"{name} {found[name] or 'is missing'} (tested: {wanted[name]})" for name in wrong[:_SHOWN])
     more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
     failed = any(name in _DECIDING for name in wrong)
     todo = "install the tested versions: docs/install.md; `tfx-estimator constraints` lists them"
-    return Finding("packages", FAILED if failed else WARNING, f"{told}{more}", todo)
+    return Finding("packages", FAILED if failed else WARNING, f"{shown}{more}", todo)
 
 
 def check_tensorflow() -> list[Finding]:
-    """Imports TensorFlow, in a process of its own: it may end it."""
+    """Imports TensorFlow in a subprocess, since it may crash."""
     words = loader.fresh_python(_IMPORT)
     done = subprocess.run(words, capture_output=True, text=True, timeout=_IMPORT_SECONDS, check=False)
     if done.returncode:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        told = said[-1] if said else f"the process ended with {done.returncode}"
-        return [Finding("TensorFlow", FAILED, f"cannot be imported: {told}", "install it anew: docs/install.md")]
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        reason = lines[-1] if lines else f"the process ended with {done.returncode}"
+        return [Finding("TensorFlow", FAILED, f"cannot be imported: {reason}", "reinstall it: docs/install.md")]
     version, gpus = json.loads(done.stdout.splitlines()[-1])
     found = ok("devices", f"{gpus} GPUs" if gpus else "CPUs only")
     if (there := len(glob.glob("/dev/nvidia[0-9]*"))) > gpus:
-        todo = "see CUDA_VISIBLE_DEVICES, or pip install "
-        todo += f"tensorflow[and-cuda]=={stacks.current().tensorflow}; without, trainings are on CPUs"
+        todo = "check CUDA_VISIBLE_DEVICES, or pip install "
+        todo += f"tensorflow[and-cuda]=={stacks.current().tensorflow}; otherwise training runs on CPUs"
         found = Finding("devices", WARNING, f"{there} GPUs, of which TensorFlow sees {gpus}", todo)
     return [ok("TensorFlow", version), found]
 
 
 def _not_writable(folder: str) -> str:
-    """Says why no file can be written into a folder; nothing if one can."""
+    """Returns why no file can be written into a folder; empty if one can."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"\0" * 4096)

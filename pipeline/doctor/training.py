@@ -1,7 +1,7 @@
-"""Examines whether a cluster of two processes trains here: for some steps, up to the exported model.
+"""Checks that a cluster of two processes trains here: for some steps, up to the exported model.
 
-The training is another process: `python -m tfx_estimator.pipeline.doctor.training FOLDER PARENT`. Until it trains, the
-standard library only.
+The training runs in a subprocess: `python -m tfx_estimator.pipeline.doctor.training FOLDER PARENT`. The module's top
+imports only the standard library.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tfx_estimator.pipeline.user_source.modules import package_parent
 _NAME = "training"
 _MODULE = "tfx_estimator.pipeline.doctor.training"
 _STEPS = 4
-# Of somebody else's cluster, which is not asked to take part.
+# Variables of an external cluster, which takes no part.
 _CLUSTERS = ("TF_CONFIG", "SLURM_")
 _LINES, _SHOWN = 50, 600
 
 
 def check_training(seconds: float = 240.0, environment: Mapping[str, str] = os.environ) -> Finding:
-    """Trains for some steps, as the Trainer does: supervised, two processes, up to the exported model."""
+    """Trains for some steps like the Trainer: two supervised processes, up to the exported model."""
     own = {name: value for name, value in environment.items() if not name.startswith(_CLUSTERS)}
     own["PYTHONPATH"] = os.pathsep.join(filter(None, (str(package_parent()), own.get("PYTHONPATH"))))
     started = time.monotonic()
@@ -52,23 +52,23 @@ def check_training(seconds: float = 240.0, environment: Mapping[str, str] = os.e
                 check=False,
             )
             code = done.returncode
-        said = read_tail(log, _LINES)
+        lines = read_tail(log, _LINES)
     if code == 0:
         return ok(_NAME, f"two processes trained and exported a model in {time.monotonic() - started:.0f} s")
-    what = f"two processes did not train within {seconds:g} s" if code is None else _told(said, code)
-    todo = "mend what is said above; where all else is ok, a firewall or a security module may forbid it"
+    what = f"two processes did not train within {seconds:g} s" if code is None else _failure(lines, code)
+    todo = "fix the failures above; if all else is ok, a firewall or a security module may forbid it"
     return Finding(_NAME, FAILED, what, todo)
 
 
-def _told(said: Sequence[str], code: int) -> str:
-    """What the training says last: an error of this project, which it prints without a traceback, or another's end."""
-    lines = [line.strip() for line in said if line.strip()]
+def _failure(log: Sequence[str], code: int) -> str:
+    """Returns the end of the log: an error of this project, without a traceback, or the end of another's."""
+    lines = [line.strip() for line in log if line.strip()]
     shown = " ".join(lines[-4:])[-_SHOWN:] if lines else f"it ended with {code}"
     return f"two processes cannot train: {shown}"
 
 
 def run_fn(fn_args: Any) -> None:
-    """Fits a number in the cluster that the Trainer has made, in the contract of TFX's Trainer."""
+    """Fits a number in the Trainer's cluster, as a run_fn of TFX's Trainer."""
     import tensorflow as tf
 
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -96,7 +96,7 @@ def run_fn(fn_args: Any) -> None:
 
 
 def train(folder: str) -> None:
-    """Trains as the Trainer does: supervised, in a private network if there can be one, up to the exported model."""
+    """Trains like the Trainer: supervised, in a private network if possible, up to the exported model."""
     from tfx.types import standard_artifacts
 
     from tfx_estimator.components.trainer.cluster.private_network import NoPrivateNetworkError, PrivateNetwork
@@ -129,7 +129,7 @@ def train(folder: str) -> None:
 
 
 def main(folder: str, parent: str) -> int:
-    """Trains for a parent process, and ends with it; returns the exit code."""
+    """Trains for a parent process, and dies with it; returns the exit code."""
     die_with(int(parent))
     try:
         train(folder)

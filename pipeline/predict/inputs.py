@@ -17,9 +17,9 @@ from tfx_estimator.pipeline.config.image_folder import (
     OTHER_IMAGES,
     SUFFIXES,
     children,
-    counts,
     is_file,
-    is_of_tools,
+    is_tool_file,
+    is_visible,
     subfolders,
 )
 from tfx_estimator.pipeline.config.paths import is_address, is_table
@@ -111,19 +111,19 @@ class Inputs:
         inner = {child.name for child in within}
         for path in children(folder):
             name = str(path)
-            if is_of_tools(path.name) or path.name in inner:
+            if is_tool_file(path.name) or path.name in inner:
                 continue
-            if path.name.lower().endswith(SUFFIXES) and counts(path.name):
+            if path.name.lower().endswith(SUFFIXES) and is_visible(path.name):
                 yield ImageFile(name, path)
             elif path.name.lower().endswith(OTHER_IMAGES):
                 yield Unread(name, damaged(path, "it is an image of another format", "PNG or JPEG", "convert it").what)
-            elif counts(path.name) and not is_table(path.name) and (found := _look_into(path)):
+            elif is_visible(path.name) and not is_table(path.name) and (found := _look_into(path)):
                 yield found
             else:
                 self.left_out.append(name)
         for child in within:
             # A symbolic link may lead back to an ancestor.
-            if counts(child.name) and (real := os.path.realpath(child)) not in above:
+            if is_visible(child.name) and (real := os.path.realpath(child)) not in above:
                 yield from self._walk(child, (*above, real))
 
 

@@ -1,1 +1,1 @@
-"""Verbs of the command line as functions of Python."""
+"""Python functions for verbs of the command line."""

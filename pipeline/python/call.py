@@ -1,8 +1,8 @@
-"""Calls a verb as a function: in a process of its own, by the very code of the command line.
+"""Runs a verb of the command line in a subprocess, for a function call.
 
-So a run means the same as `tfx-estimator run`. What a notebook has loaded or changed before does not reach it, and what
-it loads, or a crash, does not reach the notebook: TensorFlow gives its memory and the GPUs back, and modules that were
-edited meanwhile are read anew. A process whose caller dies is killed by the kernel.
+A run equals `tfx-estimator run`. The notebook's state does not affect it, and its modules, or a crash, do not affect
+the notebook: TensorFlow's memory and the GPUs are freed, and edited modules are read again. The kernel kills the
+process if its caller dies.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _MAIN = (
 
 
 def call(words: Sequence[str], progress: bool) -> str:
-    """Runs a verb of the command line; returns the folder where it has left its results, empty if there is none.
+    """Runs a verb of the command line; returns the folder of its results, empty if there is none.
 
     Args:
         words: The verb and its arguments.
-        progress: Whether it is shown: in a notebook one line that changes, elsewhere on stderr.
+        progress: Whether to show progress: in a notebook as one updated line, elsewhere on stderr.
 
     Raises:
-        TfxEstimatorError: What the verb ended with; its `folder` is where results are all the same.
-        KeyboardInterrupt: Ctrl-C, or a notebook's button, ended it; it has ended in order then.
+        TfxEstimatorError: The verb's error; its `folder` has the results so far.
+        KeyboardInterrupt: Ctrl-C, or a notebook's button, stopped it; it has cleaned up.
     """
     with contextlib.ExitStack() as stack:
         line = stack.enter_context(Line(words[0])) if progress and in_notebook() else None
@@ -66,12 +66,12 @@ def call(words: Sequence[str], progress: bool) -> str:
 
 
 def set_words(overrides: Optional[Mapping[str, Any]], option: str = "--set") -> list[str]:
-    """Returns the arguments that set values, by their dotted paths."""
+    """Returns the arguments that set values by dotted path."""
     return [word for key, value in (overrides or {}).items() for word in (option, f"{key}={inline(value)}")]
 
 
 def _start(words: Sequence[str], output: IO, writer: int) -> subprocess.Popen:
-    # Modules of the current folder are found as by the command line: they hide no others.
+    # As on the command line, modules of the current folder do not hide others.
     path = [each for each in sys.path if isinstance(each, str) and each not in ("", os.getcwd())]
     command = [sys.executable, "-c", _MAIN.format(package=str(package_parent()), path=path), *words]
     return subprocess.Popen(
@@ -81,14 +81,14 @@ def _start(words: Sequence[str], output: IO, writer: int) -> subprocess.Popen:
         stderr=subprocess.STDOUT,
         env={**os.environ, caller.VARIABLE: str(writer)},
         pass_fds=[writer],
-        # Ctrl-C is for this process, which hands it on.
+        # Ctrl-C reaches only this process, which forwards it.
         start_new_session=True,
     )
 
 
 @contextlib.contextmanager
 def _output(shows: bool) -> Iterator[IO]:
-    """Where the verb prints: stderr; a file where nobody sees that, or where something else stands for it."""
+    """Yields the file that the verb prints to: stderr, or a temporary file if stderr is replaced or not shown."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         if shows and sys.stderr.fileno() >= 0:
             sys.stderr.flush()
@@ -99,21 +99,21 @@ def _output(shows: bool) -> Iterator[IO]:
 
 
 class _Verb:
-    """A verb at work."""
+    """A running verb."""
 
     def __init__(self, process: subprocess.Popen, reader: int, output: IO, line: Optional[Line], copies: bool) -> None:
         self._process, self._reader, self._output, self._line = process, reader, output, line
         self._copies, self._copied, self._rest = copies, 0, b""
         self._text = codecs.getincrementaldecoder("utf-8")("replace")
-        self._said: dict[str, Any] = {}
+        self._fields: dict[str, Any] = {}
 
     def wait(self) -> str:
-        """Waits for its end."""
-        while (ended := self._process.poll()) is None or self._hears(0):
-            self._hears(0 if ended is not None else _TICK_SECONDS)
+        """Waits for its end; returns the folder of its results."""
+        while (ended := self._process.poll()) is None or self._receive(0):
+            self._receive(0 if ended is not None else _TICK_SECONDS)
             self._show()
         self._show()
-        folder = self._said.get(caller.FOLDER, "")
+        folder = self._fields.get(caller.FOLDER, "")
         if self._process.returncode:
             error = self._failure()
             error.folder = folder
@@ -121,7 +121,7 @@ class _Verb:
         return folder
 
     def interrupt(self) -> str:
-        """Has it end in order, which a second Ctrl-C cuts short; returns what it says then."""
+        """Interrupts it, and again on a second Ctrl-C, and waits for its end; returns its message."""
         for _ in range(2):
             self._process.send_signal(signal.SIGINT)
             try:
@@ -133,17 +133,17 @@ class _Verb:
             break
         return "interrupted"
 
-    def _hears(self, seconds: float) -> bool:
-        """Reads what it has told, if anything has come in time."""
+    def _receive(self, seconds: float) -> bool:
+        """Reads fields from the pipe; returns whether any arrived within the timeout."""
         piece = os.read(self._reader, _PIECE) if select.select([self._reader], [], [], seconds)[0] else b""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for each in map(json.loads, lines):
-            self._said.update(each)
+            self._fields.update(each)
         return bool(piece)
 
     def _show(self) -> None:
         if self._line:
-            self._line.show(self._said.get(caller.MOVING, ""))
+            self._line.show(self._fields.get(caller.MOVING, ""))
         elif self._copies:
             with open(self._output.name, "rb") as file:
                 file.seek(self._copied)
@@ -151,12 +151,12 @@ class _Verb:
             self._copied += len(piece)
 
     def _failure(self) -> errors.TfxEstimatorError:
-        """Why it ended."""
-        if (said := self._said.get(caller.ERROR)) and (error := errors.from_json(said)):
+        """Returns the verb's error, or one with the end of its output."""
+        if (text := self._fields.get(caller.ERROR)) and (error := errors.from_json(text)):
             return error
         tail = "" if self._output is sys.stderr else "\n".join(read_tail(self._output.name, _LOG_LINES))
         return errors.PipelineError(
-            f"the process of the call ended, with exit code {self._process.returncode}\n{tail}".rstrip(),
-            expected="one that ends by itself",
-            todo="run the same on the command line; what was done before comes from the cache",
+            f"the process of the call ended with exit code {self._process.returncode}\n{tail}".rstrip(),
+            expected="a process that ends without a crash",
+            todo="run the same on the command line; finished components come from the cache",
         )

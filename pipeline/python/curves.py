@@ -1,4 +1,4 @@
-"""The curves of a training for a program of Python, read in another process: what reads them imports TensorFlow."""
+"""Reads the curves of a training in a subprocess, since their reader imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from tfx_estimator.pipeline.base.errors import DataNotFoundError
 from tfx_estimator.pipeline.config.paths import is_address
 from tfx_estimator.pipeline.user_source import loader
 
-_TELL = "from tfx_estimator.pipeline.python import curves; curves.tell(sys.argv[1])"
-# TensorBoard takes its own reader of files where this can be imported: TensorFlow's takes seconds to load.
+_PRINT = "from tfx_estimator.pipeline.python import curves; curves.print_points(sys.argv[1])"
+# If this module can be imported, TensorBoard uses its own file reader: TensorFlow's takes seconds to load.
 _WITHOUT_TENSORFLOW = "tensorboard.compat.notf"
 
 
 def read(model_run: str) -> list[tuple[str, str, int, float]]:
-    """Returns the points of all curves: metric, who measured it, step and value; `model_run` is empty without one."""
-    found = _ask(model_run) if model_run else {"missing": "it trained nothing"}
+    """Returns the points of all curves: metric, series, step and value; `model_run` is empty without a training."""
+    found = _read(model_run) if model_run else {"missing": "it trained nothing"}
     if "missing" in found:
         raise DataNotFoundError(
             f"the curves of the training in {model_run or 'this run'}: {found['missing']}",
             expected="the events that training writes for TensorBoard",
-            todo="see whether that folder was deleted; run it again then" if model_run else "ask a run that trained",
+            todo="if that folder was deleted, run it again" if model_run else "choose a run that trained",
         )
     return [tuple(each) for each in found["points"]]
 
 
-def _ask(model_run: str) -> dict[str, Any]:
-    command = keeper.dying_with_this([*loader.fresh_python(_TELL), model_run])
+def _read(model_run: str) -> dict[str, Any]:
+    command = keeper.dying_with_this([*loader.fresh_python(_PRINT), model_run])
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    told = done.stdout.splitlines()
-    return json.loads(told[-1]) if told and not done.returncode else {"missing": done.stderr[-2000:]}
+    lines = done.stdout.splitlines()
+    return json.loads(lines[-1]) if lines and not done.returncode else {"missing": done.stderr[-2000:]}
 
 
-def tell(model_run: str) -> None:
-    """Prints them as one line of JSON."""
+def print_points(model_run: str) -> None:
+    """Prints the points as one line of JSON."""
     if not is_address(model_run):
         sys.modules[_WITHOUT_TENSORFLOW] = types.ModuleType(_WITHOUT_TENSORFLOW)
     from tfx_estimator.pipeline.report.page import LeftOutError

@@ -1,4 +1,4 @@
-"""`tfx_estimator.run` and other verbs of the command line as functions: thin, and each says what its verb means."""
+"""`tfx_estimator.run` and other verbs of the command line as functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfx_estimator.pipeline.python.results import BenchResult, Checked, CompareR
 
 Source = Union[str, os.PathLike[str]]
 Sources = Union[Source, Sequence[Source]]
-# By dotted path, as of `--set`.
+# By dotted path, as in `--set`.
 Overrides = Optional[Mapping[str, Any]]
 
 
@@ -34,29 +34,29 @@ def run(
         result = tfx_estimator.run("digits", overrides={"trainer.train_steps": 200})
         result.metrics["accuracy"], result.blessed, result.model_uri
 
-    It runs in a process of its own: see docs/notebooks.md.
+    It runs in a subprocess: see docs/notebooks.md.
 
     Args:
-        source: A preset's name, or a YAML file; of several, a list or with + between, the later override.
+        source: A preset's name, or a YAML file; several as a list or joined by +, where later ones override.
         workdir: Folder of all runs, or gs://BUCKET/FOLDER.
-        overrides: Values by dotted path, in place of the declared ones.
+        overrides: Values by dotted path that replace the declared ones.
         require_blessing: Whether a model that is not blessed is an error.
         dry_run: Whether your code is tried on made-up examples before any data is read.
         report: Whether report.html is made.
-        progress: Whether to show how it goes: in a notebook one line that changes, elsewhere on stderr.
+        progress: Whether to show progress: in a notebook as one updated line, elsewhere on stderr.
 
     Returns:
-        What the run came to.
+        The results of the run.
 
     Raises:
-        TfxEstimatorError: The run failed; the class says of what.
-        NotBlessedError: The model was not blessed, and had to be.
-        KeyboardInterrupt: It was interrupted, and has ended in order; the next run goes on from there.
+        TfxEstimatorError: The run failed; the class tells the kind of failure.
+        NotBlessedError: The model was not blessed, and `require_blessing` is set.
+        KeyboardInterrupt: The run was interrupted, and has cleaned up; the next run resumes from there.
     """
     words = ["run", _source(source), "--workdir", _path(workdir), *set_words(overrides)]
     words += ["--require-blessing"] * require_blessing + ["--no-dry-run"] * (not dry_run)
     logs = call([*words, "--report" if report else "--no-report"], progress)
-    # A task of a cluster that is not its chief has trained with it, and has no results of its own.
+    # A cluster's task other than the chief has no results of its own.
     return RunResult(logs, _read(logs, "summary.json") if logs else {})
 
 
@@ -70,27 +70,27 @@ def compare(
     require_equal: Optional[float] = None,
     progress: bool = True,
 ) -> CompareResult:
-    """Trains declarations on the same examples, or takes finished runs, and puts them side by side.
+    """Trains declarations on the same examples, or takes finished runs, and compares them side by side.
 
         tfx_estimator.compare(first, second)
         tfx_estimator.compare("digits", vary={"trainer.optimizer.learning_rate": [0.001, 0.01]})
 
     Args:
-        sources: What is compared with the first: presets, YAML files, results of `run`, or folders of their logs.
-        vary: Values by dotted path, under each of which, or each combination of which, the one declaration is trained.
-        repeat: Under how many seeds each declaration is trained.
-        overrides: Values by dotted path, of every declaration.
+        sources: Presets, YAML files, results of `run`, or folders of their logs; all are compared with the first.
+        vary: Values by dotted path; the one declaration is trained with each combination of them.
+        repeat: Number of seeds under which each declaration is trained.
+        overrides: Values by dotted path, for every declaration.
         workdir: Where declarations are trained.
-        output: Folder for compare.json and compare.html; None is a new one beside the first one's runs.
-        require_equal: Points of 100 that any two accuracies may lie apart; None is any.
-        progress: As of `run`.
+        output: Folder for compare.json and compare.html; None is a new one next to the first one's runs.
+        require_equal: Largest difference of any two accuracies, in percentage points; None is no limit.
+        progress: As in `run`.
 
     Returns:
-        What was found.
+        The results of the comparison.
 
     Raises:
         TfxEstimatorError: A candidate failed.
-        NotEqualError: Accuracies lie further apart than `require_equal`.
+        NotEqualError: Accuracies differ by more than `require_equal`.
     """
     named = [each.logs if isinstance(each, RunResult) else _path(each) for each in sources]
     words = ["compare", *named, "--workdir", _path(workdir), *set_words(overrides), *_vary(vary)]
@@ -122,22 +122,22 @@ def bench(
         tfx_estimator.bench("cifar10", ["one_device", "multi_worker_mirrored:2"]).answer
 
     Args:
-        source: A preset's name, or a YAML file; of several, a list or with + between, the later override.
+        source: A preset's name, or a YAML file; several as a list or joined by +, where later ones override.
         strategies: Names with a count of devices or workers; `all` is each with 2.
-        paths: Paths of the Trainer to train with each strategy on; none is the declared one.
-        vary: Values by dotted path, or by an entry of `trainer`, under each of which each strategy is measured.
+        paths: Values of trainer.path to measure with each strategy; none is the declared one.
+        vary: Values by dotted path, or by key of `trainer`, with each of which each strategy is measured.
         device: `cpu` or `gpu`.
-        steps: That are measured.
-        warmup: Steps before those.
+        steps: Measured steps.
+        warmup: Steps before the measured ones.
         rounds: How often each strategy is measured, in turns.
-        input_share: Whether each is measured once more on a batch that stays in memory.
-        overrides: Values by dotted path, in place of the declared ones.
+        input_share: Whether each is also measured on a batch that stays in memory.
+        overrides: Values by dotted path that replace the declared ones.
         workdir: Where the inputs are kept.
         output: Folder for the results; None is a new one under the workdir.
-        progress: As of `run`.
+        progress: As in `run`.
 
     Returns:
-        What was found.
+        The measurements.
 
     Raises:
         TfxEstimatorError: A strategy could not be measured.
@@ -159,21 +159,21 @@ def predict(
     pixels: Optional[tuple[float, float]] = None,
     progress: bool = True,
 ) -> PredictResult:
-    """Predicts the classes of images, or of tf.Examples, as `tfx-estimator predict` does; for as many as memory holds.
+    """Predicts the classes of images, or of tf.Examples, as `tfx-estimator predict` does; all results are in memory.
 
         tfx_estimator.predict(result, "photos").to_dataframe()
 
     Args:
         model: The result of a `run`, a pushed version or a folder of such, a run's folder, or any SavedModel.
         inputs: PNG or JPEG files, folders of such, CSV or Parquet files of their names, TFRecord files of tf.Examples.
-        top: How many classes of each example have a score; None is all.
-        batch_size: Examples a call of the model.
-        signature: `NAME[:OUTPUT]`: what is called, and which output holds the scores; empty is the first that fits.
-        pixels: Of a model that takes images as floats: what 0 and 255 become.
-        progress: As of `run`.
+        top: Number of classes with scores per example; None is all.
+        batch_size: Examples per call of the model.
+        signature: `NAME[:OUTPUT]`: the signature, and the output that holds the scores; empty is the first that fits.
+        pixels: For a model that takes images as floats: the values of the pixels 0 and 255.
+        progress: As in `run`.
 
     Returns:
-        What the model says of each example; what could not be read is its `error`.
+        The prediction of each example; `error` describes inputs that could not be read.
 
     Raises:
         TfxEstimatorError: Nothing could be predicted.
@@ -187,7 +187,7 @@ def predict(
         try:
             call(["predict", *words, "--output", file, "--", named, *map(_path, inputs)], progress)
         except DataError as raised:
-            # All others are there.
+            # All readable inputs were predicted.
             if not os.path.exists(file):
                 raise
             error = raised
@@ -199,16 +199,16 @@ def validate(source: Sources, overrides: Overrides = None, *, deep: bool = False
     """Checks a declaration, as `tfx-estimator validate` does.
 
     Args:
-        source: A preset's name, or a YAML file; of several, a list or with + between, the later override.
-        overrides: Values by dotted path, in place of the declared ones.
-        deep: Whether your code is tried as well, on made-up examples, in a process of its own: some seconds.
-        target: Where else it is to run: then also all that is missing for that is an error.
+        source: A preset's name, or a YAML file; several as a list or joined by +, where later ones override.
+        overrides: Values by dotted path that replace the declared ones.
+        deep: Whether to also try your code on made-up examples, in a subprocess, which takes some seconds.
+        target: The deployment target; what is missing for it is an error too.
 
     Returns:
-        The values, and what there is to remark.
+        The declaration, with warnings and notes.
 
     Raises:
-        DeclarationError: Something is wrong: the message lists everything that is.
+        DeclarationError: The declaration is invalid; the message lists all problems.
         UserCodeError: Your code failed.
     """
     from tfx_estimator.pipeline.commands.validate import check
@@ -227,7 +227,7 @@ def _source(named: Sources) -> str:
 
 
 def _vary(vary: Optional[Mapping[str, Iterable[Any]]]) -> list[str]:
-    # The brackets of a list are not written there.
+    # --vary takes a list without its brackets.
     words = set_words({key: list(values) for key, values in (vary or {}).items()}, "--vary")
     return [word.replace("=[", "=", 1)[:-1] if index % 2 else word for index, word in enumerate(words)]
 

@@ -1,4 +1,4 @@
-"""How a verb goes on, in a notebook: one line that changes."""
+"""A verb's progress in a notebook, as one updated line."""
 
 from __future__ import annotations
 
@@ -9,22 +9,18 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.text import duration
 
-# A notebook's page is not to be sent more than a person reads.
-_LEAST_SECONDS = 0.5
+# Seconds between two updates: more often nobody can read them.
+_UPDATE_SECONDS = 0.5
 
 
 def in_notebook() -> bool:
-    """Is this process the kernel of a notebook."""
+    """Returns whether this process is the kernel of a notebook."""
     found = sys.modules.get("IPython")
     return hasattr(found.get_ipython(), "kernel") if found else False
 
 
 class Line:
-    """The line of one call.
-
-    Args:
-        verb: What is called.
-    """
+    """The line of one call of a verb."""
 
     def __init__(self, verb: str) -> None:
         self._verb, self._begun, self._shown = verb, time.monotonic(), 0.0
@@ -42,14 +38,14 @@ class Line:
         self._handle.update(_plain(f"{self._verb}: {how} {duration(time.monotonic() - self._begun)}"), raw=True)
 
     def show(self, text: str) -> None:
-        """Shows what goes on, and for how long already."""
+        """Shows the current activity and its duration."""
         now = time.monotonic()
         if text != self._text:
             self._text, self._since = text, now
-        if text and now - self._shown >= _LEAST_SECONDS:
+        if text and now - self._shown >= _UPDATE_SECONDS:
             self._shown = now
-            told = f"{text}, {duration(int(now - self._since))} elapsed" if now - self._since >= 1 else text
-            self._handle.update(_plain(f"{self._verb}: {told}"), raw=True)
+            status = f"{text}, {duration(int(now - self._since))} elapsed" if now - self._since >= 1 else text
+            self._handle.update(_plain(f"{self._verb}: {status}"), raw=True)
 
 
 def _plain(text: str) -> dict[str, str]:

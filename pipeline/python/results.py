@@ -1,4 +1,4 @@
-"""What verbs that were called as functions came to, as objects."""
+"""Results of verbs that were called as functions."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ if TYPE_CHECKING:
     from tfx_estimator.pipeline.config import Declaration
 
 REPORT, COMPARISON = "report.html", "compare.json"
-# Rows of predictions in a notebook.
+# Rows of predictions shown in a notebook.
 _SHOWN = 20
 
 
 @dataclass(frozen=True, repr=False)
 class RunResult:
-    """What a run came to.
+    """The results of a run, which a notebook shows as a table.
 
-    A notebook shows it as a table. It is read from the run's folder of logs, which `compare` and the verbs `report` and
-    `compare` take as well.
+    They are read from the run's log folder, which `compare` and the verbs `report` and `compare` also take.
 
     Args:
-        logs: Folder of the run's logs, with its `summary.json` and its report.
-        summary: What `summary.json` says, as docs/report.md has it.
+        logs: The run's log folder, with `summary.json` and the report.
+        summary: The content of `summary.json`, see docs/report.md.
     """
 
     logs: str
@@ -42,7 +41,7 @@ class RunResult:
 
     @classmethod
     def of(cls, logs: Union[str, os.PathLike[str]]) -> RunResult:
-        """Opens a run that has ended: by its folder of logs, or a pipeline's folder, which means its latest.
+        """Opens a finished run by its log folder, or by a pipeline's folder, for its latest run.
 
             tfx_estimator.RunResult.of(error.folder)
 
@@ -59,9 +58,9 @@ class RunResult:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """All metrics of the evaluation that are numbers, and `accuracy` and `loss`, where the model has them."""
-        told = {name: self.summary.get(name) for name in ("accuracy", "loss")}
-        return {**{name: value for name, value in told.items() if value is not None}, **self.summary.get("metrics", {})}
+        """All numeric metrics of the evaluation, and `accuracy` and `loss` if the model has them."""
+        main = {name: self.summary.get(name) for name in ("accuracy", "loss")}
+        return {**{name: value for name, value in main.items() if value is not None}, **self.summary.get("metrics", {})}
 
     @property
     def blessed(self) -> Optional[bool]:
@@ -70,30 +69,30 @@ class RunResult:
 
     @property
     def model_uri(self) -> Optional[str]:
-        """Folder of the SavedModel: as it was pushed, or else as it was trained."""
+        """Folder of the SavedModel: the pushed one, or else the trained one."""
         return self.summary.get("pushed") or self.summary.get("model")
 
     @property
     def components(self) -> list[NodeRun]:
-        """What became of each component: `node`, `state` (`ran`, `cached`), `seconds`, and the `reason` why it ran."""
-        told = self.summary.get("components", ())
-        return [NodeRun(**{**each, "upstream": tuple(each["upstream"])}) for each in told]
+        """The result of each component: `node`, `state` (`ran`, `cached`), `seconds`, and the `reason` why it ran."""
+        components = self.summary.get("components", ())
+        return [NodeRun(**{**each, "upstream": tuple(each["upstream"])}) for each in components]
 
     @property
     def report(self) -> Optional[str]:
-        """File of the report; None where none was made."""
+        """File of the report; None if none was made."""
         path = os.path.join(self.logs, REPORT)
         return path if self.logs and os.path.exists(path) else None
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Returns a table with one row, of what was run and its metrics: `pd.concat` puts those of several together."""
+        """Returns a table with one row, the run and its metrics; `pd.concat` joins several."""
         import pandas as pd
 
         facts = {name: self.summary.get(name) for name in ("name", "started", "seconds", "blessed")}
         return pd.DataFrame([{**facts, **self.metrics}])
 
     def curves(self) -> pd.DataFrame:
-        """Returns what training measured: `metric`, `of` (`train`, or an evaluation), `step`, and `value`."""
+        """Returns the measurements of training: `metric`, `of` (`train`, or an evaluation), `step`, and `value`."""
         import pandas as pd
 
         from tfx_estimator.pipeline.python.curves import read
@@ -102,16 +101,16 @@ class RunResult:
         return pd.DataFrame(points, columns=["metric", "of", "step", "value"])
 
     def __repr__(self) -> str:
-        return f"RunResult({self._told()})"
+        return f"RunResult({self._line()})"
 
-    def _told(self) -> str:
+    def _line(self) -> str:
         blessed = {True: "blessed", False: "not blessed", None: "not evaluated"}[self.blessed]
         metrics = [f"{name} {value:.4f}" for name, value in self.metrics.items()]
         return ", ".join([f"{self.name}: {blessed}", *metrics, f"in {duration(self.summary.get('seconds', 0))}"])
 
     def _repr_html_(self) -> str:
         facts = [
-            self._told(),
+            self._line(),
             *(str(each["text"]) for each in self.summary.get("warnings", ())),
             f"model: {self.model_uri}",
             f"report: {self.report}",
@@ -124,11 +123,11 @@ class RunResult:
 
 @dataclass(frozen=True, repr=False)
 class CompareResult:
-    """What a comparison found.
+    """The results of a comparison.
 
     Args:
         folder: Where compare.json and compare.html are.
-        found: What compare.json says, as docs/compare.md has it.
+        found: The content of compare.json, see docs/compare.md.
     """
 
     folder: str
@@ -148,22 +147,22 @@ class CompareResult:
         except (OSError, ValueError) as error:
             raise DeclarationError(
                 f"no comparison can be read in {one_line(folder)}: {one_line(str(error))}",
-                expected=f"a folder with {COMPARISON}, as `compare` has left it",
+                expected=f"a folder with {COMPARISON}, written by `compare`",
                 todo="name it: the `folder` of a CompareResult, or of an error",
             ) from error
 
     @property
     def conclusions(self) -> list[str]:
-        """A sentence for each candidate beside the first, and what is not known."""
+        """A sentence for each candidate except the first, and what is unknown."""
         return self.found["conclusions"]
 
     @property
     def spread(self) -> float:
-        """Between the highest and the lowest accuracy, in points of 100."""
+        """The difference between the highest and the lowest accuracy, in percentage points."""
         return self.found["spread_points"]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Returns a table with a row for each candidate, the first of which the others are compared with."""
+        """Returns a table with a row for each candidate; the others are compared with the first."""
         import pandas as pd
 
         rows = [
@@ -188,17 +187,17 @@ class CompareResult:
         rows = [
             (name, f"{each['accuracy']['value']:.4f}", f"{each['loss']['value']:.4f}") for name, each in found.items()
         ]
-        told = "".join(f"<div>{html.escape(each)}</div>" for each in (*self.conclusions, self.folder))
-        return table(("candidate", "accuracy", "loss"), rows) + told
+        text = "".join(f"<div>{html.escape(each)}</div>" for each in (*self.conclusions, self.folder))
+        return table(("candidate", "accuracy", "loss"), rows) + text
 
 
 @dataclass(frozen=True, repr=False)
 class BenchResult:
-    """What a bench of strategies found.
+    """The measurements of a bench of strategies.
 
     Args:
         folder: Where strategies.json, .png and .html are.
-        found: What strategies.json says, as docs/bench.md has it.
+        found: The content of strategies.json, see docs/bench.md.
     """
 
     folder: str
@@ -228,17 +227,17 @@ class BenchResult:
             )
             for name, each in self.found["strategies"].items()
         ]
-        told = "".join(f"<div>{html.escape(each)}</div>" for each in (self.answer, *self.found["doubts"], self.folder))
-        return table(("strategy", "examples/s", "speedup", "CPU µs/example"), rows) + told
+        text = "".join(f"<div>{html.escape(each)}</div>" for each in (self.answer, *self.found["doubts"], self.folder))
+        return table(("strategy", "examples/s", "speedup", "CPU µs/example"), rows) + text
 
 
 @dataclass(frozen=True)
 class PredictResult:
-    """What a model says of examples.
+    """A model's predictions.
 
     Args:
-        rows: Of each example its `file`, its `class`, and `scores` by class, as in a file of JSON lines.
-        error: What could not be read; None where all could.
+        rows: The `file`, `class`, and `scores` by class of each example, as in a JSON lines file.
+        error: The inputs that could not be read; None if all could.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -263,13 +262,13 @@ class PredictResult:
 
 @dataclass(frozen=True)
 class Checked:
-    """A declaration in which nothing is wrong.
+    """A valid declaration.
 
     Args:
-        source: As it was named.
+        source: The source, as it was named.
         declaration: Its values.
         remarks: Warnings and notes, a line each.
-        tried: What of the code was tried, in one line; empty without `deep`.
+        tried: The code that was tried, in one line; empty without `deep`.
     """
 
     source: str
@@ -279,7 +278,7 @@ class Checked:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a table of HTML."""
+    """Returns an HTML table."""
     lines = [("th", titles), *(("td", row) for row in rows)]
     cells = ("".join(f"<{kind}>{html.escape(str(each))}</{kind}>" for each in row) for kind, row in lines)
     return "<table>" + "".join(f"<tr>{row}</tr>" for row in cells) + "</table>"

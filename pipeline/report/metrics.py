@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional
 
 from tfx_estimator.data.features import LABEL
-from tfx_estimator.pipeline.config.put_values import TRIALS_FILE, short_names, show_value, tell_values
+from tfx_estimator.pipeline.config.put_values import TRIALS_FILE, short_names, show_value, show_values
 
 if TYPE_CHECKING:
     from tfx_estimator.pipeline.report.training import Chart
@@ -125,7 +125,7 @@ def tell_best(found: Mapping[str, Any]) -> str:
     failed = sum(each["status"] != _COMPLETED for each in trials)
     more = f", {failed} of which failed" if failed else ""
     metric = found["objective"]["metric"]
-    return f"{tell_values(best['values'])}: {metric} {best['score']:.4f}, trial {best['number']} of {len(trials)}{more}"
+    return f"{show_values(best['values'])}: {metric} {best['score']:.4f}, trial {best['number']} of {len(trials)}{more}"
 
 
 @dataclass(frozen=True)

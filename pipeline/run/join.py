@@ -119,7 +119,7 @@ def _take_part(loaded: Loaded, folders: PipelineFolders, place: Any, view: View)
         # Only tasks that train in step must not rejoin. A training that goes on without its evaluator or a parameter
         # server takes it back.
         train = loaded.declaration.trainer.distribution.train
-        in_step = place.task.name if train.in_step and place.task.type != EVALUATOR else ""
+        in_step = place.task.name if train.synchronous and place.task.type != EVALUATOR else ""
         job_path = _find_job(meeting, folders, loaded.declaration.trainer.start_timeout, in_step)
     if job_path is None:
         return "the chief's run has ended, and left nothing to train"

@@ -139,7 +139,7 @@ def prepare(loaded: Loaded, folders: PipelineFolders) -> Pipeline:
     data = loaded.declaration.data
     check_buckets((folders.workdir, data.dataset, data.data_dir, loaded.declaration.pusher.destination))
     loaded.make_importable()
-    if (deploy := loaded.declaration.deploy) and deploy.trains_elsewhere and resolve(os.environ) is None:
+    if (deploy := loaded.declaration.deploy) and deploy.training_job and resolve(os.environ) is None:
         deploy.launcher.check(deploy, folders.home)
     # The data are prepared before the pipeline is built, because their fingerprint, which is a part of it, changes with
     # that.

@@ -35,7 +35,7 @@ def test_a_run_goes_on_in_keras_from_its_last_step(digits_run, forks, tmp_path):
     assert set(proof["logits"]) == {"estimator", "exported model"}
     assert max(proof["next_step"].values()) <= 1e-6
     step, goes_on = json.loads((converted / "mapping.json").read_text())["step"], str(converted / "new.yaml")
-    assert f"goes on by    tfx-estimator run {goes_on}" in forks.said
+    assert f"continue by   tfx-estimator run {goes_on}" in forks.said
     assert yaml.safe_load((converted / "new.yaml").read_text())["trainer"]["train_steps"] == 2 * step == 1200
     workdir.run(goes_on, "--set", "trainer.train_steps=640")
     training = workdir.summary("digits")["training"]
@@ -79,7 +79,7 @@ def test_a_model_dir_that_no_run_has_made_is_converted_by_a_declaration(forks, t
     )
     pid = forks.start([*words, "--output", str(converted)])
     assert forks.wait(pid) == 2, forks.said
-    assert "is a checkpoint, which tells neither its network nor its data" in forks.said
+    assert "is a checkpoint, which contains neither its network nor its data" in forks.said
     declared = ["--declaration", str(example / "own-model-fn.yaml")]
     pid = forks.start([*words, *declared, "--output", str(converted)])
     assert forks.wait(pid) == 0, forks.said
@@ -341,7 +341,7 @@ def test_options_of_another_conversion_are_refused_beside_a_kept_graph(digits_ru
     assert main([*words, "--keep-graph", "--to", "keras3", "--network", "a:b"]) == 2
     assert "--network, --to: --keep-graph takes the graph as it was exported" in capsys.readouterr().err
     assert main([*words, "--answer", "predict:logits"]) == 2
-    assert "--answer: it is of --keep-graph" in capsys.readouterr().err
+    assert "--answer: it is for --keep-graph" in capsys.readouterr().err
 
 
 def _steps(count: int) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, Optional
 from tfx_estimator.components.trainer.observers import Observer
 from tfx_estimator.components.trainer.protocol.events import Event, ProgressWriter
 from tfx_estimator.components.trainer.settings import Settings
-from tfx_estimator.pipeline.config.notes import keys_of, word_unread
+from tfx_estimator.pipeline.config.notes import describe_unread, keys_of
 from tfx_estimator.pipeline.config.trainer import TrainerSection
 from tfx_estimator.pipeline.user_source.functions import Keys, is_read
 
@@ -88,7 +88,7 @@ class _Unread(Observer):
         """See Observer."""
         unread = [path for path in self.declared if (keys := keys_of(path)) and not is_read(keys, self.read)]
         if unread:
-            self.progress.write(Event.NOTICED, text=word_unread(self.section, unread))
+            self.progress.write(Event.NOTICED, text=describe_unread(self.section, unread))
 
 
 def unread_params(spec: dict[str, Any], settings: Settings, progress: ProgressWriter) -> Optional[Observer]:

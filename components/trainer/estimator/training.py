@@ -80,7 +80,7 @@ def _report_scaling(spec: dict[str, Any], context: TaskContext) -> None:
     if (optimizer := spec.get(OPTIMIZER_KEY)) and optimizer.scaling != "none":
         strategy = spec["estimator"].config.train_distribute
         replicas = strategy.num_replicas_in_sync if strategy else 1
-        context.progress.write(Event.SCALED, text=optimizer.word_scaled(replicas))
+        context.progress.write(Event.SCALED, text=optimizer.describe_scaled(replicas))
 
 
 @dataclass(frozen=True)

@@ -197,7 +197,7 @@ class _Task:
             for text in compiled_notices(model.own, section, self._context.settings.declared):
                 self._progress.write(Event.NOTICED, text=text)
         elif section.optimizer.scaling != "none":
-            self._progress.write(Event.SCALED, text=section.optimizer.word_scaled(replicas))
+            self._progress.write(Event.SCALED, text=section.optimizer.describe_scaled(replicas))
 
     def _observers(self, model: tf.keras.Model, meter: Optional[Meter]) -> list[Observer]:
         section, curves = self._section, None

@@ -36,7 +36,7 @@ def is_needed(job: Job) -> bool:
 
 def trains_in_step(train: TrainStrategy) -> bool:
     """Returns True if several replicas sum their gradients in each step."""
-    return train.in_step and (train.replicas > 1 or train.traits.on_tpu or has_replicas(train))
+    return train.synchronous and (train.replicas > 1 or train.traits.on_tpu or has_replicas(train))
 
 
 def has_replicas(strategy: Strategy) -> bool:

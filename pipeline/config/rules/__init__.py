@@ -1,1 +1,1 @@
-"""What a declaration must not say: tables of rules by section, and the engine that reads them."""
+"""Rules of the declaration: a table per section, and the engine that evaluates them."""

@@ -1,4 +1,4 @@
-"""Whether a declaration can run where it is to be deployed: what all platforms ask, beside the rules of each."""
+"""Rules of deployment that all platforms share; each platform adds its own."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def _not_of_steps(case: Case) -> Iterator[dict[str, str]]:
                 yield {"name": name, "key": key, "why": why, "instead": instead, "value": shown}
 
 
-def _machines(broken: Callable[[Case, str, Any, Any, str], Any]) -> Callable[[Case], Iterator[Any]]:
-    """Asks of all that may have accelerators; see `DeploySection.accelerated`."""
+def _machines(check: Callable[[Case, str, Any, Any, str], Any]) -> Callable[[Case], Iterator[Any]]:
+    """Returns a `when` that checks everything that may have accelerators; see `DeploySection.accelerated`."""
 
     def find(case: Case) -> Iterator[Any]:
         for path, machine, accelerator, platform in case.deploy.accelerated(case.target):
-            if found := broken(case, path.rpartition(".")[2], machine, accelerator, platform):
+            if found := check(case, path.rpartition(".")[2], machine, accelerator, platform):
                 yield {"path": path, "platform": platform, **(found if found is not True else {})}
 
     return find
 
 
-def _of_no_process(case: Case, role: str, machine: Any, *_: Any) -> Any:
+def _unused_role(case: Case, role: str, machine: Any, *_: Any) -> Any:
     there = case.distribution.pods
     if role not in ("worker", "ps", "evaluator") or role in there or machine == type(machine)():
         return None
@@ -67,7 +67,7 @@ def _root(case: Case) -> Any:
     elif (in_bucket and root.startswith(_GS)) or (in_volume and case.deploy.is_mounted(root, writable=True)):
         return None
     elif root.startswith(_GS):
-        what = "the pods of its cluster meet in files there, which no bucket holds"
+        what = "the pods of its cluster exchange files there, which needs a volume, not a bucket"
     else:
         what = _unreached(root)
     depends = "trainer.distribution" if in_volume else ""
@@ -105,7 +105,7 @@ def _read_only(case: Case) -> Any:
 
 
 def _unreached(path: str) -> str:
-    """Says why no step reads or writes there."""
+    """Returns why no step can read or write the path."""
     return OTHER_STORE if is_address(path) else OF_THIS_MACHINE
 
 
@@ -121,15 +121,15 @@ DEPLOY = (
         "deploy.image",
         lambda case: case.deploy.image is not None and not _PINNED.fullmatch(case.deploy.image),
         "the image is not pinned by its digest: what a tag names changes",
-        "docker inspect --format '{{{{index .RepoDigests 0}}}}' IMAGE says it",
+        "docker inspect --format '{{{{index .RepoDigests 0}}}}' IMAGE shows it",
         AN_IMAGE,
     ),
     Rule(
         "{path}",
-        _machines(_of_no_process),
+        _machines(_unused_role),
         "trainer.distribution has no {role}: it has {has}",
         "remove it, or declare such processes",
-        "types that there are",
+        "roles that the cluster has",
         ("trainer.distribution",),
     ),
     Rule(
@@ -142,38 +142,34 @@ DEPLOY = (
     Rule(
         "{path}.accelerator",
         _machines(_of_another_platform),
-        "this is no accelerator of the target {platform}",
+        "the target {platform} has no such accelerator",
         "correct it",
         "as {example}",
     ),
     *given(
         lambda case: case.target,
         Rule("deploy.{key}", _missing, "the target {target} needs it", "name it: deploy.{key}", "{allowed}"),
-        Rule("deploy.nodes.{name}.{key}", _not_of_steps, "{why}", "say it there, or remove it", "{instead}"),
+        Rule("deploy.nodes.{name}.{key}", _not_of_steps, "{why}", "set it there, or remove it", "{instead}"),
         Rule("deploy.{key}", _unmounted, "{platform.title} has none", "remove it, or deploy elsewhere", "a bucket"),
         Rule("deploy.volumes", _read_only, "{platform.title} lets steps write in each", "remove read_only", "false"),
-        Rule("deploy.{key}", _of_others, "it is of the target {other} alone", "remove it, or compile for that", "null"),
+        Rule("deploy.{key}", _of_others, "it is for the target {other} only", "remove it, or compile for that", "null"),
         Rule(
-            "deploy.pipeline_root", _root, "{why}", "name a folder that every step can write", "{allowed}", ("{other}",)
+            "deploy.pipeline_root", _root, "{why}", "name a folder that all steps can write", "{allowed}", ("{other}",)
         ),
         Rule("{path}", _places, "{why}", "{instead}; --set {path}=gs://…", "{allowed}"),
         Rule(
             "trainer.warm_start",
             lambda case: case.trainer.warm_start is not None,
-            "weights of another training are read from this machine only",
+            "warm starts read weights from this machine only",
             "remove it",
-            "weights of its own",
+            "no warm start",
         ),
     ),
 )
 
 
 def find_target(name: str) -> str:
-    """Returns the target of a name, which may be that of an earlier release.
-
-    Raises:
-        DeclarationError: There is none.
-    """
+    """Returns the target with a name, which may be an earlier release's; raises DeclarationError if there is none."""
     if (target := registry.resolve(name)) not in registry.BY_NAME:
         raise DeclarationError(
             f"there is no target {name!r}",
@@ -183,39 +179,39 @@ def find_target(name: str) -> str:
     return target
 
 
-def find_idle(case: Case, declared: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Finds what is said of steps, and reaches none, or one that does nothing with it."""
+def find_unused_resources(case: Case, declared: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yields (path, warning) for declared resources that no step uses."""
     if case.declaration.deploy is None or not case.target:
         return
-    whys = dict(case.deploy.idle_steps(case.target))
+    reasons = dict(case.deploy.idle_steps(case.target))
     if case.tune is None:
-        whys.setdefault("Tuner", "there is no section `tune`")
-    places = {tuple(f"deploy.nodes.{step}.{key}" for key in _RESOURCES): why for step, why in whys.items()}
-    trains_in_pods = case.platform.trains_in_pods and case.deploy.trains_elsewhere
+        reasons.setdefault("Tuner", "there is no section `tune`")
+    places = {tuple(f"deploy.nodes.{step}.{key}" for key in _RESOURCES): why for step, why in reasons.items()}
+    trains_in_pods = case.platform.trains_in_pods and case.deploy.training_job
     if case.platform.no_pods and not trains_in_pods:
         places["deploy.security_context.",] = case.platform.no_pods
     if not trains_in_pods:
-        places["deploy.training_root",] = "it is of a Trainer that trains in pods, as a step of the target kubeflow"
-    for beginnings, why in places.items():
-        if paths := [path for path in declared if path.startswith(beginnings)]:
+        places["deploy.training_root",] = "only a Trainer step of the target kubeflow that trains in pods uses it"
+    for prefixes, why in places.items():
+        if paths := [path for path in declared if path.startswith(prefixes)]:
             yield paths[0], f"{', '.join(paths)}: no effect: {why}"
 
 
 def note_deployment(case: Case) -> Iterator[str]:
-    """Says what is right, and should be known before it is deployed."""
+    """Yields what the user should know before deploying a valid declaration."""
     if not case.target:
         return
     if case.platform.notes:
         yield from case.platform.part("rules").note(case)
     if not case.platform.ends_steps:
-        left = f"a run that is cancelled leaves its {{}} at work, as {case.platform.title} tells the step nothing"
+        left = f"a cancelled run leaves its {{}} running, as {case.platform.title} does not signal the step"
         if case.beam.runner == "dataflow":
             yield f"beam.runner is dataflow: {left.format('Dataflow job')}: cancel it yourself, see docs/dataflow.md"
-        if key := case.deploy.elsewhere:
+        if key := case.deploy.training_job:
             kind = getattr(getattr(case.deploy, key), "kind", "TFJob")
             yield f"deploy.{key}.train: {left.format(kind)}: delete it yourself, by `kubectl delete {kind.lower()}`"
     if case.declaration.tracking.mlflow and case.platform.runs_steps:
         yield f"tracking.mlflow: no effect: the steps of {case.platform.title} write nothing there"
     elif case.declaration.tracking.mlflow:
-        yield "tracking.mlflow: the chief's pod writes there: its image must have MLflow, and reach the address"
+        yield "tracking.mlflow: the chief's pod writes there: its image needs MLflow, and access to the address"
     yield from note_machines(case)

@@ -1,4 +1,4 @@
-"""Rules of `trainer.distribution`: what a strategy cannot do, and what becomes of batches, files and evaluations."""
+"""Rules of `trainer.distribution`: strategies, devices, batches, files and the evaluator."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tfx_estimator.pipeline.config.rules.rule import (
     Case,
     Rule,
     conflict,
+    device_conflict,
     given,
-    misfit,
+    in_external_cluster,
     needs,
     of_strategy,
-    others_start_it,
     shares,
 )
 from tfx_estimator.pipeline.config.section import Section
@@ -31,7 +31,7 @@ _SIZES = ("min_bytes", "max_bytes", "fixed_shards")
 
 
 def _of(which: str, batch: str) -> tuple[tuple[Rule, ...], Rule]:
-    """The rules of one of the two strategies, and that of the batch that its replicas share."""
+    """Returns the rules of one of the two strategies, and that of its batch size."""
     path = f"{_PATH}.{which}"
     chosen = (f"{path}.strategy", f"{path}.devices")
 
@@ -41,7 +41,7 @@ def _of(which: str, batch: str) -> tuple[tuple[Rule, ...], Rule]:
     def undivided(case: Case) -> Optional[dict[str, Any]]:
         section, examples = getattr(case.distribution, which), getattr(case.trainer, batch)
         workers, count = shares(section)
-        if examples % (workers * count) == 0 or misfit(section) or (which == "train" and case.is_open):
+        if examples % (workers * count) == 0 or device_conflict(section) or (which == "train" and case.workers_unknown):
             return None
         parts = [f"{number} {name}" for number, name in ((workers, "workers"), (count, "devices")) if number > 1]
         fit = nearest_multiples(examples, workers * count)
@@ -50,12 +50,12 @@ def _of(which: str, batch: str) -> tuple[tuple[Rule, ...], Rule]:
     rules = (
         Rule(
             f"{path}.{{key}}",
-            of(_foreign),
+            of(_other_options),
             "the strategy {strategy} takes no {key}",
             f"remove it, or set {path}.strategy to {{names}}",
             depends=(f"{path}.strategy",),
         ),
-        Rule(f"{path}.devices", of(lambda each: misfit(each, path)), "{why}", "{mend}", depends=chosen[:1]),
+        Rule(f"{path}.devices", of(lambda each: device_conflict(each, path)), "{why}", "{fix}", depends=chosen[:1]),
     )
     shared = Rule(
         f"trainer.{batch}",
@@ -68,11 +68,10 @@ def _of(which: str, batch: str) -> tuple[tuple[Rule, ...], Rule]:
     return rules, shared
 
 
-def _foreign(section: Strategy) -> Iterator[dict[str, str]]:
-    """Options of other strategies."""
+def _other_options(section: Strategy) -> Iterator[dict[str, str]]:
     for key in OPTIONS:
         field = section.__fields__.get(key)
-        # A default may stand there: `show` writes every value.
+        # Defaults are fine: `show` writes every value.
         if field is not None and not section.takes(key) and (value := getattr(section, key)) != field.default:
             if isinstance(value, Section):
                 value = {name: each for name, each in value.dict().items() if each is not None}
@@ -81,9 +80,9 @@ def _foreign(section: Strategy) -> Iterator[dict[str, str]]:
 
 
 def _lists(case: Case) -> Iterator[dict[str, Any]]:
-    """Lists of GPUs for one process, where several share this machine."""
+    """Yields lists of GPUs for one process if several processes share this machine."""
     distribution, train = case.distribution, case.train
-    if not train.is_cluster or others_start_it():
+    if not train.is_cluster or in_external_cluster():
         return
     sharing = _count(train.worker_count, "worker") + (" and an evaluator" if distribution.evaluator else "")
     for which, section, several in (
@@ -96,7 +95,7 @@ def _lists(case: Case) -> Iterator[dict[str, Any]]:
 
 def _few_files(case: Case) -> Any:
     shards, workers = case.declaration.shards, case.train.worker_count
-    if case.distribution.sharding != "file" or shards >= workers or case.is_open:
+    if case.distribution.sharding != "file" or shards >= workers or case.workers_unknown:
         return None
     return {"files": _count(shards, "file"), "value": str(shards)}
 
@@ -108,7 +107,7 @@ def _count(number: int, noun: str) -> str:
 _OF_TRAIN, _TRAIN_BATCH = _of("train", "global_batch_size")
 _OF_EVAL, _EVAL_BATCH = _of("eval", "eval_batch_size")
 
-# What the section alone can tell.
+# Rules that need only this section.
 STRATEGIES = (
     *_OF_TRAIN,
     *_OF_EVAL,
@@ -124,31 +123,31 @@ STRATEGIES = (
         f"{_PATH}.{{which}}.devices.gpu",
         _lists,
         "a list names the GPUs of one process, and {sharing} share this machine: each needs its own",
-        f"set {_PATH}.{{which}}.devices.gpu to {{count}}; CUDA_VISIBLE_DEVICES says which GPUs there are to share out",
-        "how many GPUs each process gets; or a list, where TF_CONFIG describes the cluster",
+        f"set {_PATH}.{{which}}.devices.gpu to {{count}}; CUDA_VISIBLE_DEVICES chooses the GPUs to distribute",
+        "how many GPUs each process gets; or a list, if TF_CONFIG describes the cluster",
         (STRATEGY, _WORKERS, _EVALUATOR),
     ),
     of_strategy(
         _EVALUATOR,
         lambda case: case.distribution.evaluator and not case.train.is_cluster,
-        "an evaluator stands beside a cluster; the strategy {train.strategy} has one process, which evaluates as well",
+        "an evaluator is a task of a cluster; the strategy {train.strategy} has one process, which evaluates as well",
     ),
 )
 
 _COMPRESSION = Rule(
     f"{_TRAIN}.gradient_compression",
     lambda case: case.train.gradient_compression != "none",
-    "it is for the built-in training step: what trains here adds up its gradients by itself",
+    "it is for the built-in training step; this code reduces its own gradients",
     "remove it; or name a network function as trainer.model",
     depends=CODE,
 )
-# What another input_fn, and another step, than the built-in ones make of the section.
+# Options that have no effect on the user's own input_fn and step.
 OWN_INPUT = (
     Rule(
         _SHARDING,
         lambda case: case.distribution.sharding != "element",
         "it is for the built-in input_fn: the batches of another one are split, or it shards by `input_context`",
-        "remove it; to read files of its own, let the input_fn take `input_context`",
+        "remove it; to shard by file, let the input_fn take `input_context`",
     ),
     _COMPRESSION,
 )
@@ -158,21 +157,21 @@ def _sizes(case: Case) -> list[str]:
     return [name for name in _SIZES if getattr(case.train.variable_partitioner, name) is not None]
 
 
-# Parameter servers are others on the Keras paths than in an Estimator.
-_CUT = given(
+# The Keras paths use another ParameterServerStrategy than an Estimator.
+_PARTITIONED = given(
     lambda case: case.train.variable_partitioner is not None,
     needs(
         _PARTITIONER,
         "trainer.path",
         "keras",
         lambda case: case.trainer.path == "estimator",
-        "an Estimator's parameter servers take whole variables: TensorFlow 1's strategy has no such option",
+        "an Estimator's parameter servers hold whole variables: TensorFlow 1's strategy has no such option",
     ),
     conflict(
         "trainer.optimizer.name",
         _PARTITIONER,
         lambda case: case.trainer.path != "estimator" and case.trainer.optimizer.name == "adafactor",
-        "adafactor keeps means of a variable's rows and columns, and would keep others of each part of it",
+        "adafactor keeps means of a variable's rows and columns, which would differ for its shards",
     ),
     Rule(
         _PARTITIONER,
@@ -184,7 +183,7 @@ _CUT = given(
 )
 PARAMETER_SERVERS = given(
     lambda case: case.train.asynchronous,
-    *_CUT,
+    *_PARTITIONED,
     *given(
         lambda case: case.trainer.path != "estimator" and case.trainer.module_file is None,
         Rule(
@@ -199,8 +198,8 @@ PARAMETER_SERVERS = given(
             "trainer.path",
             "estimator",
             lambda case: case.distribution.sharding == "file",
-            "on the path {trainer.path} all workers of parameter_server run the same input, and tell their own "
-            "examples by their number",
+            "on the path {trainer.path} all workers of parameter_server run the same input, and select their "
+            "examples by index",
         ),
     ),
 )
@@ -211,13 +210,13 @@ DISTRIBUTION = (
     of_strategy(
         "trainer.deterministic",
         lambda case: case.trainer.deterministic and case.train.asynchronous,
-        "the workers of parameter_server update the weights each at its own pace: no two runs end with equal bits",
+        "the workers of parameter_server update the weights each at its own pace: no two runs are bitwise equal",
     ),
-    # A module file has batches, files and checkpoints of its own.
+    # A module file makes its own batches, and reads its own files.
     *given(lambda case: case.trainer.module_file is not None, *OWN_INPUT),
     *given(
         lambda case: case.trainer.module_file is None,
-        *given(lambda case: case.trainer.path == "estimator" and case.own, _COMPRESSION),
+        *given(lambda case: case.trainer.path == "estimator" and case.user_code, _COMPRESSION),
         _TRAIN_BATCH,
         _EVAL_BATCH,
         Rule(

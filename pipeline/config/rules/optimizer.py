@@ -1,4 +1,4 @@
-"""Rules of `trainer.optimizer`: options of another optimizer or schedule, and what goes ill together."""
+"""Rules of `trainer.optimizer`: options of another optimizer or schedule, and options that exclude each other."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _CLIPS = ("clip_norm", "global_clip_norm", "clip_value")
 
 
 def _of_others(key: str, noun: str, table: dict[str, dict[str, Any]]) -> Rule:
-    """Options of another optimizer or schedule than the declared one, and those that it needs."""
+    """Returns the rule of options that the declared optimizer or schedule does not take, or requires."""
 
     def find(case: Case) -> Iterator[dict[str, str]]:
         section = case.trainer.optimizer
         chosen = getattr(section, key)
         for option, owners in table.items():
             if getattr(section, option) is not None and chosen not in owners:
-                mend = f"remove it, or set {_PATH}.{key} to {' or '.join(owners)}"
-                yield {"option": option, "why": f"the {noun} `{chosen}` has no {option}", "mend": mend}
+                fix = f"remove it, or set {_PATH}.{key} to {' or '.join(owners)}"
+                yield {"option": option, "why": f"the {noun} `{chosen}` has no {option}", "fix": fix}
             elif getattr(section, option) is None and owners.get(chosen) is REQUIRED:
-                yield {"option": option, "why": f"the {noun} `{chosen}` needs it", "mend": f"set {_PATH}.{option}"}
+                yield {"option": option, "why": f"the {noun} `{chosen}` needs it", "fix": f"set {_PATH}.{option}"}
 
-    return Rule(f"{_PATH}.{{option}}", find, "{why}", "{mend}", depends=(f"{_PATH}.{key}",))
+    return Rule(f"{_PATH}.{{option}}", find, "{why}", "{fix}", depends=(f"{_PATH}.{key}",))
 
 
 def _clips(case: Case) -> list[dict[str, str]]:
@@ -34,7 +34,7 @@ def _clips(case: Case) -> list[dict[str, str]]:
     return [{"key": key, "first": f"{_PATH}.{found[0]}"} for key in found[1:]]
 
 
-def _shrinks(case: Case) -> bool:
+def _unsorted(case: Case) -> bool:
     boundaries = case.trainer.optimizer.boundaries or ()
     return list(boundaries) != sorted({*boundaries})
 
@@ -49,16 +49,12 @@ def _wrong_count(case: Case) -> dict[str, int]:
 _PIECEWISE = given(
     lambda case: case.trainer.optimizer.schedule == "piecewise",
     Rule(
-        f"{_PATH}.boundaries",
-        _shrinks,
-        "they do not grow",
-        "sort them: steps, each after the last",
-        depends=(_SCHEDULE,),
+        f"{_PATH}.boundaries", _unsorted, "they are not increasing", "sort them, each step once", depends=(_SCHEDULE,)
     ),
     Rule(
         f"{_PATH}.values",
         _wrong_count,
-        "{boundaries} boundaries part {rates} rates, not {given}",
+        "{boundaries} boundaries need {rates} rates, not {given}",
         "add or remove some",
         depends=(_SCHEDULE, f"{_PATH}.boundaries"),
     ),
@@ -70,20 +66,20 @@ _PIECEWISE = given(
     ),
 )
 
-# Of a rate that is scaled where a step is not of more examples with more replicas.
+# Scaling of the rate fits only if more replicas mean more examples per step.
 _SCALED = given(
     lambda case: case.trainer.optimizer.scaling != "none",
     of_strategy(
         _SCALING,
         lambda case: case.train.asynchronous,
-        "no replicas of parameter_server are in sync: each worker's step is an update of its own",
+        "the replicas of parameter_server are not in sync: each worker's step is an update of its own",
         "remove it, and set the learning rate itself; or train with another strategy",
     ),
     conflict(
         _SCALING,
         "trainer.sync_every",
         lambda case: case.trainer.sync_every is not None,
-        "with trainer.sync_every each process's step is of the mean over its own examples, not over those of all",
+        "with trainer.sync_every each process's step averages over its own examples, not over those of all",
     ),
 )
 
@@ -101,7 +97,7 @@ OPTIMIZER = (
         _WARMUP,
         _SCHEDULE,
         lambda case: case.trainer.optimizer.schedule == "one_cycle" and case.trainer.optimizer.warmup_steps,
-        "the schedule `one_cycle` has a warm-up of its own: the first 30 % of the steps",
+        "the schedule `one_cycle` has its own warm-up, the first 30 % of the steps",
     ),
     *_PIECEWISE,
     *_SCALED,

@@ -1,4 +1,4 @@
-"""A rule is a row: which key, when it is broken, and what a person is told. One engine reads all tables over a case."""
+"""A rule is a row of a table: a key, the condition that breaks it, and the message. One engine evaluates them all."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tfx_estimator.pipeline.platforms.registry import BY_NAME
 from tfx_estimator.pipeline.user_source.functions import argument_names, find_arguments, is_model_fn
 from tfx_estimator.pipeline.user_source.trainer_functions import RUN_FN, RunFn, functions_of, read_run_fn
 
-# In a cluster that somebody else started, one of these variables is always set.
-_OF_OTHERS = ("TF_CONFIG", "SLURM_PROCID")
+# One of these variables is set in an external cluster.
+_CLUSTER_VARIABLES = ("TF_CONFIG", "SLURM_PROCID")
 STRATEGY, CODE = "trainer.distribution.train.strategy", ("trainer.module_file", "trainer.model")
 
 
 class Case:
-    """A declaration, and facts of it, each found when it is first asked for. Sections are attributes: `case.trainer`.
+    """A declaration, and facts derived from it on first use. Sections are attributes: `case.trainer`.
 
-    The user's modules are looked for in the search paths; the target is empty if the pipeline runs on this machine.
+    The search paths are those of the user's modules; the target is empty if the pipeline runs on this machine.
     """
 
     def __init__(self, declaration: Declaration, search_paths: Sequence[str] = (), target: str = "") -> None:
@@ -41,16 +41,16 @@ class Case:
 
     @classmethod
     def of_trainer(cls, trainer: TrainerSection) -> Case:
-        """A case of which there is one section only."""
+        """Returns the case of a trainer section alone."""
         return cls(Declaration.construct(trainer=trainer))
 
     @classmethod
     def of_distribution(cls, distribution: Distribution) -> Case:
-        """A case of which the distribution alone is known: of a component of somebody's own pipeline."""
+        """Returns the case of a distribution alone, for a component in the user's own pipeline."""
         return cls.of_trainer(TrainerSection.construct(distribution=distribution))
 
     def of(self, update: Mapping[str, Any]) -> Case:
-        """The case of a declaration with other sections."""
+        """Returns the case of the declaration with other sections."""
         return Case(self.declaration.copy(update=update), self.search_paths, self.target)
 
     def __getattr__(self, section: str) -> Any:
@@ -60,7 +60,7 @@ class Case:
 
     @property
     def deploy(self) -> DeploySection:
-        """The section; with its defaults where there is none."""
+        """The section `deploy`, or its defaults."""
         return self.declaration.deploy or DeploySection()
 
     @property
@@ -75,85 +75,85 @@ class Case:
 
     @functools.cached_property
     def arguments(self) -> Optional[ast.arguments]:
-        """The arguments of the function that trainer.model names; None where the text does not tell."""
+        """The arguments of trainer.model's function; None if its text does not tell."""
         target = self.trainer.model
         return find_arguments(expand("trainer.model", target), self.search_paths) if target else None
 
     @property
-    def is_whole(self) -> bool:
-        """Is trainer.model a whole model_fn, and no function that returns a network, as far as the text can tell."""
+    def is_model_fn(self) -> bool:
+        """True if trainer.model, as far as its text tells, is a whole model_fn, not a network function."""
         return self.arguments is not None and is_model_fn(argument_names(self.arguments))
 
     @property
-    def own(self) -> str:
-        """Whose network and step are not the declaration's, to begin a sentence with; empty where they are."""
+    def user_code(self) -> str:
+        """The user's code that replaces the built-in step, as the start of a sentence; empty if there is none."""
         if self.trainer.module_file is not None:
             return "a module file's trainer_fn or run_fn"
-        return f"{self.trainer.model} is a whole Estimator model_fn: it" if self.is_whole else ""
+        return f"{self.trainer.model} is a whole Estimator model_fn: it" if self.is_model_fn else ""
 
     @functools.cached_property
     def functions(self) -> tuple[str, ...]:
-        """The functions of the module file, the one that TFX calls first."""
+        """The functions of the module file; first the one that TFX calls."""
         file = self.trainer.module_file
         return tuple(functions_of(file) or ()) if file else ()
 
     @property
     def is_run_fn(self) -> bool:
-        """Is a run_fn called."""
+        """True if TFX calls the module file's run_fn."""
         return self.functions[:1] == (RUN_FN,)
 
     @functools.cached_property
     def run_fn(self) -> RunFn:
-        """What the text of a module file's run_fn tells."""
+        """Facts from the text of the module file's run_fn."""
         file = self.trainer.module_file
         return read_run_fn(file, self.search_paths) if file and self.is_run_fn else RunFn()
 
     @functools.cached_property
     def trainer_fn(self) -> str:
-        """How to name the trainer_fn that there is beside a run_fn; empty where there is none."""
+        """The advice to use the trainer_fn that a run_fn calls; empty if there is none."""
         module, _, name = self.run_fn.trainer_fn.rpartition(".")
         renamed = name if name == "trainer_fn" else f"{name} as trainer_fn"
         return f"name a module file with the one line: from {module} import {renamed}" if name else ""
 
     @property
-    def is_open(self) -> bool:
-        """Will the number of workers be known only when somebody else's cluster is: see `Loaded.check_cluster`."""
-        return self.train.takes("workers") and not self.train.workers and others_start_it()
+    def workers_unknown(self) -> bool:
+        """True if an external cluster decides the number of workers later: see `Loaded.check_cluster`."""
+        return self.train.takes("workers") and not self.train.workers and in_external_cluster()
 
     @property
     def batch(self) -> Optional[int]:
-        """Examples of a step's batch that each replica trains with; None where that is not known."""
-        if self.is_open or misfit(self.train):
+        """Examples of a batch per replica; None if unknown."""
+        if self.workers_unknown or device_conflict(self.train):
             return None
         workers, devices = shares(self.train)
         return self.trainer.global_batch_size // (workers * devices)
 
 
-def others_start_it() -> bool:
-    """Does somebody else start the cluster that this process is part of."""
-    return any(os.environ.get(name, "").strip() for name in _OF_OTHERS)
+def in_external_cluster() -> bool:
+    """Returns whether this process is part of a cluster that it does not start, such as Slurm's."""
+    return any(os.environ.get(name, "").strip() for name in _CLUSTER_VARIABLES)
 
 
 def shares(section: Strategy) -> tuple[int, int]:
-    """The workers that share a batch, and the declared devices of each that do."""
-    # An asynchronous worker takes a whole batch. How many cores a TPU has is not known here.
-    workers = section.worker_count if isinstance(section, TrainStrategy) and section.in_step else 1
+    """Returns the number of workers that share a batch, and of declared devices per worker."""
+    # An asynchronous worker takes a whole batch. The number of a TPU's cores is unknown here.
+    workers = section.worker_count if isinstance(section, TrainStrategy) and section.synchronous else 1
     return workers, section.devices.count
 
 
-def misfit(section: Strategy, path: str = "") -> Optional[dict[str, str]]:
-    """Why a strategy, at a path, cannot have its devices, in the words of a rule; None where it can."""
+def device_conflict(section: Strategy, path: str = "") -> Optional[dict[str, str]]:
+    """Returns why a strategy cannot use its declared devices, and the fix, for a rule; None if it can."""
     devices, remove = section.devices, "remove the devices"
     if section.takes("tpu") and (devices.cpu or devices.gpu):
-        return {"why": "the strategy tpu trains on the TPU's own cores", "mend": remove}
+        return {"why": "the strategy tpu trains on the TPU's own cores", "fix": remove}
     if devices.cpu and devices.gpu:
-        return {"why": "both cpu and gpu are given", "mend": f"remove one: --set {path}.devices.cpu=null"}
+        return {"why": "both cpu and gpu are given", "fix": f"remove one: --set {path}.devices.cpu=null"}
     if not section.distributes and devices.count > 1:
         why = f"the strategy {section.strategy} uses one device, not {devices.count}"
-        return {"why": why, "mend": f"{remove}, or set {path}.strategy to {ON_DEVICES}"}
+        return {"why": why, "fix": f"{remove}, or set {path}.strategy to {ON_DEVICES}"}
     if section.is_cluster and devices.cpu and devices.indices != (0,):
         why = f"TensorFlow uses one CPU device in each process of {section.strategy}, and ignores the others"
-        return {"why": why, "mend": f"{remove}, or write cpu: 1; for more replicas raise {path}.workers"}
+        return {"why": why, "fix": f"{remove}, or write cpu: 1; for more replicas raise {path}.workers"}
     return None
 
 
@@ -162,17 +162,17 @@ When = Callable[[Case], Any]
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that a declaration must not say.
+    """One condition that makes a declaration invalid.
 
-    A `{name}` in a text, and in `path`, is filled in by `str.format`: from what `when` found, or from the case, as in
+    `str.format` fills in each `{name}` in `path` and the texts: from the result of `when`, or from the case, as in
     `{train.strategy}`.
 
     Args:
-        path: Dotted key that is wrong; the problem shows its value.
-        when: Says whether the rule is broken: false; true; names for the texts, of which `value` is shown in place of
-            the key's; or several of these, a problem each.
-        expected: What is expected instead, where `todo` does not tell.
-        depends: Further dotted keys that the problem follows from: where one is wrong itself, it is not shown.
+        path: Dotted key of the problem, which shows its value.
+        when: Whether the rule is broken: a false or true value; names for the texts, where `value` replaces the key's;
+            or an iterable of these, for several problems.
+        expected: What is expected instead, if `todo` does not tell.
+        depends: Further dotted keys on which the problem depends: if one is invalid itself, it is not shown.
     """
 
     path: str
@@ -184,28 +184,28 @@ class Rule:
 
 
 def own_code(path: str, why: str, instead: str, when: When = lambda case: True) -> Rule:
-    """What is for the built-in step, beside code of the user's that does its own; `why` goes on from whose it is."""
+    """Returns the rule of a key of the built-in step that the user's code replaces; `why` continues `user_code`."""
     todo = f"remove it, and {instead}; or name a trainer.model that returns the network"
-    return Rule(path, lambda case: when(case) and case.own, f"{{own}} {why}", todo, depends=CODE)
+    return Rule(path, lambda case: when(case) and case.user_code, f"{{user_code}} {why}", todo, depends=CODE)
 
 
 def conflict(path: str, other: str, when: When, why: str) -> Rule:
-    """Two keys of which one must go; `other` may be a name of what `when` finds."""
+    """Returns the rule of two keys that exclude each other; `other` may be a `{name}` from `when`."""
     return Rule(path, when, why, f"remove one of them: {path} or {other}", depends=(other,))
 
 
 def needs(path: str, key: str, value: str, when: When, why: str) -> Rule:
-    """What has no effect, or cannot be, unless another key has such a value."""
+    """Returns the rule of a key that needs a certain value of another key."""
     return Rule(path, when, why, f"remove it, or set {key} to {value}", depends=(key,))
 
 
 def of_strategy(path: str, when: When, why: str, todo: str = "") -> Rule:
-    """What the declared strategy of training cannot do."""
+    """Returns the rule of a key that the training strategy does not support."""
     return Rule(path, when, why, todo or "remove it, or choose another strategy", depends=(STRATEGY,))
 
 
 def given(condition: When, *rules: Rule) -> tuple[Rule, ...]:
-    """Rules that are asked under a condition alone."""
+    """Returns the rules, restricted to a condition."""
 
     def narrow(rule: Rule) -> Rule:
         return dataclasses.replace(rule, when=lambda case: condition(case) and rule.when(case))
@@ -214,7 +214,7 @@ def given(condition: When, *rules: Rule) -> tuple[Rule, ...]:
 
 
 def broken(rules: Iterable[Rule], case: Case) -> Iterator[Problem]:
-    """Yields a problem for each time that a rule is broken."""
+    """Yields the problems of all broken rules."""
     for rule in rules:
         for found in _each(rule.when(case)):
             names = _Names(case, found)
@@ -226,7 +226,7 @@ def broken(rules: Iterable[Rule], case: Case) -> Iterator[Problem]:
 
 
 def written(case: Case, path: str) -> str:
-    """The value of a key, as YAML has it; empty of a section."""
+    """Returns the value of a key as YAML; empty for a section."""
     value: Any = case
     for key in path.split("."):
         value = value[int(key)] if isinstance(value, (list, tuple)) else getattr(value, key, None)
@@ -248,8 +248,6 @@ def _each(found: Any) -> Iterator[Mapping[str, Any]]:
 
 
 class _Names(dict[str, Any]):
-    """The names that a text may say."""
-
     def __init__(self, case: Case, found: Mapping[str, Any]) -> None:
         super().__init__(found)
         self._case = case

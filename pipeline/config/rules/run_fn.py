@@ -1,4 +1,4 @@
-"""Rules of a run_fn, which trains, evaluates and saves by itself: what could not be given to it."""
+"""Rules of a run_fn, which trains, evaluates and saves by itself: options that it cannot take."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ _PATH, _MODULE_FILE = "trainer.distribution", ("trainer.module_file",)
 
 
 def _refused(path: str, when: When, why: str, todo: str = "remove it") -> Rule:
-    """A key that a trainer_fn takes, where there is one."""
-
     def find(case: Case) -> Any:
         found = when(case)
         more = found if isinstance(found, dict) else {}
         return found and {**more, "todo": case.trainer_fn or todo.format(case=case)}
 
-    return Rule(path, find, why, "{todo}", "what a run_fn leaves to others; or a trainer_fn", _MODULE_FILE)
+    return Rule(path, find, why, "{todo}", "an option that a run_fn takes; or a trainer_fn", _MODULE_FILE)
 
 
 def _trains_estimator(case: Case) -> dict[str, str]:
@@ -25,10 +23,10 @@ def _trains_estimator(case: Case) -> dict[str, str]:
         return {}
     if case.train.is_cluster:
         return {"alone": "its chief would train alone, and export nothing"}
-    return {"alone": "it would train on one device, without a word"}
+    return {"alone": "it would silently train on one device"}
 
 
-# Of the section `trainer.distribution`, where there is a run_fn.
+# For a run_fn: rules of `trainer.distribution`.
 RUN_FN_DISTRIBUTION = given(
     lambda case: case.distribution.distributes,
     _refused(
@@ -40,18 +38,18 @@ RUN_FN_DISTRIBUTION = given(
     _refused(
         STRATEGY,
         lambda case: case.train.traits.on_tpu and not _trains_estimator(case),
-        "a run_fn connects to its TPU by itself, so this strategy could not be given to it",
+        "a run_fn connects to its TPU by itself, so it cannot use this strategy",
         "make the strategy {case.train.strategy} inside the run_fn, and remove it here",
     ),
     _refused(
         f"{_PATH}.eval.strategy",
         lambda case: case.distribution.eval.distributes,
-        "a run_fn evaluates by itself, under the strategy that it trains by",
+        "a run_fn evaluates by itself, under its training strategy",
     ),
     _refused(
         f"{_PATH}.evaluator",
         lambda case: case.distribution.evaluator and case.train.is_cluster,
-        "a run_fn evaluates by itself, so an evaluator task would have nothing to do",
+        "a run_fn evaluates by itself, so an evaluator task would do nothing",
     ),
 )
 
@@ -61,16 +59,12 @@ def _does_itself(key: str, why: str, instead: str) -> Rule:
     return Rule(f"trainer.{key}", lambda case: getattr(case.trainer, key) is not None, why, todo, depends=_MODULE_FILE)
 
 
-# Of the section `trainer`, likewise.
+# Likewise: rules of `trainer`.
 TRAINS_ITSELF = (
     _does_itself("keep_best", "a run_fn evaluates and saves by itself", "use Keras's ModelCheckpoint"),
     _does_itself("early_stopping", "a run_fn evaluates and stops by itself", "use Keras's EarlyStopping"),
-    _does_itself(
-        "profile",
-        "a run_fn does its steps by itself, and nobody else knows when they begin",
-        "call tf.profiler.experimental.start and stop",
-    ),
-    _does_itself("warm_start", "a run_fn makes its own model, and begins where it wants", "load the weights"),
+    _does_itself("profile", "a run_fn runs its own steps", "call tf.profiler.experimental.start and stop"),
+    _does_itself("warm_start", "a run_fn makes its own model and its initial weights", "load the weights"),
 )
 
 RUN_FN = given(lambda case: case.is_run_fn, *RUN_FN_DISTRIBUTION, *TRAINS_ITSELF)

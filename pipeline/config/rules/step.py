@@ -1,4 +1,4 @@
-"""Rules of how a step is done: precision, XLA, parts of a batch, averaged weights, parts of the network."""
+"""Rules of the training step: precision, XLA, parts of a batch, sync_every, model and pipeline parallelism."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MODEL_PARALLEL, _PIPELINE_PARALLEL = "trainer.model_parallel", "trainer.pipelin
 _TRAIN = "trainer.distribution.train"
 _BATCH = ("trainer.global_batch_size", STRATEGY, f"{_TRAIN}.workers")
 _RAISE_BATCH = "lower it, or raise trainer.global_batch_size, which is the batch of an update"
-_NORMALISES = "{trainer.model} normalises by the statistics of a batch, which would be those of a part of it"
+_NORMALISES = "{trainer.model} normalises by batch statistics, which would be those of a part of the batch"
 
 
 def _float16(case: Case) -> bool:
@@ -25,11 +25,7 @@ def _float16(case: Case) -> bool:
 
 PRECISION = given(
     lambda case: case.trainer.precision != "float32",
-    own_code(
-        _PRECISION,
-        "makes its network by itself, in a precision of its own",
-        "call tf.keras.mixed_precision.set_global_policy in your code",
-    ),
+    own_code(_PRECISION, "builds its network in its own precision", "set tf.keras.mixed_precision in your code"),
     conflict(
         _PRECISION,
         _SYNC,
@@ -39,24 +35,24 @@ PRECISION = given(
     conflict(
         _PRECISION,
         f"{_TRAIN}.variable_partitioner",
-        lambda case: not _float16(case) and case.train.variable_partitioner and not case.own,
-        "Keras casts each variable of a layer to 16 bits, and cannot cast one that a partitioner has cut",
+        lambda case: not _float16(case) and case.train.variable_partitioner and not case.user_code,
+        "Keras casts each variable of a layer to 16 bits, and cannot cast a sharded variable",
     ),
     of_strategy(
         _PRECISION,
         lambda case: _float16(case) and case.train.asynchronous,
-        "in float16 the loss is scaled, and each worker would change the scale under the others' steps",
+        "in float16 the loss is scaled, and each worker would change the scale during the others' steps",
         "choose mixed_bfloat16, or another strategy",
     ),
 )
 
 
 def _uncompiled(case: Case) -> str:
-    """Why XLA compiles no step under the strategy."""
+    """Returns why XLA cannot compile a step under the strategy; empty if it can."""
     if case.train.asynchronous:
-        return "the weights are in other processes, where what XLA compiles cannot read them"
+        return "the weights are in other processes, where compiled code cannot read them"
     if case.train.traits.one_copy:
-        return "the weights are on one device: what XLA compiles for another cannot read them"
+        return "the weights are on one device: code compiled for another cannot read them"
     return "on a TPU every step is compiled with XLA anyway" if case.train.traits.on_tpu else ""
 
 
@@ -70,28 +66,28 @@ XLA = given(
     lambda case: case.trainer.xla,
     own_code(_XLA, "has a training step of its own", "wrap the step in tf.function(jit_compile=True) in your code"),
     conflict(_XLA, "{found}", _divided, "XLA compiles for one device, and {found} puts layers on several"),
-    # Of built-in networks; the dry run checks the user's own.
+    # For built-in networks; the dry run checks the user's own.
     conflict(
         _XLA,
         "trainer.params.synchronized",
         lambda case: (
             case.train.replicas > 1 and case.trainer.model in NORMALISING and case.trainer.params.get("synchronized")
         ),
-        "{trainer.model} normalises by the batch of all replicas, and XLA compiles what one replica computes by itself",
+        "{trainer.model} normalises by the global batch, and XLA compiles only what one replica computes alone",
     ),
     of_strategy(_XLA, _uncompiled, "{found}"),
 )
 
 
 def _concurrent(case: Case) -> int:
-    """Parts at the same time, where they are counted: `auto` makes none where there can be none."""
+    """Returns the declared number of concurrent parts; 1 for `auto`, which falls back to 1 itself."""
     declared = case.trainer.parallel_parts
     return 1 if declared == AUTO else int(declared)
 
 
 def _too_many_parts(case: Case) -> bool:
     parts = case.trainer.gradient_accumulation
-    return parts > 1 and case.batch is not None and parts > case.batch and not case.own
+    return parts > 1 and case.batch is not None and parts > case.batch and not case.user_code
 
 
 def _too_many_at_once(case: Case) -> Any:
@@ -103,10 +99,10 @@ def _too_many_at_once(case: Case) -> Any:
 
 
 def _whole_steps(case: Case) -> Iterator[dict[str, str]]:
-    """What computes a batch as a whole."""
+    """Yields options that compute a batch as a whole."""
     trainer = case.trainer
     if trainer.xla:
-        yield {"key": _XLA, "why": "XLA makes one program of a step, whose parts follow one another"}
+        yield {"key": _XLA, "why": "XLA compiles a step into one program, which runs its parts one after another"}
     if trainer.model_parallel is not None:
         yield {"key": _MODEL_PARALLEL, "why": "its layers are on several devices already"}
     if trainer.pipeline_parallel is not None:
@@ -114,7 +110,8 @@ def _whole_steps(case: Case) -> Iterator[dict[str, str]]:
 
 
 def _whole_batches(path: str, instead: str, when: Any) -> Rule:
-    return own_code(path, "computes its gradients itself: its batches would stay whole", instead, when)
+    option = path.rpartition(".")[2]
+    return own_code(path, f"computes its own gradients: {option} would have no effect", instead, when)
 
 
 PARTS = (
@@ -123,14 +120,14 @@ PARTS = (
     Rule(
         _PARTS,
         _too_many_parts,
-        "each replica has {batch} of the {trainer.global_batch_size} examples of a step: "
-        "{trainer.gradient_accumulation} parts are more than these",
+        "each replica has {batch} of the {trainer.global_batch_size} examples of a step, fewer than "
+        "{trainer.gradient_accumulation} parts",
         _RAISE_BATCH,
         "at most {batch}",
         _BATCH,
     ),
     *given(
-        lambda case: _concurrent(case) > 1 and not case.own,
+        lambda case: _concurrent(case) > 1 and not case.user_code,
         Rule(
             _CONCURRENT,
             _too_many_at_once,
@@ -150,7 +147,7 @@ SYNC = given(
     Rule(
         _SYNC,
         lambda case: case.trainer.module_file is not None,
-        "a module file's trainer_fn or run_fn trains by itself: nobody averages its weights between two steps",
+        "a module file's trainer_fn or run_fn runs its own steps, so weights cannot be averaged between them",
         "remove it, and average the weights in your own loop; or name a trainer.model, and trainer.path keras",
         depends=("trainer.module_file",),
     ),
@@ -168,13 +165,13 @@ SYNC = given(
             "trainer.path",
             "keras",
             lambda case: case.trainer.path == "estimator",
-            "an Estimator's session saves by itself, between two averagings, what one process has",
+            "an Estimator's session would save one process's weights between two averagings",
         ),
         conflict(
             f"{_TRAIN}.gradient_compression",
             _SYNC,
             lambda case: case.train.gradient_compression != "none",
-            f"with {_SYNC} no gradient is sent: weights are, in their own dtype",
+            f"with {_SYNC} the workers exchange weights, in their own dtype, not gradients",
         ),
     ),
 )
@@ -187,20 +184,16 @@ def _distributed(case: Case) -> Iterator[dict[str, str]]:
 
 
 def _of_devices(path: str) -> tuple[Rule, ...]:
-    """Whose step it is, which strategies, and what is no device."""
+    """Returns the rules that model_parallel and pipeline_parallel share: whose step, strategies, and devices."""
     section = path.rpartition(".")[2]
     return given(
         lambda case: getattr(case.trainer, section) is not None,
-        own_code(
-            path,
-            "makes its network by itself: its layers cannot be put anywhere from outside",
-            "write `with tf.device(…)` around the layers in your code",
-        ),
+        own_code(path, "builds its network itself, and places its layers", "use `with tf.device(…)` in your code"),
         Rule(
             path,
             _distributed,
-            "each replica of {strategy} ({section}) is a whole network on a device that the strategy chooses, and its "
-            "variables are there",
+            "each replica of {strategy} ({section}) is a whole network with its variables, on a device that the "
+            "strategy chooses",
             "remove it, or {section}: the strategy one_device, in training and in evaluation",
             depends=("{section}.strategy",),
         ),
@@ -252,7 +245,7 @@ LAYERS = (
         Rule(
             f"{_PIPELINE_PARALLEL}.microbatches",
             lambda case: case.trainer.pipeline_parallel.microbatches > case.trainer.global_batch_size,
-            "a batch has {trainer.global_batch_size} examples, and less than so many parts",
+            "a batch has only {trainer.global_batch_size} examples",
             "lower it, or raise trainer.global_batch_size",
             depends=("trainer.global_batch_size",),
         ),

@@ -1,4 +1,4 @@
-"""Rules of a training's course: its code, length, first weights, evaluations, profile, threads and GPU."""
+"""Rules of training: its code, length, initial weights, evaluations, profile and threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WEIGHTS = {
 
 
 def _one_of(section: str, one: str, other: str, example: str = "") -> tuple[Rule, ...]:
-    """Rules of two keys of which one is given: exactly one, where there is an example of it."""
+    """Returns the rules of two exclusive keys; with an `example`, one of them is required."""
     both = (f"{section}.{one}", f"{section}.{other}")
 
     def count(case: Case) -> int:
@@ -48,13 +48,13 @@ CODE_AND_LENGTH = (
         "trainer.path",
         "trainer.module_file",
         lambda case: case.trainer.module_file and case.trainer.path != "estimator",
-        "a module file brings its own way of training: its run_fn may call Keras's fit by itself",
+        "a module file trains by its own code, which may call Keras's fit",
     ),
     Rule(
         "trainer.augment",
         lambda case: case.trainer.augment and case.trainer.module_file and {"value": ""},
-        "a module file reads its examples itself, so that nothing would be varied",
-        "remove it, and vary the images in the module file's own input_fn; or name a trainer.model",
+        "a module file reads its own examples, so augment would have no effect",
+        "remove it, and augment the images in the module file's own input_fn; or name a trainer.model",
         depends=("trainer.module_file",),
     ),
     Rule(
@@ -71,9 +71,9 @@ CODE_AND_LENGTH = (
 
 
 def _unknown_params(case: Case) -> Iterator[dict[str, str]]:
-    """Names of trainer.params that a network function, which is called with each, does not take."""
+    """Yields names of trainer.params that are not arguments of the network function."""
     arguments = case.arguments
-    if arguments is None or arguments.kwarg is not None or case.is_whole:
+    if arguments is None or arguments.kwarg is not None or case.is_model_fn:
         return
     known = [each.arg for each in (*arguments.args, *arguments.kwonlyargs)]
     for name in case.trainer.params:
@@ -83,65 +83,59 @@ def _unknown_params(case: Case) -> Iterator[dict[str, str]]:
             yield {"name": name, "shown": inline(name), "known": ", ".join(known) or "none", "todo": todo, "value": ""}
 
 
-# Read as text, never imported: what it cannot tell passes, a name that is assigned or imported, a class, a decorator.
+# The code is read as text, never imported: assigned or imported names, classes and decorated functions pass.
 NETWORK = (
     Rule(
         "trainer.path",
-        lambda case: case.trainer.path != "estimator" and case.trainer.module_file is None and case.own,
+        lambda case: case.trainer.path != "estimator" and case.trainer.module_file is None and case.user_code,
         "{trainer.model} is a whole Estimator model_fn, by its arguments features and labels",
-        "set trainer.path: estimator; or name the function that makes the network: its loss and optimizer are then the "
-        "declaration's, or its own if the model is compiled",
+        "set trainer.path: estimator; or name the function that makes the network: loss and optimizer are then the "
+        "declaration's, or the model's own if it is compiled",
         depends=("trainer.model",),
     ),
     Rule(
-        "trainer.params.{name}",
-        _unknown_params,
-        "{trainer.model} takes no `{shown}`",
-        "{todo}",
-        "its arguments: {known}",
-        CODE,
+        "trainer.params.{name}", _unknown_params, "{trainer.model} takes no `{shown}`", "{todo}", "one of {known}", CODE
     ),
 )
 
 
 def _warm_start(case: Case) -> Any:
-    """What is wrong with the weights that training begins with, in words, or nothing."""
     section = case.trainer.warm_start
     named = [key for key in ("checkpoint", "model") if getattr(section, key) is not None]
     if len(named) != 1:
         why = "checkpoint and model are both given" if named else "none of the two is given"
-        return {"key": "", "why": why, "fit": "exactly one of checkpoint and model", "mend": "name one"}
+        return {"key": "", "why": why, "fit": "exactly one of checkpoint and model", "fix": "name one"}
     key, value = f".{named[0]}", getattr(section, named[0])
     if not section.prefix:
         why = "no weights are there" if os.path.lexists(value) else "there is no such file or folder"
-        mend = "check the path: it is relative to the declaration's folder"
-        return {"key": key, "why": why, "fit": _WEIGHTS[named[0]], "mend": mend}
+        fix = "check the path: it is relative to the declaration's folder"
+        return {"key": key, "why": why, "fit": _WEIGHTS[named[0]], "fix": fix}
     return None
 
 
 WARM_START = given(
     lambda case: case.trainer.warm_start is not None,
-    Rule(f"{_WARM}{{key}}", _warm_start, "{why}", "{mend}", "{fit}"),
+    Rule(f"{_WARM}{{key}}", _warm_start, "{why}", "{fix}", "{fit}"),
     conflict(
         _WARM,
         "trainer.distribution.train.variable_partitioner",
         lambda case: case.train.variable_partitioner is not None,
-        "the weights of variables that are cut into parts are not read",
+        "a warm start does not read weights into sharded variables",
     ),
     *given(
         lambda case: case.trainer.warm_start.resume,
         Rule(
             f"{_WARM}.resume",
             lambda case: case.trainer.model is None,
-            "where a module file keeps its checkpoints is its own affair",
-            "remove resume; or have the module's Estimator begin with them, by warm_start_from",
+            "a module file decides where its checkpoints are",
+            "remove resume; or pass them to the module's Estimator as warm_start_from",
             depends=CODE,
         ),
         conflict(f"{_WARM}.resume", "tune", lambda case: case.tune is not None, "trials begin at step 0"),
         Rule(
             f"{_WARM}.resume",
             lambda case: 0 < (case.trainer.train_steps or 0) <= case.trainer.warm_start.step,
-            "the checkpoint is of the last step to train, or of a later one",
+            "the checkpoint is already at the last step to train, or later",
             "raise trainer.train_steps, which counts from step 0",
             depends=(_STEPS,),
         ),
@@ -149,12 +143,12 @@ WARM_START = given(
             f"{_WARM}.resume",
             f"{_WARM}.exclude",
             lambda case: case.trainer.warm_start.exclude,
-            "a training that goes on keeps all of its variables",
+            "a resumed training keeps all of its variables",
         ),
         Rule(
             f"{_WARM}.resume",
             lambda case: case.trainer.warm_start.step < 0,
-            "the name of what is begun with tells no step to go on from",
+            "its name contains no step to resume from",
             "name a training's checkpoint, or a folder of some; or remove resume",
             "a checkpoint whose name ends with its step: model.ckpt-100",
         ),
@@ -162,36 +156,35 @@ WARM_START = given(
 )
 
 
-def of_metric(path: str, watched: Callable[[Case], Any]) -> Rule:
-    """The rule of a metric that something goes by; `watched` returns the section at the path."""
+def metric_rule(path: str, watched: Callable[[Case], Any]) -> Rule:
+    """Returns the rule of a watched metric; `watched` returns the section at the path."""
 
     def find(case: Case) -> Any:
         metric, near = watched(case).metric, nearest(watched(case).metric, METRICS)
         meant = f"did you mean `{near}`? " if near else ""
         if case.trainer.model in SHORT_NAMES["trainer.model"] and metric not in METRICS:
             why = f"the evaluation of {case.trainer.model} reports no `{metric}`"
-            return {"why": why, "mend": f"{meant}choose one of {', '.join(METRICS)}", "origin": "trainer.model"}
+            return {"why": why, "fix": f"{meant}choose one of {', '.join(METRICS)}", "origin": "trainer.model"}
         if watched(case).better is not None:
             return None
-        why = f"its name does not tell whether more or less of `{metric}` is better"
-        return {"why": why, "mend": f"{meant}set {path}.mode to max or min", "origin": f"{path}.mode"}
+        why = f"it is not clear from its name whether more or less of `{metric}` is better"
+        return {"why": why, "fix": f"{meant}set {path}.mode to max or min", "origin": f"{path}.mode"}
 
-    return Rule(f"{path}.metric", find, "{why}", "{mend}", depends=("{origin}", "trainer.module_file"))
+    return Rule(f"{path}.metric", find, "{why}", "{fix}", depends=("{origin}", "trainer.module_file"))
 
 
 def _deciding(key: str) -> tuple[Rule, ...]:
-    """Rules of what evaluations while training decide."""
     path = f"trainer.{key}"
     return given(
         lambda case: getattr(case.trainer, key) is not None,
         Rule(
             path,
             lambda case: case.train.is_cluster and not case.distribution.evaluator,
-            "it goes by evaluations while training, and the processes of {train.strategy} train only",
-            f"set {_EVALUATOR} to true, a task of its own that evaluates each checkpoint; or remove {path}",
+            "it needs evaluations during training, and the processes of {train.strategy} only train",
+            f"set {_EVALUATOR} to true, for a task that evaluates each checkpoint; or remove {path}",
             depends=(STRATEGY, _EVALUATOR),
         ),
-        of_metric(path, lambda case: getattr(case.trainer, key)),
+        metric_rule(path, lambda case: getattr(case.trainer, key)),
     )
 
 
@@ -205,14 +198,14 @@ RUNTIME = (
         "trainer.intra_op_threads",
         "trainer.threads.intra_op",
         lambda case: case.trainer.threads.intra_op is not None and case.trainer.intra_op_threads is not None,
-        "trainer.threads.intra_op is the same, and is given as well",
+        "trainer.threads.intra_op is its new name, and is given as well",
     ),
     Rule(
         "trainer.threads.inter_op",
         _few_threads,
-        "the servers of parameter_server, of {train.worker_count} workers, would wait for each other for ever",
+        "with {train.worker_count} workers, the servers of parameter_server would deadlock",
         "raise it, or remove it",
-        "{least} or more, one more than there are workers",
+        "{least} or more, one more than the workers",
         (STRATEGY, "trainer.distribution.train.workers"),
     ),
 )

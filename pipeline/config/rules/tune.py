@@ -1,4 +1,4 @@
-"""Rules of `tune`: its ranges, and how many trials they hold, what judges a trial, and how long one trains."""
+"""Rules of `tune`: its ranges and their combinations, the objective, and the length of trials."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, Optional, get_args
 
 from tfx_estimator.pipeline.config.explain import find_field
 from tfx_estimator.pipeline.config.rules.rule import Case, Rule, given
-from tfx_estimator.pipeline.config.rules.training import of_metric
+from tfx_estimator.pipeline.config.rules.training import metric_rule
 from tfx_estimator.pipeline.config.tune import HYPERBAND, RANGES, Range
 from tfx_estimator.pipeline.config.yaml_text import inline
 
-# The expectation for the name of a range.
-EXPECTED = "a value of `trainer` that decides the model, as trainer.optimizer.learning_rate"
+# Expected name of a range.
+EXPECTED = "a value of `trainer` that affects the model, such as trainer.optimizer.learning_rate"
 _LENGTHS = ("trainer.train_steps", "trainer.train_epochs")
 _BAND, _STEPS = "tune.hyperband", "tune.train_steps"
 
 
 def is_whole(name: str, each: Range) -> bool:
-    """Tells whether a range between two numbers is of whole ones: those of a declared whole number are."""
+    """Returns whether a range takes whole numbers only: its numbers are whole, and its key takes no fractions."""
     field = find_field(tuple(name.split(".")))
     numbers = [number for number in (each.min, each.max, each.step) if number is not None]
     return not (field and _holds_fractions(field.kind)) and all(isinstance(number, int) for number in numbers)
@@ -30,13 +30,13 @@ def _holds_fractions(kind: Any) -> bool:
 
 
 def combinations(ranges: Mapping[str, Range]) -> Optional[int]:
-    """Returns how many different trials there are; None where a range has no steps."""
+    """Returns the number of different trials; None if a range is continuous."""
     counts = [_count(name, each) for name, each in ranges.items()]
     return math.prod(counts) if all(counts) else None
 
 
 def _count(name: str, each: Range) -> int:
-    """How many values a range holds; 0 where they cannot be counted."""
+    """Returns the number of values in a range; 0 if it is continuous."""
     if each.values or each.step is not None:
         return len(each.values) or each.steps + 1
     low, high = each.extremes
@@ -44,7 +44,7 @@ def _count(name: str, each: Range) -> int:
 
 
 def wrong_range(name: str, each: Range) -> Optional[dict[str, str]]:
-    """What is wrong with a range by itself."""
+    """Returns the problem of a range alone, or None."""
 
     def wrong(why: str, allowed: str = "[value, value], or {min, max}") -> dict[str, str]:
         return {"name": name, "why": why, "allowed": allowed, "value": inline(each.dict())}
@@ -66,7 +66,7 @@ def wrong_range(name: str, each: Range) -> Optional[dict[str, str]]:
     return None
 
 
-# What the section alone can tell.
+# Rules that need only this section.
 TUNE_SECTION = (
     Rule(
         RANGES,
@@ -82,7 +82,7 @@ TUNE_SECTION = (
         "choose other values",
         "{allowed}",
     ),
-    of_metric("tune.objective", lambda case: case.tune.objective),
+    metric_rule("tune.objective", lambda case: case.tune.objective),
     Rule(
         _STEPS,
         lambda case: case.tune.strategy == HYPERBAND and case.tune.train_steps is not None,
@@ -101,7 +101,7 @@ def _length_twice(case: Case) -> Any:
 
 
 def longest_trial(case: Case) -> int:
-    """Steps of hyperband's longest trials; 0 where that is not known."""
+    """Returns the steps of hyperband's longest trials; 0 if unknown, or for another strategy."""
     steps = case.tune.hyperband.max_steps or case.trainer.train_steps or 0
     return steps if case.tune.strategy == HYPERBAND else 0
 
@@ -110,7 +110,7 @@ def _few_values(case: Case) -> Any:
     ranges, steps = case.tune.ranges, longest_trial(case)
     are_right = ranges and not any(wrong_range(*each) for each in ranges.items())
     count = combinations(ranges) if steps and are_right else None
-    need = case.tune.hyperband.begun(steps) if count is not None else 0
+    need = case.tune.hyperband.initial_trials(steps) if count is not None else 0
     return count is not None and count < need and {"need": need, "count": count}
 
 
@@ -125,23 +125,18 @@ TUNE = given(
     Rule(
         "tune",
         lambda case: case.is_run_fn,
-        "a run_fn evaluates by itself, and tells nobody what it found: no trial could be judged",
+        "a run_fn evaluates by itself, and reports no metric to rank trials by",
         "remove `tune`; TFX's own Tuner, with a tuner_fn, can tune inside of a run_fn",
         "a trainer_fn, or trainer.model",
         ("trainer.module_file",),
     ),
     Rule(
-        f"{RANGES}.{{name}}",
-        _length_twice,
-        "{own} says how long a trial trains",
-        "remove one of them",
-        "one of the two",
-        ("{own}",),
+        f"{RANGES}.{{name}}", _length_twice, "{own} fixes the steps", "remove one of them", "one of the two", ("{own}",)
     ),
     Rule(
         "tune.strategy",
         _few_values,
-        "hyperband begins {need} different trials, and the ranges hold {count} combinations: none would go on",
+        "hyperband starts {need} different trials, and the ranges have {count} combinations: none would continue",
         "set tune.strategy to random",
         "random, or ranges with more values",
         (RANGES, _BAND),
@@ -149,7 +144,7 @@ TUNE = given(
     Rule(
         f"{_BAND}.min_steps",
         _no_rounds,
-        "no trial would go on: the longest have {steps} steps, and the shortest, times the factor, more",
+        "no trial would continue: the longest have {steps} steps, fewer than the shortest times the factor",
         "lower it, or train longer",
         "at most {most}",
         (f"{_BAND}.max_steps", f"{_BAND}.factor", "trainer.train_steps"),

@@ -98,7 +98,7 @@ class Contender:
         )
         if traits.distributes:
             trainer.update(model_parallel=None, pipeline_parallel=None)
-        if not (traits.is_cluster and traits.in_step):
+        if not (traits.is_cluster and traits.synchronous):
             trainer["sync_every"] = None
         if trainer["class_weights"] == BALANCED:
             # No weights cost less by a multiplication.

@@ -15,7 +15,7 @@ import numpy as np
 
 from tfx_estimator.pipeline.base.errors import DeclarationError, PipelineError, TfxEstimatorError
 from tfx_estimator.pipeline.base.files import write_whole
-from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, long_metrics
+from tfx_estimator.pipeline.config.evaluator import EvaluatorSection, expand_metrics
 from tfx_estimator.pipeline.experiments.compare.candidates import Candidate
 from tfx_estimator.pipeline.report.artifacts import Outputs, need
 from tfx_estimator.pipeline.report.page import LeftOutError
@@ -146,7 +146,7 @@ def declared_metrics(candidates: Sequence[Candidate]) -> list[Mapping[str, Any]]
     """Returns the metrics that any of the candidates declares, without thresholds."""
     found: list[Mapping[str, Any]] = []
     for candidate in candidates:
-        for metric in long_metrics(candidate.values.get(_METRICS) or ()):
+        for metric in expand_metrics(candidate.values.get(_METRICS) or ()):
             bare = {key: value for key, value in metric.items() if key not in _OF_BLESSING}
             if bare not in found and _OF_FEATURES not in (bare.get("options") or {}):
                 found.append(bare)

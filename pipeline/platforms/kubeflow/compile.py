@@ -53,6 +53,6 @@ def _job_of(task: Task) -> list[dict[str, Any]]:
     if SETTINGS_KEY not in told:
         return []
     settings = Settings.of({key: told[key]["runtimeValue"]["constant"] for key in (SETTINGS_KEY, OPERATION_KEY)})
-    if not (section := settings.deploy.elsewhere):
+    if not (section := settings.deploy.training_job):
         return []
     return make_manifests("", settings.deploy, section, settings.distribution.resolved(), ())

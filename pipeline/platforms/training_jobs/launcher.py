@@ -66,8 +66,8 @@ def check(deploy: DeploySection, folder: str) -> Kube:
             expected=f"a folder that the pods have at the same path, below {paths}",
             todo="name it by --workdir (in Kubeflow: deploy.training_root), or mount its volume there",
         )
-    job = getattr(deploy, deploy.elsewhere)
-    kube = Kube(job.context, job.namespace, kind_of(deploy, deploy.elsewhere))
+    job = getattr(deploy, deploy.training_job)
+    kube = Kube(job.context, job.namespace, kind_of(deploy, deploy.training_job))
     kube.check()
     return kube
 
@@ -121,14 +121,14 @@ class Launcher:
         self, kube: Kube, job: Job, deploy: DeploySection, name: str, logs: str, modules: Optional[Packed] = None
     ) -> None:
         self._kube, self._job, self._logs, self._modules = kube, job, logs, modules
-        self._timeout = getattr(deploy, deploy.elsewhere).pending_timeout
+        self._timeout = getattr(deploy, deploy.training_job).pending_timeout
         settings = job.settings
         self._patience = settings.stall_timeout
         self._name = job_name(kube.kind, name, job.training_dir)
         self._title = f"the {kube.kind.name} {kube.namespace}/{self._name}"
         self._job_path = os.path.join(logs, "training-job.json")
         command = pod.command(self._job_path)
-        made = make_manifests(self._name, deploy, deploy.elsewhere, settings.distribution.resolved(), command)
+        made = make_manifests(self._name, deploy, deploy.training_job, settings.distribution.resolved(), command)
         *self._needed, self._manifest = made
         self._manifest["metadata"].setdefault("labels", {})[PIPELINE] = name
         self._report = Report.of(settings.built_in)

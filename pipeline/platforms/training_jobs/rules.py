@@ -87,7 +87,7 @@ RULES = (
         ("deploy.trainjob.train",),
     ),
     *given(
-        lambda case: case.target in POD_TARGETS or case.deploy.trains_elsewhere,
+        lambda case: case.target in POD_TARGETS or case.deploy.training_job,
         Rule(
             "trainer.distribution.evaluator",
             # TensorFlow's chief does not see it: it is not in TF_CONFIG's cluster.

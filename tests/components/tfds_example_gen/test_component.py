@@ -63,7 +63,7 @@ def test_the_section_may_be_a_mapping(tmp_path, monkeypatch):
         ({"dataset": "digits", "splits": "train"}, "a str is no dict", "give a dict"),
         ({"dataset": "digits", "download": "no"}, "neither True nor False", "write True or False"),
         ({"dataset": object()}, "data=…): dataset is an object, builtins.object", "give the data set's name"),
-        ({"dataset": "$DATA/pets"}, "data.dataset: $DATA/pets", "is replaced in braces alone"),
+        ({"dataset": "$DATA/pets"}, "data.dataset: $DATA/pets", "expanded only in braces"),
     ],
 )
 def test_a_wrong_section_is_refused_in_pythons_words(given, told, todo):

@@ -119,10 +119,10 @@ def test_the_weights_are_part_of_the_key_and_their_content_is(checkpoint, tmp_pa
         ({"threads": {"intra_op": object()}}, "Trainer(threads=…): threads.intra_op is an object, builtins.object"),
         ({"gpu": {"memory_limit_mb": 1}}, "\n  gpu.memory_limit_mb: 1\n"),
         ({"onednn": "no idea", "threads": {"intra_op": 0}}, "Trainer(threads=…, onednn=…) has 2 problems"),
-        ({"profile": {}, "trainer_fn": None, "run_fn": "no_such.run_fn"}, "a run_fn does its steps by itself"),
+        ({"profile": {}, "trainer_fn": None, "run_fn": "no_such.run_fn"}, "a run_fn runs its own steps"),
         (
             {"threads": {"inter_op": 2}, "distribution": {"train": {"strategy": "parameter_server", "workers": 2}}},
-            "would wait for each other for ever",
+            "would deadlock",
         ),
         ({"onednn": True, "settings": GIVEN}, "values in one place"),
         ({"warm_start": {"checkpoint": "no/such"}}, "check the path: it is relative to the current folder"),
@@ -141,7 +141,7 @@ def test_what_is_wrong_is_refused_in_pythons_words(checkpoint, given, told):
         given = {**given, "warm_start": {key: value.format(checkpoint) for key, value in begun.items()}}
     with pytest.raises(DeclarationError, match=re.escape(told)) as found:
         properties(**given)
-    for words in ("trainer.", "--set", "the line", "YAML as", "quotes", "null"):
+    for words in ("trainer.", "--set", "the line", "YAML reads", "quotes", "null"):
         assert words not in str(found.value).replace("trainer.model", "")
 
 

@@ -164,7 +164,7 @@ def test_a_killed_task_is_restarted_from_its_last_checkpoint(training, settings,
     declared = ("trainer.params.at", "trainer.optimizer.momentum", "trainer.train_steps")
     caplog.set_level("WARNING", "absl.tfx_estimator")
     _, model_run = training.run(settings(**own_model("os.kill(os.getpid(), 9)", restarts=1), declared=declared))
-    unread = "trainer.optimizer.momentum has no effect: my_model:model_fn does not take it out of params"
+    unread = "trainer.optimizer.momentum has no effect: my_model:model_fn does not read it from params"
     assert [message for message in caplog.messages if "no effect" in message] == [unread]
     assert model_run.get_float_custom_property("last_step") == 60
     (restart,) = json.loads(model_run.get_string_custom_property("history"))

@@ -42,7 +42,7 @@ RUN_FN = "def run_fn(fn_args):\n    pass\n"
         (["--strategies", "one_core:2"], ["one_core: one process takes no count", "mirrored:2"]),
         (["--strategies", "one_device,mirrored:3"], ["mirrored:3: trainer.global_batch_size: 64 examples do not"]),
         (["--steps", "0"], ["--steps 0: this is out of range"]),
-        (["--output", "full"], ["strategies.json is there already", "name another --output"]),
+        (["--output", "full"], ["strategies.json exists already", "name another --output"]),
         (["--set", "trainer.train_stepz=3"], ["did you mean"]),
         (["--vary", "sed=1,2"], ["--vary sed=1,2: there is no key 'sed'", "did you mean `seed`"]),
         (["--vary", "seed=1", "--vary", "trainer.seed=2"], ["trainer.seed is varied by another --vary already"]),

@@ -31,19 +31,19 @@ def test_the_modules_of_a_declaration_elsewhere_are_brought(tmp_path, dataset, b
     (home / "mydata.py").write_text("import shapes\nclass Builder: ...\n")
     (home / "shapes.py").write_text("")
     (home / "mine.yaml").write_text(DECLARED % dataset)
-    convert._bring(load(home / "mine.yaml").declaration, None, str(output), str(home))
+    convert._copy_modules(load(home / "mine.yaml").declaration, None, str(output), str(home))
     assert sorted(each.name for each in output.iterdir()) == brought
 
 
 def test_a_layer_that_cannot_be_written_is_told_with_what_it_lacks():
-    with pytest.raises(UserCodeError, match="NotImplementedError: Layer Own") as told, convert._told():
+    with pytest.raises(UserCodeError, match="NotImplementedError: Layer Own") as told, convert._user_errors():
         raise NotImplementedError("\nLayer Own was created by passing non-serializable argument values")
-    assert "write get_config of each layer of your own" in told.value.todo
-    with pytest.raises(UserCodeError) as told, convert._told():
+    assert "write get_config of each of your own layers" in told.value.todo
+    with pytest.raises(UserCodeError) as told, convert._user_errors():
         raise ValueError("another")
     assert "get_config" not in told.value.todo
-    whole = "a whole SavedModel"
-    with pytest.raises(UserCodeError, match=whole) as told, convert._told(whole, "copy it again"):
+    whole = "a complete SavedModel"
+    with pytest.raises(UserCodeError, match=whole) as told, convert._user_errors(whole, "copy it again"):
         raise NotImplementedError("an operation")
     assert told.value.todo == "copy it again"
 

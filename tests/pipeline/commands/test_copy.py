@@ -76,7 +76,7 @@ def test_what_is_no_regular_file_is_never_replaced(tmp_path, capsys, force):
     (loop := tmp_path / "loop").symlink_to(loop)
     for file in (pipe, link, loop):
         assert main(["copy", "digits", str(file), *force]) == 2
-        assert "is no regular file" in capsys.readouterr().err
+        assert "is not a regular file" in capsys.readouterr().err
     assert stat.S_ISFIFO(os.lstat(pipe).st_mode)
     assert link.is_symlink()
     assert loop.is_symlink()

@@ -71,7 +71,7 @@ def test_a_broken_environment_is_said_and_not_a_traceback(tmp_path):
     assert "\x1b" not in said
     assert any(line.startswith("failed   work folder") for line in lines)
     assert said.count("to do:") >= 3
-    assert lines[-1] == "a run cannot be done here: packages, work folder, TensorFlow"
+    assert lines[-1] == "pipelines cannot run here: packages, work folder, TensorFlow"
 
 
 def test_another_version_of_what_decides_nothing_is_a_warning(importable):
@@ -97,7 +97,7 @@ def test_in_the_image_all_is_well(monkeypatch):
     monkeypatch.setattr(metadata, "version", functools.partial(look, image))
     finding = machine.check_versions(tested)
     assert finding.state == OK
-    assert finding.what.startswith(f"all {len(image)} have the tested versions, {len(tested) - len(image)} that a pip")
+    assert finding.what.startswith(f"all {len(image)} have the tested versions, {len(tested) - len(image)} optional")
     # Brought by another package.
     del image["ml-metadata"], required["ml-metadata"]
     finding = machine.check_versions(tested)
@@ -246,7 +246,7 @@ def test_the_lines_of_a_person(monkeypatch, capsys):
     monkeypatch.setattr(machine, "check_shared_memory", lambda: 1 / 0)
     assert main(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "a run cannot be done here: shared memory"
+    assert lines[-1] == "pipelines cannot run here: shared memory"
     assert "failed   shared memory    cannot be examined: ZeroDivisionError: division by zero" in lines
     index = lines.index("warning  cores            1 logical CPU")
     assert lines[index + 1] == f"{'':<25} to do: one_device"

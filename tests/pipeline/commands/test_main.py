@@ -174,8 +174,8 @@ BENCH = ["bench", "strategies", "digits"]
 @pytest.mark.parametrize(
     ("arguments", "option", "given", "said"),
     [
-        (["run", "digits", "--workdir"], "--workdir", "s3://bucket/runs", "of all object stores"),
-        (["execute", "mine.json", "--root"], "--root", "s3://bucket/runs", "of all object stores"),
+        (["run", "digits", "--workdir"], "--workdir", "s3://bucket/runs", "the only object store"),
+        (["execute", "mine.json", "--root"], "--root", "s3://bucket/runs", "the only object store"),
         ([*BENCH, "--workdir"], "--workdir", "gs://bucket/x.yaml", "this is an address"),
         ([*BENCH, "--output"], "--output", "gs://bucket/x.yaml", "this is an address"),
         (["copy", "digits"], "FILE", "gs://bucket/x.yaml", "this is an address"),

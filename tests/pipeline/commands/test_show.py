@@ -126,9 +126,9 @@ def test_a_part_of_a_declaration_is_told_how_to_be_laid_over_the_first(tmp_path,
     (tmp_path / "mine.yaml").write_text("trainer: {seed: 7}\n")
     (tmp_path / "whole.yaml").write_text(presets.path("digits").read_text() + "wrong: 1\n")
     assert main(["validate", "digits", "whole.yaml", "mine.yaml"]) == 2
-    (hint,) = (line for line in capsys.readouterr().err.splitlines() if "lay it over" in line)
+    (hint,) = (line for line in capsys.readouterr().err.splitlines() if "merge it over" in line)
     command = hint.partition("tfx-estimator ")[2].split()
     assert main(command) == 0
     assert capsys.readouterr().out.startswith("ok: digits+mine.yaml: ")
     assert main(["validate", "mine.yaml"]) == 2
-    assert "lay it over" not in capsys.readouterr().err
+    assert "merge it over" not in capsys.readouterr().err

@@ -71,7 +71,7 @@ def test_all_that_stays_on_this_machine_is_named(tmp_path):
     )
     problems = refused("kubeflow", *COMMON, *local)
     for path in ("data.data_dir", "pusher.destination", "beam.options", "deploy.pipeline_root"):
-        assert any(f"{path}: " in problem and "place of this machine" in problem for problem in problems), path
+        assert any(f"{path}: " in problem and "on this machine, and" in problem for problem in problems), path
     assert any("trainer.warm_start" in problem and "from this machine only" in problem for problem in problems)
 
 
@@ -92,26 +92,26 @@ def test_the_name_of_an_earlier_release_is_that_of_its_target():
 
 
 _LONE = "trainer.distribution={train: {strategy: multi_worker_mirrored, workers: 1}, evaluator: true}"
-_HIDDEN = "for all to read"
+_HIDDEN = "would be readable"
 # (target, what is declared otherwise than in WHOLE, the place of the problem, a part of it); as `trains` a declaration
 # that trains in a TFJob.
 REFUSED = [
     ("", "deploy.image=tfx:latest", "deploy.image", "not pinned by its digest"),
     ("", "deploy.nodes.Trainer.accelerators=2", "deploy.nodes.Trainer.accelerators", "type of accelerator is missing"),
     ("", "deploy.vertex={ps: {disk_gb: 200}}", "deploy.vertex.ps", "has no ps: it has 1 chief"),
-    ("", "deploy.vertex={machine: {accelerator: nvidia.com/gpu}}", "machine.accelerator", "no accelerator of"),
+    ("", "deploy.vertex={machine: {accelerator: nvidia.com/gpu}}", "machine.accelerator", "no such accelerator"),
     ("", "deploy.tfjob.replicas={worker: {cpu: 1}}", "deploy.tfjob.replicas.worker", "has no worker: it has 1 chief"),
-    ("vertex", "deploy.pipeline_root=s3://bucket/x", "deploy.pipeline_root", "only Cloud Storage"),
-    ("kubeflow", "deploy.pipeline_root=/mnt/data/../x", "deploy.pipeline_root", "place of this machine"),
-    ("tfjob", "deploy.pipeline_root=gs://bucket/x", "deploy.pipeline_root", "which no bucket holds"),
-    ("kubeflow", "pusher.destination=/mnt/other/x", "pusher.destination", "place of this machine"),
+    ("vertex", "deploy.pipeline_root=s3://bucket/x", "deploy.pipeline_root", "the only object store"),
+    ("kubeflow", "deploy.pipeline_root=/mnt/data/../x", "deploy.pipeline_root", "on this machine, and"),
+    ("tfjob", "deploy.pipeline_root=gs://bucket/x", "deploy.pipeline_root", "which needs a volume"),
+    ("kubeflow", "pusher.destination=/mnt/other/x", "pusher.destination", "on this machine, and"),
     ("kubeflow", "deploy.volumes=[{claim: a, path: /x, read_only: true}]", "deploy.volumes", "lets steps write"),
     ("vertex", VOLUME, "deploy.volumes", "Vertex AI Pipelines has none"),
     ("kubeflow", "deploy.vertex={}", "deploy.vertex", "of the target vertex alone"),
     ("vertex", "deploy.nodes.Trainer.node_selector={pool: a}", "Trainer.node_selector", "no nodes of yours"),
     ("tfjob", "deploy.nodes.Trainer.retries=1", "deploy.nodes.Trainer.retries: 1", "deploy.tfjob.backoff_limit"),
     ("kubeflow", "deploy.nodes.Trainer.accelerator=NVIDIA_TESLA_T4", "Trainer.accelerator", "of the target kubeflow"),
-    ("vertex", "beam.options=[--temp_location=/home/me/x]", "beam.options", "place of this machine"),
+    ("vertex", "beam.options=[--temp_location=/home/me/x]", "beam.options", "on this machine, and"),
     ("vertex", "beam.options=[--s3_secret_access_key=abc]", "beam.options", _HIDDEN),
     ("vertex", "deploy.env.AWS_SECRET_ACCESS_KEY=abc", "deploy.env.AWS_SECRET_ACCESS_KEY", _HIDDEN),
     ("tfjob", "deploy.env.GITHUB_TOKEN=abc", "deploy.env.GITHUB_TOKEN", _HIDDEN),
@@ -153,7 +153,7 @@ def test_what_cannot_train_in_a_tfjob(target, override, place, said):
 def test_what_a_step_that_trains_in_a_tfjob_leaves_behind_is_told():
     def told(*overrides: str) -> tuple[list[str], tuple[str, ...]]:
         loaded = load("digits", (*OF_STEP_IN_TFJOB, "deploy.security_context.fs_group=5", *overrides), "kubeflow")
-        return [note for note in loaded.notes if "leaves its TFJob at work" in note], loaded.warnings
+        return [note for note in loaded.notes if "leaves its TFJob running" in note], loaded.warnings
 
     (_,), warnings = told()
     assert not warnings
@@ -169,7 +169,7 @@ def test_what_a_step_that_trains_in_a_tfjob_leaves_behind_is_told():
 @pytest.mark.parametrize("beam", [FLINK, f"runner: dataflow, dataflow: {{{DATAFLOW}}}"])
 def test_any_engine_that_the_steps_reach_is_taken(beam, target):
     loaded = load("mnist", (*WHOLE[target], f"beam={{{beam}}}", "data.data_dir=gs://mine/tfds"), target)
-    told = [note for note in loaded.notes if "leaves its Dataflow job at work" in note]
+    told = [note for note in loaded.notes if "leaves its Dataflow job running" in note]
     assert bool(told) == (beam != FLINK and target == "kubeflow")
 
 
@@ -247,7 +247,7 @@ def test_what_the_image_must_have_is_told_for_a_target_only(tmp_path):
     place = f"{tmp_path}/networks.py"
     for target in TARGETS:
         notes = " ".join(load(source, WHOLE[target], target).notes)
-        assert f"beside tfx-estimator: hypothesis ({place}:1), pytest ({place}:1)" in notes
+        assert f"packages that your modules import: hypothesis ({place}:1), pytest ({place}:1)" in notes
     assert not load(source).notes
     (tmp_path / "networks.py").write_text("import nowhere_to_be_found\n\ndef small(num_classes):\n    return 1\n")
     load(source)
@@ -313,7 +313,7 @@ def test_a_networks_own_tokens_are_no_credentials(tmp_path, monkeypatch):
 
 def test_notes_are_told_beside_the_problems():
     two = "trainer.distribution.train=multi_worker_mirrored:2"
-    with pytest.raises(DeclarationError, match=r"  note:     trainer\.distribution: 2 processes in one container"):
+    with pytest.raises(DeclarationError, match=r"  note:     trainer\.distribution: 2 processes share one container"):
         load("digits", (*WHOLE["kubeflow"], two, "deploy.image=null"), "kubeflow")
 
 

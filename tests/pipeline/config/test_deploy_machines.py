@@ -87,7 +87,7 @@ def test_a_cluster_in_one_container_is_told_and_has_a_gpu_for_each_process_or_no
     enough = f"deploy.nodes.Trainer={{{kind}, accelerators: 4}}"
     for more in ((enough,), ("deploy.nodes.Trainer={cpu: 8}",), ("trainer.distribution.train.devices={cpu: 1}",)):
         (note,) = [each for each in load("digits", (*whole, FOUR_WORKERS, *more), target).notes if "processes" in each]
-        assert note.startswith("trainer.distribution: 4 processes in one container, that of the step Trainer")
+        assert note.startswith("trainer.distribution: 4 processes share one container, that of the step Trainer")
     evaluator = ("trainer.distribution.evaluator=true", "trainer.distribution.eval.devices={gpu: 1}")
     assert any(" 5 processes" in each for each in refused(target, *whole, FOUR_WORKERS, enough, *evaluator))
     load("digits", (*whole, FOUR_WORKERS))
@@ -187,8 +187,8 @@ def test_a_step_has_of_nodes_what_it_says_and_else_that_of_default():
         ("deploy.nodes.Trainer.nodeSelector={}", "did you mean `node_selector`?"),
         ("deploy.tfjob.tolerations=[]", "did you mean `deploy.nodes.Trainer.tolerations`?"),
         ("deploy.nodes.Trainer.tolerations=[{key: a, operator: Exist}]", "did you mean `Exists`?"),
-        ("deploy.imagePullSecrets=[{name: a}]", "of the account that the pods run as"),
-        ("nodeAffinity={}", "node_selector and tolerations, under deploy.nodes, say"),
+        ("deploy.imagePullSecrets=[{name: a}]", "set on the pods' service account"),
+        ("nodeAffinity={}", "choose nodes by node_selector and tolerations"),
     ],
 )
 def test_what_kubernetes_calls_otherwise_is_led_to_its_place(override, said):

@@ -75,7 +75,7 @@ def test_a_number_of_devices_is_that_of_logical_cpus():
 # What is declared, and why it is no choice of devices.
 NO_CHOICE = [
     *(
-        (chosen, "no number from 1 to 64, and no list")
+        (chosen, "neither a number from 1 to 64 nor a list")
         for chosen in ("[]", "[1, 1]", "[-1]", "[0, 64]", "0", "-2", "65")
     ),
     ("[0, true]", "item 2: true/false is no number"),
@@ -92,7 +92,7 @@ def test_what_is_no_choice_of_devices(problems, good, chosen, what):
     (problem,) = problems(f"{good}  distribution: {{train: {{strategy: mirrored, devices: {{gpu: {chosen}}}}}}}\n")
     assert problem.startswith(f"mine.yaml:8  {TRAIN}.devices.gpu: {chosen}")
     assert what in problem
-    assert "expected: a whole number, or a list, each a whole number, or null (how many" in problem
+    assert "expected: a whole number, or a list, each a whole number, or null (number of" in problem
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ WRONG_METRICS = {
     "{name: Recall, binarize: []}": ["evaluator.metrics.0.binarize: []", "it names no class"],
     "{name: Recall, binarize: 5}": ["metrics.0.binarize: 5", "to do: write a value of that kind"],
     "{name: Recall, threshold: {lower: 1}, slices: [lable]}": ["evaluator.metrics.0.slices.0: lable", "`label`?"],
-    "{name: Mean, options: {feature_key_path: [features, label]}, threshold: {lower: 0}}": ["as of no model"],
+    "{name: Mean, options: {feature_key_path: [features, label]}, threshold: {lower: 0}}": ["without a model's name"],
     "{threshold: {lower: 1}}": ["evaluator.metrics.0.name", "this key is missing"],
     "5": ["a whole number is no section"],
 }
@@ -136,9 +136,3 @@ def test_a_wrong_metric_is_told(problems, good, item):
     (problem,) = problems(f"{good}evaluator:\n  metrics:\n    - {item}\n")
     for part in WRONG_METRICS[item]:
         assert part in " ".join(problem.split())
-
-
-@pytest.mark.parametrize("slices", ["[[]]", "[{}]", "[{cross: [1], a: 2}]"])
-def test_a_slice_of_nothing_is_told(problems, good, slices):
-    (problem,) = problems(f"{good}evaluator: {{slices: {slices}}}\n")
-    assert "it names no feature" in problem

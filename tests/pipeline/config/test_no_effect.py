@@ -23,12 +23,12 @@ _EVALUATOR = [_CLUSTER, "trainer.distribution.evaluator=true"]
 )
 def test_what_is_of_another_path_strategy_or_task_is_told(write, good, override, whose, fitting):
     write(good)
-    said = f"{override.partition('=')[0]} has no effect: it is of {whose}"
+    said = f"{override.partition('=')[0]} has no effect: it is for {whose}"
     assert load("mine.yaml", [override]).warnings == (f"--set  {said}",)
     assert load("mine.yaml", [override, *fitting]).warnings == ()
     write(good + "  steps_per_execution: 7\n")
     (warning,) = load("mine.yaml").warnings
-    assert warning == "mine.yaml:8  trainer.steps_per_execution has no effect: it is of the Keras paths"
+    assert warning == "mine.yaml:8  trainer.steps_per_execution has no effect: it is for the Keras paths"
 
 
 def test_the_pace_of_evaluations_is_none_of_what_each_checkpoint_is_evaluated_for(write, good):
@@ -82,7 +82,7 @@ def test_what_a_model_fn_does_not_take_is_told_at_once(declare, capsys):
     declare(WHOLE)
     (warning,) = load("mine.yaml").warnings
     assert warning.startswith("mine.yaml:")
-    assert "trainer.params.depth, trainer.optimizer.learning_rate have no effect: mynet:net does not take" in warning
+    assert "trainer.params.depth, trainer.optimizer.learning_rate have no effect: mynet:net does not read" in warning
     assert main(["validate", "mine.yaml"]) == 0
     assert f"    warning: {warning}\n" in capsys.readouterr().out
     assert main(["show", "mine.yaml"]) == 0
@@ -109,7 +109,7 @@ def test_defaults_and_presets_are_no_word_of_the_users(declare):
     assert load("mine.yaml").warnings == ()
     assert load("mnist", ["trainer.model=mynet:net"]).warnings == ()
     (warning,) = load("mnist", ["trainer.model=mynet:net", "trainer.optimizer.momentum=0.05"]).warnings
-    assert warning == "--set  trainer.optimizer.momentum has no effect: mynet:net does not take it out of params"
+    assert warning == "--set  trainer.optimizer.momentum has no effect: mynet:net does not read it from params"
 
 
 def test_options_of_the_loss_are_told_as_well_and_a_module_file_takes_none(declare):
@@ -131,4 +131,4 @@ def test_a_default_that_is_written_out_is_nobodys_wish(declare, write, capsys):
     assert load("whole.yaml").declaration == load("mine.yaml").declaration
     assert load("whole.yaml").warnings == ()
     (warning,) = load("whole.yaml", ["trainer.optimizer.clip_norm=2"]).warnings
-    assert warning.endswith("trainer.optimizer.clip_norm has no effect: mynet:net does not take it out of params")
+    assert warning.endswith("trainer.optimizer.clip_norm has no effect: mynet:net does not read it from params")

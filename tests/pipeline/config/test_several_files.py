@@ -231,8 +231,8 @@ def test_what_is_not_set_is_refused_where_it_stands(folder, monkeypatch):
         assert place in said
     assert "NOT_SET is not set" in said
     assert "${NOT_SET:-DEFAULT}" in said
-    assert "${NOT_SET:-${A}: this names no variable of the environment" in said
-    assert "${1x}: this names no variable of the environment" in said
+    assert "${NOT_SET:-${A}: this is not a variable's name" in said
+    assert "${1x}: this is not a variable's name" in said
     assert "--set evaluator.min_accuracy=${NOT_SET}  evaluator.min_accuracy" in said
 
 

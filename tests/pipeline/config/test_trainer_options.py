@@ -14,7 +14,7 @@ from tfx_estimator.pipeline.base.errors import DeclarationError
 from tfx_estimator.pipeline.config import Declaration, load
 from tfx_estimator.pipeline.config.best import EarlyStopping, KeepBest
 from tfx_estimator.pipeline.config.class_weights import weights_by_label
-from tfx_estimator.pipeline.config.image_folder import find_label, in_order
+from tfx_estimator.pipeline.config.image_folder import find_label, sort_classes
 from tfx_estimator.pipeline.config.warm_start import WarmStart
 
 pytestmark = pytest.mark.unit
@@ -110,10 +110,10 @@ TUNED = "tune: {max_trials: 2, ranges: {trainer.optimizer.learning_rate: {values
     ("code", "lines", "said"),
     [
         ("model: mnist_cnn", RESUMED % "", ""),
-        ("model: mnist_cnn", RESUMED.replace("run", "late") % "", "the checkpoint is of the last step to train"),
-        ("model: mnist_cnn", RESUMED % ", exclude: ['logits/*']", "a training that goes on keeps all of its variables"),
+        ("model: mnist_cnn", RESUMED.replace("run", "late") % "", "checkpoint is already at the last step"),
+        ("model: mnist_cnn", RESUMED % ", exclude: ['logits/*']", "a resumed training keeps all of its variables"),
         ("model: mnist_cnn", RESUMED % "" + TUNED, "trials begin at step 0"),
-        ("module_file: own.py", RESUMED % "", "where a module file keeps its checkpoints is its own affair"),
+        ("module_file: own.py", RESUMED % "", "a module file decides where its checkpoints are"),
         ("module_file: runs.py", "  warm_start: {checkpoint: run}\n", "a run_fn makes its own model"),
     ],
 )
@@ -168,8 +168,7 @@ def test_weights_that_do_not_fit_the_classes_are_refused_once_these_are_known(wr
         ("label_smoothing: 1", "out of range"),
         ("class_weights: 2", "a whole number is no list and a whole number is no mapping"),
         ("class_weights: [1, x]", "item 2: text is no number"),
-        ("class_weights: [1, -1]", "-1.0 is no weight"),
-        (f"class_weights: {json.dumps(dict.fromkeys('0123456789', 0))}", "no example would count"),
+        ("class_weights: [1, -1]", "the value is out of range"),
         ("class_weights: {'33': 2}", "did you mean `3`?"),
         ("warm_start: {checkpoint: nowhere}", "there is no such file or folder"),
         ("warm_start: {model: .}", "no weights are there"),
@@ -217,11 +216,11 @@ def test_the_classes_of_an_image_folder_are_known(refuse, good, tmp_path):
 
 
 def test_numbers_are_in_their_order_and_names_in_that_of_the_alphabet():
-    assert in_order(["10", "2", "1", "02", "9" * 5000, "2"]) == ["1", "02", "2", "10", "9" * 5000]
-    assert in_order(["10", "2", "a"]) == ["10", "2", "a"]
+    assert sort_classes(["10", "2", "1", "02", "9" * 5000, "2"]) == ["1", "02", "2", "10", "9" * 5000]
+    assert sort_classes(["10", "2", "a"]) == ["10", "2", "a"]
 
 
 def test_a_class_is_meant_by_each_form_of_its_name():
-    names = in_order(["cafe\u0301", "dog"])
+    names = sort_classes(["cafe\u0301", "dog"])
     assert find_label("caf\u00e9", names) == find_label("cafe\u0301", names) == find_label(0, names) == 0
     assert weights_by_label({"cafe\u0301": 2.0}, names) == (2.0, 1.0)

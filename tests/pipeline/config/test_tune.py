@@ -57,11 +57,11 @@ def test_nested_sections_and_overrides_are_dotted_paths(write, good):
     [
         ("trainer.optimizer.learning_rat: [1, 2]", "did you mean `learning_rate`?"),
         ("data.shards: [1, 2]", "compare it: `tfx-estimator compare FILE --vary data.shards=VALUE,VALUE`"),
-        ("evaluator.min_accuracy: [0.1, 0.2]", "it judges, serves or moves a model that is trained already"),
+        ("evaluator.min_accuracy: [0.1, 0.2]", "it evaluates, serves or pushes a model that is already trained"),
         ("trainer.model: [mnist_cnn, cifar_cnn]", "the source of one model"),
         ("trainer.distribution.train.workers: [2, 3]", "bench strategies"),
-        ("trainer.keep_checkpoint_max: [1, 2]", "it decides how training runs, and no model"),
-        ("deploy.image: [a, b]", "it decides how the pipeline runs"),
+        ("trainer.keep_checkpoint_max: [1, 2]", "it affects how training runs, not the model"),
+        ("deploy.image: [a, b]", "it affects how the pipeline runs"),
         ("trainer.optimizer.name: [adam, adamm]", "adamm: unknown value"),
         ("trainer.label_smoothing: {min: 0.5, max: 1.5}", "1.5: the value is out of range"),
         ("trainer.optimizer.warmup_steps: [10, 600]", "600: "),
@@ -72,7 +72,7 @@ def test_nested_sections_and_overrides_are_dotted_paths(write, good):
         ("trainer.seed: {min: 1, max: 9, step: 1, sampling: log}", "above 1, by which values are multiplied"),
         ("trainer.augment.0.random_crop.padding: [1, 2]", "trainer.augment holds [], and has no item 0"),
         ("trainer.class_weights.12: [1, 2]", "the data has no class `12`"),
-        ("trainer.train_steps: [10, 20]\n  train_steps: 50", "tune.train_steps says how long a trial trains"),
+        ("trainer.train_steps: [10, 20]\n  train_steps: 50", "tune.train_steps fixes the steps"),
         (f"trainer.optimizer: [{{name: adam}}]\n    {RATE}: [0.1]", f"{RATE} is a part of it, and varied as well"),
     ],
 )
@@ -131,7 +131,7 @@ def test_what_is_wrong_without_a_range_is_told_once(problems, good):
     [
         ("  objective: acuracy\n", "did you mean `accuracy`?"),
         ("  strategy: hyperband\n  train_steps: 10\n", "tune.hyperband.max_steps"),
-        ("  strategy: hyperband\n  hyperband: {min_steps: 400}\n", "no trial would go on"),
+        ("  strategy: hyperband\n  hyperband: {min_steps: 400}\n", "no trial would continue"),
     ],
 )
 def test_a_section_that_cannot_be_is_refused(problems, good, lines, said):
@@ -152,14 +152,14 @@ def test_the_shortest_trials_are_long_enough_for_what_is_declared(write, problem
     # Trials of 56, 167 and 500 steps; none is profiled.
     found = problems(declared + "  strategy: hyperband\n")
     assert [each.splitlines()[1].partition(":")[0] for each in found] == [
-        "the shortest trials have 56 steps; with so many, trainer.optimizer.warmup_steps"
+        "the shortest trials have 56 steps; with so few, trainer.optimizer.warmup_steps"
     ]
     write(declared + "  strategy: hyperband\n  hyperband: {min_steps: 100}\n")
     assert load("mine.yaml").declaration.tune is not None
     # Of another strategy all trials are as long as one.
     found = problems(declared + "  train_steps: 55\n")
     assert [each.splitlines()[1].partition(":")[0] for each in found] == [
-        "a trial has no more steps; with so many, trainer.optimizer.warmup_steps"
+        "trials have 55 steps; with so few, trainer.optimizer.warmup_steps"
     ]
     # And of what is varied, too.
     warm = ranges("trainer.optimizer.warmup_steps: [0, 200]") + "  train_steps: 100\n"

@@ -37,7 +37,7 @@ def refused(tmp_path, monkeypatch, capsys) -> Callable[[str, str], str]:
 
 @pytest.mark.parametrize(
     ("workdir", "said"),
-    [("s3://bucket/runs", "only Cloud Storage"), ("", "it names no folder"), ("~nosuchuser/x", "there is no user")],
+    [("s3://bucket/runs", "the only object store"), ("", "it names no folder")],
 )
 def test_an_address_that_can_keep_no_runs_is_refused(refused, tmp_path, workdir, said):
     assert f"WORKDIR {workdir}: " in (error := refused("digits", workdir))

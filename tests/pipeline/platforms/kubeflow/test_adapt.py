@@ -185,7 +185,7 @@ def test_the_verb_writes_what_it_is_told_to_and_replaces_nothing(tmp_path, capsy
     assert main(["adapt", "own.json"]) == 0
     assert "steps that tfx-estimator's entry starts, in place of TFX's: 4" in capsys.readouterr().out
     assert main(["adapt", "own-kubeflow.yaml", "--output", "again.json"]) == 0
-    assert "nothing was to be adapted" in capsys.readouterr().out
+    assert "nothing had to be adapted" in capsys.readouterr().out
     assert json.loads(Path("again.json").read_text()) == yaml.safe_load(Path("own-kubeflow.yaml").read_text())
     assert main(["adapt", "own.json"]) == 2
     assert "--force" in capsys.readouterr().err

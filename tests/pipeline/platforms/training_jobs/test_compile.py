@@ -162,7 +162,7 @@ def test_a_lone_chief_may_keep_all_in_a_bucket(tmp_path):
     (container,) = job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["containers"]
     assert container["command"][-2:] == ["--workdir", "gs://bucket/runs"]
     two = "trainer.distribution.train={strategy: multi_worker_mirrored, workers: 2}"
-    with pytest.raises(DeclarationError, match="the pods of its cluster meet in files there"):
+    with pytest.raises(DeclarationError, match="the pods of its cluster exchange files there"):
         load("digits", (*alone, two), "tfjob")
 
 

@@ -85,7 +85,7 @@ def test_it_is_created_once_followed_through_a_cut_connection_and_started_again(
         assert main(["submit", *SOURCE, "--yes", "--follow"]) == 0
         thread.join()
         out, err = capsys.readouterr()
-        assert "the same was submitted before" in out
+        assert "the same job exists" in out
         assert "    Trainer at step 100\n" in out
         assert out.endswith("digits: Succeeded\n")
         assert "Traceback" not in err
@@ -161,7 +161,7 @@ def test_who_stops_watching_leaves_it_and_may_cancel_it(server, tmp_path, capsys
         timer.start()
         assert main(["submit", *SOURCE, "--yes", "--follow"]) == 130
         timer.join()
-        assert "the job digits goes on" in capsys.readouterr().err
+        assert "the job digits continues" in capsys.readouterr().err
         assert Kube().read("digits")
         assert main(["submit", "--cancel", "submitted/digits"]) == 0
         wait_for_none()

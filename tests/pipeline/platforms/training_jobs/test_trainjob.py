@@ -163,7 +163,7 @@ def test_one_is_created_once_followed_found_again_and_cancelled(server, tmp_path
         assert "    Trainer at step 100\n" in out
         assert "Traceback" not in err
         assert main(["submit", *source, "--yes"]) == 0
-        assert "the same was submitted before" in capsys.readouterr().out
+        assert "the same job exists" in capsys.readouterr().out
         assert cluster.started == ["digits-node-0-0"]
         done.unlink()
         assert main(["submit", *source, "--yes", "--again"]) == 0

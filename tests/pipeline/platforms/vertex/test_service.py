@@ -198,7 +198,7 @@ def test_it_is_submitted_followed_and_found_again(submit):
         assert Path("submitted/digits/pipeline.json").read_text() == COMPILED.read_text()
         code, out, _ = submit(server, "--yes")
         assert (code, server.created) == (0, 1)
-        assert "the same was submitted before, and is not started again" in out
+        assert "the same job exists, and is not started again" in out
         # Once more from what was left.
         assert submit(server, "--attach", "submitted/digits", "--follow", "--yes", whole=False)[0] == 0
         assert "has ended already: SUCCEEDED" in submit(server, "--cancel", note["job"], whole=False)[1]
@@ -223,7 +223,7 @@ def test_another_account_is_another_job_and_the_former_one_is_not_forgotten(subm
         code, out, _ = submit(server, "--yes", *another)
         assert (code, server.created) == (0, 2)
         kept = f"submitted/digits/submission-{first.rpartition('/')[2]}.json"
-        assert f"if {first}, of before, still goes on, end it: tfx-estimator submit --cancel {kept}" in out
+        assert f"if the former job {first} still runs: tfx-estimator submit --cancel {kept}" in out
         assert submit(server, "--cancel", kept, whole=False)[0] == 0
         assert server.cancelled == [first]
         # The same once more is no former one.
@@ -264,7 +264,7 @@ def test_who_stops_watching_is_told_how_to_go_on(submit):
         server.heard = lambda: os.kill(os.getpid(), signal.SIGINT)
         code, _, err = submit(server, "--yes", "--follow")
         assert (code, server.cancelled) == (130, [])
-    assert "goes on\n    follow it: tfx-estimator submit --attach submitted/digits\n" in err
+    assert "continues\n    follow it: tfx-estimator submit --attach submitted/digits\n" in err
     assert "cancel it: tfx-estimator submit --cancel submitted/digits" in err
 
 
@@ -278,19 +278,19 @@ def test_who_stops_while_it_is_started_is_told_that_it_may_go_on(submit, monkeyp
         server.creating = interrupt
         code, out, err = submit(server, "--yes")
         assert (code, server.created, "submitted projects" in out) == (130, 1, False)
-        told = "the same command, with nothing changed, finds it, and does not start it twice"
+        told = "the same command, unchanged, finds it, and does not start it twice"
         assert f"digits may have been started: {told}" in err
         assert not os.path.exists("submitted/digits/submission.json")
         server.creating = lambda: None
         code, out, _ = submit(server, "--yes")
         assert (code, server.created) == (0, 1)
-        assert "the same was submitted before, and is not started again" in out
+        assert "the same job exists, and is not started again" in out
         # Likewise where it was started, and that could not be noted.
         os.remove("submitted/digits/submission.json")
         os.mkdir("submitted/digits/submission.json")
         code, _, err = submit(server, "--yes")
         assert (code, server.created) == (1, 1)
-        assert f"was started, and is not noted: {told}" in err
+        assert f"was started, but not recorded: {told}" in err
 
 
 def test_a_dry_run_asks_nobody(submit, monkeypatch):
@@ -306,7 +306,7 @@ def test_a_dry_run_asks_nobody(submit, monkeypatch):
 def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
     with PipelineService([RUNNING]) as server:
         code, out, err = submit(server)
-        assert (code, out, "stdin is no terminal" in err) == (2, "", True)
+        assert (code, out, "stdin is not a terminal" in err) == (2, "", True)
         monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
         for answer, created in (("n", 0), ("", 0), ("y", 1)):
             monkeypatch.setattr("builtins.input", lambda question, answer=answer: answer)
@@ -320,11 +320,11 @@ def test_without_a_terminal_it_has_to_be_said(submit, monkeypatch):
         (["--attach", "nowhere"], "no job that was submitted: No such file"),
         (["--cancel", "digits.yaml"], "no job that was submitted"),
         (["--attach", "a b", "--target", "vertex"], "to end it: tfx-estimator submit --cancel 'a b'"),
-        (["digits", "--cancel", "a"], "no use for SOURCE"),
-        (["--cancel", "a", "--dry-run", "--follow", "--yes"], "no use for --dry-run, --follow\n"),
-        (["--attach", "a", "--follow", "--set", "name=b", "--runs", "b"], "no use for --set, --runs\n"),
+        (["digits", "--cancel", "a"], "do not use SOURCE"),
+        (["--cancel", "a", "--dry-run", "--follow", "--yes"], "do not use --dry-run, --follow\n"),
+        (["--attach", "a", "--follow", "--set", "name=b", "--runs", "b"], "do not use --set, --runs\n"),
         (["--attach", "a", "--cancel", "a"], "to follow it: tfx-estimator submit --attach a;"),
-        (["digits"], "where to, is not said"),
+        (["digits"], "SOURCE or --target is missing"),
         (["digits", "--target", "vertex", "--yes", "--endpoint", "https://a"], "has no --endpoint"),
         (["digits", "--target", "vertex", "--yes"], "the target vertex needs it"),
         (["digits", "--target", "tfjob", "--yes", "--experiment", "b"], "has no --experiment"),
