@@ -271,7 +271,7 @@ def test_places_of_the_pipelines_own_are_in_the_root_and_parameters_are_of_their
     given = {"n": "7", "x": "1e-3", "yes": "false", "s": "7"}
     assert rebased(job, folders, given) == {"n": 7, "x": 0.001, "yes": False, "s": "7"}
     for name in ("n", "x", "yes"):
-        with pytest.raises(DeclarationError, match=f"the runtime parameter {name} is a {kinds[name]}, and no 'abc'"):
+        with pytest.raises(DeclarationError, match=f"the runtime parameter {name} is a {kinds[name]}, not 'abc'"):
             rebased(job, folders, {**given, name: "abc"})
 
 
