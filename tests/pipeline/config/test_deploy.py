@@ -117,7 +117,7 @@ REFUSED = [
     ("tfjob", "deploy.env.GITHUB_TOKEN=abc", "deploy.env.GITHUB_TOKEN", _HIDDEN),
     ("kubeflow", "trainer.params={wandb: {api_key: abc}}", "trainer.params.wandb.api_key", _HIDDEN),
     ("vertex", "trainer.params={my_token: ghp_8Hw4Zc1Lq9Vt5Xe2}", "trainer.params.my_token", _HIDDEN),
-    ("tfjob", _LONE, "trainer.distribution.evaluator", "not seen by it"),
+    ("tfjob", _LONE, "trainer.distribution.evaluator", "does not know of an evaluator"),
     ("tfjob", "tune={ranges: {trainer.seed: [1, 2]}}", "tune", "no trials"),
 ]
 
@@ -140,7 +140,7 @@ _BUCKET = "deploy.pipeline_root=gs://a-bucket/pipelines"
         ("kubeflow", "deploy.training_root=null", "deploy.training_root", "which no bucket holds"),
         ("kubeflow", "deploy.training_root=gs://a-bucket/x", "deploy.training_root", "which no bucket holds"),
         ("kubeflow", "deploy.tfjob.context=there", "deploy.tfjob.context", "has no kubeconfig"),
-        ("kubeflow", _LONE, "trainer.distribution.evaluator", "not seen by it"),
+        ("kubeflow", _LONE, "trainer.distribution.evaluator", "does not know of an evaluator"),
         ("kubeflow", "tune={ranges: {trainer.seed: [1, 2]}}", "tune", "no trials"),
         ("vertex", _BUCKET, "deploy.tfjob.train", "a step of the target vertex"),
     ],
@@ -228,7 +228,7 @@ def test_all_that_cannot_travel_is_listed_with_the_rest(tmp_path):
     for overrides, match in (
         (own, "two modules are called helpers"),
         (same, "two module files of one name"),
-        (("trainer.model=huge:small",), "too many to travel in a ConfigMap"),
+        (("trainer.model=huge:small",), "too many for a ConfigMap"),
     ):
         with pytest.raises(DeclarationError, match=match):
             load(source, (*OF_TFJOB[:4], *overrides), "tfjob")
