@@ -161,9 +161,9 @@ def _submit(args: argparse.Namespace) -> int:
         with_retries(lambda: service_of.connect(note, folder, *about), _show, START_SECONDS)
     ) as service:
         if not args.modules_there:
-            from tfx_estimator.pipeline.runners.compiling import bring
+            from tfx_estimator.pipeline.runners.compiling import upload
 
-            for place in bring(compiled, folder, deploy.pipeline_root or ""):
+            for place in upload(compiled, folder, deploy.pipeline_root or ""):
                 say(f"copied your own modules to {one_line(place)}")
         started: Optional[Started] = None
         try:

@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 from tfx_estimator.pipeline.base.files import write_json, write_whole
 from tfx_estimator.pipeline.config.paths import is_address
-from tfx_estimator.pipeline.folders import former_home, rebased, tell_moved
+from tfx_estimator.pipeline.folders import former_home, log_moved, rebased
 
 
 def exists(path: str) -> bool:
@@ -93,7 +93,7 @@ class Records:
         # A file whose writing was interrupted has another suffix.
         names = sorted(name for name in os.listdir(folder) if name.endswith(".json") and not name.startswith("."))
         self._all = [self._read(os.path.join(folder, name)) for name in names]
-        tell_moved(self._formers, home)
+        log_moved(self._formers, home)
 
     @property
     def next_number(self) -> int:

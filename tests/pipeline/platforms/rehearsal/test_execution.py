@@ -149,7 +149,7 @@ def test_a_root_that_was_moved_does_not_take_what_was_made_in_its_place_since(co
         assert uri == moved / other.relative_to(home)
     metadata = outputs["Second"]["made"]["metadata"]
     assert (metadata["pushed_destination"], metadata["elsewhere"]) == (f"{moved}/serving/1", f"{home}-else")
-    assert f"{moved} was moved or copied from {home}: its artifacts are looked for here" in caplog.messages
+    assert f"{moved} was moved or copied from {home}: its artifacts are used from here" in caplog.messages
 
 
 def test_a_killed_step_is_tried_as_often_as_the_file_says(compiled):
