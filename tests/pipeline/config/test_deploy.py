@@ -252,7 +252,7 @@ def test_what_the_image_must_have_is_told_for_a_target_only(tmp_path):
     (tmp_path / "networks.py").write_text("import nowhere_to_be_found\n\ndef small(num_classes):\n    return 1\n")
     load(source)
     for target in TARGETS:
-        with pytest.raises(DeclarationError, match="imports nowhere_to_be_found, which is found nowhere"):
+        with pytest.raises(DeclarationError, match="imports nowhere_to_be_found, which is not found"):
             load(source, WHOLE[target], target)
 
 
