@@ -72,7 +72,7 @@ class SecurityContext(Section):
         _UID,
         1,
         _MOST,
-        "gid that may write in volumes: Kubernetes makes it the group of a new one; null leaves their group unchanged",
+        "gid that may write to volumes: Kubernetes makes it the group of a new one; null leaves the group unchanged",
     )
 
     def of_pod(self) -> dict[str, Any]:
