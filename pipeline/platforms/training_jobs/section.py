@@ -96,8 +96,8 @@ class TfJob(TrainingJob):
     # Not `Always`: finished tasks would be restarted, and the TFJob would never end.
     restart_policy: Literal["ExitCode", "OnFailure", "Never"] = Field(
         default="ExitCode",
-        description="of every pod; with ExitCode a pod that was killed, or lost another one, is restarted, and one with "
-        "an error of its own is not",
+        description="of every pod; with ExitCode a pod that was killed, or lost another one, is restarted, and one "
+        "with its own error is not",
     )
     replicas: TfReplicas = Field(default=TfReplicas(), description="resources of the pods, by type")
     clean_pod_policy: Literal["Running", "All", "None"] = Field(
