@@ -174,7 +174,7 @@ def create_pipeline(
 
 
 def _encoded(declaration: Declaration, image_shape: tuple[int, int, int]) -> str:
-    """Returns how served image files are decoded, as at ingestion; empty if no files with 1 or 3 channels are served."""
+    """Returns how served image files are decoded, as at ingestion; empty unless these have 1 or 3 channels."""
     if not declaration.serving.encoded or image_shape[2] not in (1, 3) or declaration.trainer.module_file:
         return ""
     return RESIZED if declaration.data.image_size else AS_IS
