@@ -123,7 +123,8 @@ class Kube:
                 body = {"metadata": {"uid": uid}, "spec": {"suspend": True}}
                 self._ask("PATCH", f"{self._jobs}/{name}", body=body, kind=_MERGE)
         options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
-        self._delete(f"{self._jobs}/{name}", options)
+        with contextlib.suppress(MissingError, TakenError):
+            self._ask("DELETE", f"{self._jobs}/{name}", body=options)
 
     def jobs(self, selector: str = "", **options: Any) -> Any:
         """Lists training jobs.
@@ -180,10 +181,6 @@ class Kube:
     def _path_of(self, version: str, plural: str) -> str:
         group = f"/apis/{version}" if "/" in version else f"/api/{version}"
         return f"{group}/namespaces/{self.namespace}/{plural}"
-
-    def _delete(self, path: str, options: Object) -> None:
-        with contextlib.suppress(MissingError, TakenError):
-            self._ask("DELETE", path, body=options)
 
     def _ask(
         self,
