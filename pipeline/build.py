@@ -1,4 +1,4 @@
-"""The pipeline: the main path, top to bottom."""
+"""Builds the TFX pipeline of a declaration."""
 
 from __future__ import annotations
 

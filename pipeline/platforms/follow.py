@@ -45,7 +45,7 @@ class JobStatus:
     """A job's status.
 
     Args:
-        state: In the service's words.
+        state: As the service names it.
         error: Why it failed, as far as the service reports it; None while it runs and after success.
         message: The service's own error message.
         tasks: The states of its steps, or pods, by name.
@@ -200,7 +200,7 @@ def failed(job: str, state: str, message: str, steps: Mapping[str, str], todo: s
         steps: The messages of the failed steps, by name.
     """
     failures = [f"{step}: {text}" if text else f"{step} failed" for step, text in steps.items()]
-    what = f"the job {job} ended with {state}: {message or 'the service says no more'}"
+    what = f"the job {job} ended with {state}: {message or 'the service gives no reason'}"
     kind = TrainingError if any(step.lower() == _TRAINER for step in steps) else PipelineError
     return kind("\n".join([what, *failures]), expected="a pipeline that runs to its end", todo=todo)
 

@@ -138,7 +138,7 @@ TARGETS = tuple(each.name for each in _PLATFORMS if each.runs_steps)
 _FORMER = {"kubeflow_v2": KUBEFLOW}
 # Platforms without a compiler, and what to do there; see docs/other-platforms.md.
 OTHERS = {
-    "airflow": "have a BashOperator call `tfx-estimator run`, or a KubernetesPodOperator the image",
+    "airflow": "call `tfx-estimator run` by a BashOperator, or run the image by a KubernetesPodOperator",
     "ray": "submit `tfx-estimator run` as a job: ray job submit -- tfx-estimator run …",
     "sagemaker": "start the image as a training job whose entry point is `tfx-estimator run`",
     "slurm": "start the same command in each task: srun tfx-estimator run …",

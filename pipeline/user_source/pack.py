@@ -95,15 +95,15 @@ def _obstacle(module: Module, found: dict[str, tuple[Module, bytes]]) -> Optiona
         )
     if (top := module.name.partition(".")[0]) in sys.stdlib_module_names:
         return DeclarationError(
-            f"the module {module.name}, {module.file}, has the name of one of Python's own: {top}",
-            expected="another name, as it comes before Python's own where the steps run",
+            f"the module {module.name}, {module.file}, has the name of a standard module: {top}",
+            expected="another name, as it precedes the standard module where the steps run",
             todo="rename it",
         )
     if module.name not in _BY_ACCIDENT and is_of_image(module.name):
         return DeclarationError(
             f"the module {module.name}, {module.file}, has the name of an installed package, "
             f"{'/'.join(distributions_of(module.name))}, that tfx-estimator needs",
-            expected="another name, as it comes before that package where the steps run",
+            expected="another name, as it precedes that package where the steps run",
             todo="rename it",
         )
     if module.name in found and found[module.name][0].file != module.file:

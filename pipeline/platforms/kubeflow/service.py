@@ -241,7 +241,7 @@ class Kubeflow:
     def _refused(self, status: int, reason: str) -> PipelineError:
         todo = "see --endpoint, or --context and --namespace; or upload the compiled file in its pages"
         if status == _BAD_REQUEST and not (self._experiment and self._profile):
-            todo = "where it has several users, give --endpoint, --experiment NAME and --namespace, your profile's"
+            todo = "for a multi-user service, give --endpoint, --experiment NAME and --namespace, your profile"
         return PipelineError(
             f"Kubeflow Pipelines in {self._where} refuses: {reason}",
             expected="a service of Kubeflow Pipelines 2 there, and an account that may create runs",
@@ -270,7 +270,7 @@ def _of_endpoint(endpoint: str) -> Any:
         except OSError as error:
             raise PipelineError(
                 f"{path} cannot be read: {error.strerror}",
-                expected=f"a file with a token there, as {TOKEN_FILE} says",
+                expected=f"a file with a token there, named by {TOKEN_FILE}",
                 todo="correct the variable, or unset it",
             ) from error
     return client.ApiClient(configuration)

@@ -69,7 +69,7 @@ class Kind:
         return f"{self.group}/{self.version}"
 
     def option(self, key: str) -> str:
-        """Returns the path of an option in the declaration."""
+        """Returns an option's path in the declaration."""
         return f"deploy.{self.section}.{key}"
 
     # The methods below hold for TrainJobs and JobSets: each role is a Job, whose controller restarts its pods.

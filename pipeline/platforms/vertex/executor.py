@@ -115,7 +115,7 @@ def _failed(name: str, last: JobStatus, folder: str) -> TfxEstimatorError:
         failures[0].todo = f"{failures[0].todo or 'fix it'}; it is the error of a replica of the custom job {name}"
         return failures[0]
     error = TrainingError(
-        f"the custom job {name} ended with {last.state}: {last.message or 'the service says no more'}",
+        f"the custom job {name} ended with {last.state}: {last.message or 'the service gives no reason'}",
         expected=SUCCEEDED,
         todo="see the logs of its replicas; run it again to resume from the last checkpoint",
     )

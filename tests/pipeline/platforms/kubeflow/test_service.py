@@ -124,7 +124,7 @@ def test_the_steps_are_told_by_their_names(failing, kind):
         for service in (service_of(server), Kubeflow(server.address)):
             assert service.status(run).tasks == {"StatisticsGen": "SUCCEEDED", failing: "RUNNING"}
         server.states = ["FAILED"]
-        with pytest.raises(kind, match=rf"the service says no more\s+{failing} failed\n") as caught:
+        with pytest.raises(kind, match=rf"the service gives no reason\s+{failing} failed\n") as caught:
             follow.follow(service, run, lambda *each: None)
     assert type(caught.value) is kind
 
