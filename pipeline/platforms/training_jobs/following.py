@@ -62,18 +62,18 @@ def create_or_adopt(
     """
     began, title = time.monotonic(), f"the {kube.kind.name} {kube.namespace}/{name}"
     while True:
-        if (there := kube.read(name)) is None:
+        if (found := kube.read(name)) is None:
             # Another process, or an earlier request whose answer was lost, may have just created it.
             with contextlib.suppress(TakenError):
                 return create(), True
-        elif adopts(there):
-            return there, False
-        elif "deletionTimestamp" not in there["metadata"]:
+        elif adopts(found):
+            return found, False
+        elif "deletionTimestamp" not in found["metadata"]:
             logger.info(f"{title} of an earlier run is deleted first, with its pods")
-            kube.delete(name, there["metadata"]["uid"])
+            kube.delete(name, found["metadata"]["uid"])
         if time.monotonic() - began > _DELETED_SECONDS:
             raise PipelineError(
-                f"{title} of an earlier run was deleted, and is still there",
+                f"{title} of an earlier run was deleted, and still exists",
                 expected="the removal of the job and its pods",
                 todo=f"see which pod, node or finalizer blocks it: {kube.kubectl(f'get {kube.kind.plural},pods')}",
             )
@@ -84,7 +84,7 @@ class Following:
     """The observed state of a training job.
 
     Args:
-        there: The job object, as the server returned it.
+        found: The job object, as the server returned it.
         folder: For the logs of its pods.
         restarts: Receives the restarts.
         pending_timeout: Seconds that pods may take to start or restart.
@@ -94,20 +94,20 @@ class Following:
     def __init__(
         self,
         kube: Kube,
-        there: Object,
+        found: Object,
         folder: str,
         restarts: Restarts,
         pending_timeout: float,
         runs_pipeline: bool = False,
     ) -> None:
         self._kube, self._timeout, self._runs_pipeline = kube, pending_timeout, runs_pipeline
-        self._name, self._uid = there["metadata"]["name"], there["metadata"]["uid"]
+        self._name, self._uid = found["metadata"]["name"], found["metadata"]["uid"]
         self._kind, self._title = kube.kind, f"the {kube.kind.name} {kube.namespace}/{self._name}"
-        self.there, self.is_gone = there, False
+        self.object, self.is_gone = found, False
         # True when this process has deleted it: its pods' ends are then no failures.
         self.is_cancelled = False
-        policy, self._limit = self._kind.restarts(there)
-        self._wanted = self._kind.wanted(there)
+        policy, self._limit = self._kind.restarts(found)
+        self._wanted = self._kind.wanted(found)
         self.pods, self.failures = Pods(kube, folder), Failures(policy, restarts, self._kind)
         # Since when not all pods run, and the notices given of those that do not.
         self._began = time.monotonic()
@@ -146,7 +146,7 @@ class Following:
         if notice.watch == JOB:
             mine = [each for each in notice.objects if each["metadata"]["uid"] == self._uid]
             self.is_gone = self.is_gone or not mine or notice.event == DELETED
-            self.there = mine[0] if mine else self.there
+            self.object = mine[0] if mine else self.object
             return
         if notice.event == LISTED:
             failures = self.pods.take_all(notice.found, with_log)
@@ -189,11 +189,11 @@ class Following:
         """Returns the error for which a job has to be ended that its operator does not end; None if there is none."""
         # A job whose chief has succeeded has succeeded: the operator that should report it may be down.
         is_done = self.pods.chief_succeeded
-        lingers = self.failures.lingers and not self._outages and state_of(self.there) == _RESTARTING
+        lingers = self.failures.lingers and not self._outages and state_of(self.object) == _RESTARTING
         if not is_done and (lingers or self.failures.restarts > self._limit):
             return self.error()
         # A queue suspends a job until there is capacity; and during an outage pods may have started unnoticed.
-        if (self.all_run and not is_done) or POD in self._outages or self._kind.is_suspended(self.there):
+        if (self.all_run and not is_done) or POD in self._outages or self._kind.is_suspended(self.object):
             self.wait_anew()
         elif self._waited > self._timeout:
             self.end(LAST_WORDS_SECONDS)

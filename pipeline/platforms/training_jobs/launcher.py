@@ -200,7 +200,7 @@ class Launcher:
     def _digest(self) -> str:
         return hashlib.sha256(json.dumps([*self._needed, self._manifest], sort_keys=True).encode()).hexdigest()
 
-    def _adopts(self, there: Object) -> bool:
+    def _adopts(self, found: Object) -> bool:
         """True if the existing job is this training, has not failed and is not being deleted.
 
         A running job of another `deploy` section is not adopted.
@@ -208,19 +208,19 @@ class Launcher:
         Raises:
             PipelineError: It belongs to another training.
         """
-        if annotations_of(there).get(TRAINING) != self._job.training_dir:
+        if annotations_of(found).get(TRAINING) != self._job.training_dir:
             raise errors.PipelineError(
                 f"{self._title} exists already, and it does not train in {self._job.training_dir}",
                 expected="no job of this name, or the one that an earlier run of this training has started",
                 todo=f"see whose it is, and delete it, or name another {self._kube.kind.option('namespace')}: "
                 f"{self._kube.kubectl(f'describe {self._kube.kind.plural} {self._name}')}",
             )
-        if "deletionTimestamp" in there["metadata"]:
+        if "deletionTimestamp" in found["metadata"]:
             return False
-        state = end_of(there)[0]
+        state = end_of(found)[0]
         if state == SUCCEEDED:
             return self._has_export()
-        return state == "" and annotations_of(there).get(MADE_OF) == self._digest()
+        return state == "" and annotations_of(found).get(MADE_OF) == self._digest()
 
     def _follow(self, job: Following, tasks: progress.Progress, signals: Signals) -> None:
         """Follows the job to its end; leaves it running if the API server stays unavailable.
@@ -243,10 +243,10 @@ class Launcher:
                     f"{self._title} was deleted, and not by this run",
                     todo="run the same again: training resumes from the last checkpoint",
                 )
-            if (state := state_of(job.there)) not in ("", shown):
+            if (state := state_of(job.object)) not in ("", shown):
                 shown = state
                 logger.info(f"{self._kube.kind.name} {self._name}: {state}")
-            ended, condition = end_of(job.there)
+            ended, condition = end_of(job.object)
             if ended == SUCCEEDED:
                 # Events of pods that have ended may still be queued.
                 while job.hear(0.0):
@@ -275,7 +275,7 @@ class Launcher:
         while time.monotonic() < deadline and not (job.is_gone or signals.again):
             if not deleted:
                 try:
-                    self._kube.delete(self._name, job.there["metadata"]["uid"])
+                    self._kube.delete(self._name, job.object["metadata"]["uid"])
                     deleted, left = True, "is deleted"
                 except (UnavailableError, errors.TfxEstimatorError) as error:
                     left = f"could not be deleted: {first_line(error)}, and may still run"

@@ -115,8 +115,8 @@ class Pods:
 
     def take_all(self, pods: list[Object], with_log: bool = True) -> list[Optional[PodFailure]]:
         """Records the states of all existing pods."""
-        there = {pod["metadata"]["uid"] for pod in pods}
-        for uid in self._seen.keys() - there:
+        uids = {pod["metadata"]["uid"] for pod in pods}
+        for uid in self._seen.keys() - uids:
             del self._seen[uid]
         return [self.take(pod, with_log=with_log) for pod in pods]
 

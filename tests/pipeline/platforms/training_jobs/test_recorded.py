@@ -175,7 +175,7 @@ def test_a_job_that_does_not_go_is_told_of(kube, tmp_path, monkeypatch):
     notes = {module.TRAINING: str(tmp_path / "training")}
     kube.there = {"metadata": {"uid": "old", "annotations": notes, "deletionTimestamp": "now"}}
     kube.goes = False
-    with pytest.raises(PipelineError, match="is still there") as caught:
+    with pytest.raises(PipelineError, match="still exists") as caught:
         train.run()
     assert f"blocks it: {KUBECTL} get tfjobs,pods --namespace vision" in caught.value.todo
     notes[module.TRAINING] = "/somewhere/else"
